@@ -1,0 +1,1 @@
+"""JAX programs -> the pw dialect -> plans. Never imports the runtime."""

@@ -1,0 +1,150 @@
+"""Errors of the compiler: what in the user's program, mesh or placement cannot be, and what to do about it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.dialect.diagnostics import Diagnostic, Exit
+
+
+@dataclass(frozen=True)
+class OutsideProgram(Diagnostic):
+    code: ClassVar[str] = "PWC0101"
+    title: ClassVar[str] = "a virtual device cannot compute by itself"
+    have: ClassVar[str] = "a use of {device} outside of a program (JAX asked it for {asked!r})"
+    need: ClassVar[str] = "a function marked @pw.program, which compiles what it calls and runs it on real devices"
+    hint: ClassVar[str] = "call it inside a @pw.program, or make a one-node program of it: pw.program(f)(x)"
+    device: str
+    asked: str
+
+
+@dataclass(frozen=True)
+class Unsupported(Diagnostic):
+    code: ClassVar[str] = "PWC0102"
+    title: ClassVar[str] = "{what} is not supported in a program"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{advice}"
+    what: str
+    have_: str
+    rule: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class NotTraceable(Diagnostic):
+    code: ClassVar[str] = "PWC0103"
+    title: ClassVar[str] = "program {program} cannot be traced: {problem}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "a function of arrays that returns arrays: pytrees in, pytrees out"
+    hint: ClassVar[str] = "{advice}"
+    program: str
+    problem: str
+    have_: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class BadArguments(Diagnostic):
+    code: ClassVar[str] = "PWC0104"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{problem}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{advice}"
+    problem: str
+    have_: str
+    rule: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class BadSlice(Diagnostic):
+    code: ClassVar[str] = "PWC0201"
+    title: ClassVar[str] = "the mesh does not fit the slice {slice}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{advice}"
+    slice: str
+    have_: str
+    rule: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class RealDevices(Diagnostic):
+    code: ClassVar[str] = "PWC0202"
+    title: ClassVar[str] = "{what} names real devices inside a program"
+    have: ClassVar[str] = "devices {devices}"
+    need: ClassVar[str] = "virtual devices: slice.devices or slice.mesh(...)"
+    hint: ClassVar[str] = "pw.make_virtual_device_set().add_slice(cpu_devices=n), and its .mesh() or .devices here"
+    what: str
+    devices: str
+
+
+@dataclass(frozen=True)
+class SeveralSlices(Diagnostic):
+    code: ClassVar[str] = "PWC0204"
+    title: ClassVar[str] = "{what} names devices of several slices"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "one computation runs on devices of one slice"
+    hint: ClassVar[str] = "use one slice, or split it and move the value with jax.device_put(x, sharding)"
+    what: str
+    have_: str
+
+
+@dataclass(frozen=True)
+class NotDivisible(Diagnostic):
+    code: ClassVar[str] = "PWC0203"
+    title: ClassVar[str] = "{value} cannot be split evenly"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "every dimension a multiple of the number of its parts"
+    hint: ClassVar[str] = "pad the dimension, or leave it unsharded"
+    value: str
+    have_: str
+
+
+@dataclass(frozen=True)
+class SliceTooLarge(Diagnostic):
+    code: ClassVar[str] = "PWC0301"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "the slices do not fit the topology"
+    have: ClassVar[str] = "{topology}"
+    need: ClassVar[str] = "{needs}"
+    hint: ClassVar[str] = "--topology with larger or more islands, or smaller slices"
+    topology: str
+    needs: str
+
+
+@dataclass(frozen=True)
+class BadPlacement(Diagnostic):
+    code: ClassVar[str] = "PWC0305"
+    title: ClassVar[str] = "placement {policy} returned something illegal"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "look at what place(graph, topology) returns; the graph is not at fault"
+    policy: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class NotPinned(Diagnostic):
+    code: ClassVar[str] = "PWC0306"
+    title: ClassVar[str] = "placement pinned leaves nothing to choose, but {slices} name no island"
+    have: ClassVar[str] = "add_slice(...) without island="
+    need: ClassVar[str] = "island= for every slice"
+    hint: ClassVar[str] = "add_slice(..., island='island0'), or --placement spread"
+    slices: str
+
+
+@dataclass(frozen=True)
+class UnknownPass(Diagnostic):
+    code: ClassVar[str] = "PWC0705"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{problem}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "passes separated by commas, options in braces: place{{policy=spread}},insert-transfers"
+    hint: ClassVar[str] = "known: {known}"
+    problem: str
+    have_: str
+    known: str

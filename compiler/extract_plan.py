@@ -1,0 +1,205 @@
+"""From a module of phase `plan` to the `Plan` that the runtime loads."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect import pw
+from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.mlir import Operation, Value, bytecode, name_of, portable, where_of
+from pathways.dialect.plan import (
+    Buffer,
+    Computation,
+    ConstantData,
+    Copy,
+    Free,
+    Instruction,
+    Layout,
+    Plan,
+    PlanMesh,
+    PlanSlice,
+    Port,
+    Recv,
+    Run,
+    Send,
+    Stream,
+)
+from pathways.dialect.program import Argument, Program, array_type, main_of
+from pathways.dialect.sdy import Placed, meshes_of, read_sharding
+from pathways.dialect.sharding import Dims, replicated
+from pathways.dialect.topology import Island, Topology
+from pathways.dialect.trees import Tree
+from pathways.dialect.values import value_places
+
+
+def extract_plan(
+    program: Program, constants: dict[str, "np.ndarray[Any, Any]"], in_tree: Tree, out_tree: Tree
+) -> Plan:
+    """Reads everything the runtime needs out of the IR; `constants` are the arrays beside it."""
+    reader = _Reader(program)
+    streams = tuple(reader.stream(op) for op in program.plans.values())
+    inputs, held, raw = reader.arguments(constants)
+    return Plan(
+        name=program.name,
+        platform=program.platform,
+        topology=read_topology(program),
+        slices=tuple(
+            PlanSlice(symbol, op.island or "", op.device_ids or (), op.reason or "", op.prefer)
+            for symbol, op in program.slices.items()
+        ),
+        meshes=tuple(reader.mesh(symbol) for symbol in program.meshes),
+        computations=tuple(reader.computation(s, op) for s, op in program.computations.items()),
+        streams=streams,
+        inputs=inputs,
+        results=tuple(reader.results()),
+        constant_buffers=held,
+        in_tree=in_tree,
+        out_tree=out_tree,
+        constants=raw,
+    )
+
+
+def read_topology(program: Program) -> Topology:
+    """The islands that phase `place` wrote."""
+    islands = tuple(
+        Island(
+            name,
+            devices=op.devices,
+            hosts=op.hosts,
+            kind=op.kind,
+            memory=op.memory,
+            flops=op.flops,
+            ici_gbps=op.ici_gbps or Island.__dataclass_fields__["ici_gbps"].default,
+        )
+        for name, op in program.islands.items()
+    )
+    rate = program.module.operation.attributes["pw.dcn_gbps"].value
+    return Topology(islands, rate)
+
+
+class _Reader:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.places = value_places(program)
+        self.mesh_index = {symbol: i for i, symbol in enumerate(program.meshes)}
+        self.computation_index = {symbol: i for i, symbol in enumerate(program.computations)}
+        self.donated: dict[str, tuple[int, ...]] = {}
+        self.slots = self._slots()
+
+    def _slots(self) -> dict[Value, int]:
+        """The slot of each argument and result, by the numbering of `plan-islands`: values in order, per island."""
+        numbers: dict[str, int] = {}
+        slots: dict[Value, int] = {}
+        block = self.program.block
+        ordered: list[Value] = [v for v in block.arguments if v in self.places]
+        ordered += [r for op in self.program.nodes() for r in op.results]
+        for value in ordered:
+            island = self.island(value)
+            slots[value] = numbers.get(island, 0)
+            numbers[island] = slots[value] + 1
+        return slots
+
+    def island(self, value: Value) -> str:
+        return self.program.slices[self.program.slice_of(self.places[value].mesh)].island or ""
+
+    def layout(self, placed: Placed) -> Layout:
+        return Layout(self.mesh_index[placed.mesh], placed.dims)
+
+    def mesh(self, symbol: str) -> PlanMesh:
+        op = self.program.meshes[symbol]
+        owner = self.program.slices[op.slice]
+        ids = owner.device_ids or ()
+        return PlanMesh(symbol, op.slice, owner.island or "", op.axes, tuple(ids[i] for i in op.devices))
+
+    def stream(self, plan: pw.PlanOp) -> Stream:
+        buffers: list[Buffer] = []
+        instructions: list[Instruction] = []
+        for op in plan.operation.regions[0].blocks[0].operations:
+            if isinstance(op, pw.BufferOp):
+                type_ = ArrayType(op.shape, op.dtype)
+                layout = self.layout(op.sharding[0])
+                buffers.append(Buffer(op.name, op.role, type_, layout, op.bytes, op.birth, op.death))
+            else:
+                instructions.append(self.instruction(op))
+        return Stream(plan.island, plan.peak_bytes, tuple(buffers), tuple(instructions))
+
+    def instruction(self, op: Any) -> Instruction:
+        where = where_of(op.operation)
+        match op:
+            case pw.RunOp():
+                self.donated[op.callee] = op.donated
+                computation, mesh = self.computation_index[op.callee], self.mesh_index[op.mesh]
+                name = name_of(op.operation)
+                return Run(op.step, computation, mesh, op.inputs, op.outputs, op.donated, name, where)
+            case pw.SendOp():
+                return Send(op.step, op.channel, op.slot, op.to, where)
+            case pw.RecvOp():
+                return Recv(op.step, op.channel, op.slot, op.source, where)
+            case pw.CopyOp():
+                return Copy(op.step, op.source, op.target, where)
+            case _:
+                return Free(op.step, op.slots)
+
+    def computation(self, symbol: str, op: Operation) -> Computation:
+        main = main_of(op)
+        type_ = main.type
+        meshes = meshes_of(op)
+        attributes = main.operation.attributes
+        ins, outs = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
+        results = attributes["res_attrs"] if "res_attrs" in attributes else [{}] * len(outs)
+        in_layouts = tuple(_dims(d, t) for d, t in zip(main.arg_attrs, ins, strict=True))
+        out_layouts = tuple(_dims(d, t) for d, t in zip(results, outs, strict=True))
+        size = op.attributes["mhlo.num_partitions"].value
+        axes = next((a for a in meshes.values() if _size(a) == size), ())
+        donated = self.donated.get(symbol, ())
+        return Computation(symbol, portable(bytecode(op)), donated, ins, in_layouts, outs, out_layouts, axes)
+
+    def arguments(
+        self, constants: dict[str, "np.ndarray[Any, Any]"]
+    ) -> tuple[tuple[Port, ...], tuple[ConstantData, ...], dict[str, bytes]]:
+        """The inputs; the buffers that hold constants; the bytes of each constant."""
+        inputs: list[Port] = []
+        held: list[ConstantData] = []
+        raw: dict[str, bytes] = {}
+        for value, argument in zip(self.program.block.arguments, self.program.arguments, strict=True):
+            if not argument.is_constant:
+                inputs.append(self.port(value, argument))
+                continue
+            if argument.value is not None:
+                data = bytes.fromhex(argument.value)
+            else:
+                data = constants[argument.constant or ""].tobytes()
+            member = hashlib.sha256(data).hexdigest()[:16]
+            raw[member] = data
+            held.append(ConstantData(self.island(value), self.slots[value], member))
+        return tuple(inputs), tuple(held), raw
+
+    def results(self) -> Iterator[Port]:
+        for value, result in zip(self.program.returned, self.program.results, strict=True):
+            yield self.port(value, result)
+
+    def port(self, value: Value, argument: Argument) -> Port:
+        type_ = array_type(value)
+        placed = value in self.places
+        return Port(
+            argument.name,
+            type_,
+            argument.dtype or type_.dtype,
+            argument.weak,
+            self.island(value) if placed else "",
+            self.slots[value] if placed else -1,
+            argument.donate,
+        )
+
+
+def _dims(attribute: Any, type_: ArrayType) -> Dims:
+    if "sdy.sharding" not in attribute:
+        return replicated(len(type_.shape))
+    return read_sharding(attribute["sdy.sharding"]).dims
+
+
+def _size(axes: tuple[tuple[str, int], ...]) -> int:
+    return math.prod(n for _, n in axes)

@@ -1,0 +1,1 @@
+"""From a Python function over virtual devices to a module of phase `trace`."""

@@ -1,0 +1,49 @@
+"""The user's line on the current stack: the innermost frame outside of this package and of JAX."""
+
+import inspect
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import jax
+
+from pathways.dialect.diagnostics import Where
+
+_FOLDERS = ("compiler", "runtime", "dialect", "cli")
+PACKAGE_ROOTS = tuple(
+    f"{path}/"
+    for path in (
+        Path(__file__).parent.parent.parent,
+        *(Path(__file__).resolve().parent.parent.parent / folder for folder in _FOLDERS),
+    )
+)
+"""Folders of our own code, as links and resolved."""
+
+_FOREIGN = (*PACKAGE_ROOTS, f"{Path(jax.__file__).parent}/", "<frozen ")
+
+
+def is_users(file: str) -> bool:
+    return not file.startswith(_FOREIGN)
+
+
+def innermost_users(places: Iterable[Where]) -> Where | None:
+    """The user's own line among frames, innermost first: a line of a library only where there is no other."""
+    library: Where | None = None
+    for place in places:
+        if not is_users(place.file):
+            continue
+        if "/site-packages/" not in place.file:
+            return place
+        library = library or place
+    return library
+
+
+def caller() -> Where | None:
+    """The user's frame; None where there is none (a console entry point)."""
+    return innermost_users(_stack())
+
+
+def _stack() -> Iterator[Where]:
+    frame = inspect.currentframe()
+    while frame is not None:
+        yield Where(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back

@@ -1,0 +1,174 @@
+"""JAX's internals as the front end needs them, the same on jax 0.10 to 0.12. The compat module of the front end.
+
+Why each name is here, and what would replace it:
+
+* jaxprs: since 0.12 a closed jaxpr *is* a jaxpr; `Body` hides the difference. `jax.extend.core` has the classes, but
+  not how consts are attached.
+* `scan` has `num_consts`/`num_carry` in 0.10 and `ft_in`/`ft_out` since: `scan_counts`.
+* user frames of an equation: `jax._src.source_info_util.user_frames`; without it, errors would lack the user's line.
+* `UNSPECIFIED` shardings in jit equations have no public name: told by their class's name.
+* `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import jax
+import jax.extend.core as jex_core
+import jax.extend.source_info_util as jex_source
+from jax._src import source_info_util as _source
+
+from pathways.compiler.frontend.caller import PACKAGE_ROOTS, innermost_users
+from pathways.dialect.diagnostics import Where
+
+Aval: TypeAlias = Any
+Eqn: TypeAlias = Any
+Var: TypeAlias = Any
+Atom: TypeAlias = Any
+
+_jex_source: Any = jex_source
+_source_any: Any = _source
+for _root in PACKAGE_ROOTS:
+    _jex_source.register_exclusion(_root)
+
+Literal: Any = jex_core.Literal
+DropVar: Any = jex_core.DropVar
+
+
+@dataclass(frozen=True)
+class Body:
+    """A jaxpr with its constants: `constvars[i]` holds `consts[i]`."""
+
+    constvars: list[Var]
+    consts: list[Any]
+    invars: list[Var]
+    eqns: list[Eqn]
+    outvars: list[Atom]
+
+
+def body_of(jaxpr: Any) -> Body:
+    """The parts of a jaxpr, open or closed."""
+    consts = list(getattr(jaxpr, "consts", ()))
+    inner = getattr(jaxpr, "jaxpr", jaxpr)
+    constvars = list(inner.constvars)
+    invars = list(inner.invars)
+    if not consts and constvars:  # an open jaxpr: whoever calls it passes these as operands
+        invars, constvars = constvars + invars, []
+    return Body(constvars, consts, invars, list(inner.eqns), list(inner.outvars))
+
+
+def effects_of(jaxpr: Any) -> frozenset[Any]:
+    return frozenset(jaxpr.effects)
+
+
+def is_ordered(effect: Any) -> bool:
+    return "ordered" in type(effect).__name__.lower() and "unordered" not in str(effect).lower()
+
+
+def sub_jaxprs(eqn: Eqn) -> Iterator[Any]:
+    """All jaxprs in an equation's parameters."""
+    for value in eqn.params.values():
+        for item in cast("Sequence[Any]", value) if isinstance(value, tuple | list) else (value,):
+            if hasattr(item, "eqns") and hasattr(item, "invars"):
+                yield item
+            elif hasattr(item, "jaxpr") and hasattr(item.jaxpr, "eqns"):
+                yield item
+
+
+def scan_counts(eqn: Eqn) -> tuple[int, int]:
+    """Number of loop constants and of carried values of a scan."""
+    params = eqn.params
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(list(consts)), len(list(carry))
+
+
+def func_source(jaxpr: Any) -> str:
+    """The traced function and where it is defined, `step at model.py:3`; empty where JAX does not say."""
+    info = getattr(getattr(jaxpr, "jaxpr", jaxpr), "debug_info", None)
+    return str(getattr(info, "func_src_info", "") or "")
+
+
+def where_of(eqn: Eqn) -> Where | None:
+    """The user's line that made an equation."""
+    frames = _source_any.user_frames(eqn.source_info.traceback)
+    return innermost_users(Where(f.file_name, f.start_line, f.function_name) for f in frames)
+
+
+def is_unspecified(sharding: Any) -> bool:
+    return sharding is None or type(sharding).__name__ == "UnspecifiedValue"
+
+
+def bind(eqn: Eqn, values: Sequence[Any]) -> list[Any]:
+    """Applies an equation to values, under its own source line, as `jax.core.eval_jaxpr` does."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    name_stack = _source_any.current_name_stack() + eqn.source_info.name_stack
+    with _jex_source.user_context(eqn.source_info.traceback, name_stack=name_stack), eqn.ctx.manager:
+        out = eqn.primitive.bind(*values, **params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def make_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
+    make: Any = jax.make_jaxpr
+    return make(function)(*args)
+
+
+def aval_of(value: Any) -> Aval:
+    typeof: Any = jax.typeof
+    return typeof(value)
+
+
+def is_key(aval: Aval) -> bool:
+    """Whether an abstract value is an array of typed PRNG keys (or another extended type)."""
+    dtypes: Any = jax.dtypes
+    return dtypes.issubdtype(aval.dtype, dtypes.extended)
+
+
+def key_data_aval(aval: Aval) -> jax.ShapeDtypeStruct:
+    """How an array of keys is stored."""
+    evaluated: Any = jax.eval_shape(cast("Any", jax.random.key_data), struct(aval))
+    return evaluated
+
+
+def struct(aval: Aval) -> jax.ShapeDtypeStruct:
+    """An abstract value without its sharding."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
+
+
+def as_literal_value(atom: Atom) -> Any:
+    return atom.val
+
+
+@dataclass(frozen=True, eq=False)
+class OneEqn:
+    """A jaxpr of a single equation, as far as this front end looks at jaxprs."""
+
+    eqns: list[Eqn]
+    invars: list[Var]
+    outvars: list[Atom]
+    constvars: tuple[Var, ...] = ()
+    consts: tuple[Any, ...] = ()
+
+
+def one_eqn_jaxpr(eqn: Eqn) -> OneEqn:
+    """`eqn` as a function of its operands, literals included."""
+    invars = [_var(a.aval) for a in eqn.invars]
+    return OneEqn([eqn.replace(invars=invars)], invars, list(eqn.outvars))
+
+
+def _var(aval: Aval) -> Var:
+    make: Any = jex_core.Var
+    return make(aval)
+
+
+def where_of_exception(error: BaseException) -> Where | None:
+    """The user's innermost line in an exception's traceback."""
+    places: list[Where] = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(Where(code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return innermost_users(reversed(places))

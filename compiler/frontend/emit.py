@@ -1,0 +1,216 @@
+"""From units in program order to a module of phase `trace`."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.constants import read_constant
+from pathways.compiler.frontend.devices import VirtualSlice
+from pathways.compiler.frontend.gather import Group, Unit
+from pathways.compiler.frontend.graph import Constant, Graph, Move, Value
+from pathways.compiler.frontend.homes import Homes
+from pathways.compiler.frontend.lower import Lowering, load_into
+from pathways.compiler.frontend.meshes import SliceMesh
+from pathways.dialect import pw
+from pathways.dialect.diagnostics import Where
+from pathways.dialect.dtypes import ArrayType, is_stored_as_named
+from pathways.dialect.mlir import Module, func, ir, location
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import INLINE_LIMIT, Argument
+from pathways.dialect.sdy import Placed
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the user calls the program, its arguments and its results; `donated` are positions of arguments."""
+
+    program: str
+    arguments: list[str]
+    results: list[str]
+    donated: frozenset[int]
+    where: Where | None
+
+
+@dataclass
+class Emitted:
+    """The module, the constants too large for it by digest, and the slices by symbol."""
+
+    module: Module
+    constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, "np.ndarray[Any, Any]"])
+    slices: dict[str, VirtualSlice] = field(default_factory=dict[str, VirtualSlice])
+
+
+def emit(graph: Graph, homes: Homes, units: list[Unit], names: Names, lowering: Lowering, context: Any) -> Emitted:
+    with context, ir.Location.unknown(context):
+        return _Emitter(names, lowering, context).run(graph, homes, units)
+
+
+class _Emitter:
+    def __init__(self, names: Names, lowering: Lowering, context: Any) -> None:
+        self.names = names
+        self.lowering = lowering
+        self.context = context
+        self.module: Module = ir.Module.create()
+        self.out = Emitted(self.module)
+        self.symbols_ip: Any = None
+        self._slices: dict[int, str] = {}
+        self._meshes: dict[SliceMesh, str] = {}
+
+    def run(self, graph: Graph, homes: Homes, units: list[Unit]) -> Emitted:
+        attributes = self.module.operation.attributes
+        attributes["pw.phase"] = ir.StringAttr.get(Phase.TRACE.value)
+        attributes["pw.platform"] = ir.StringAttr.get(self.lowering.platform)
+        constants = list(graph.constants())
+        leading = [*constants, *graph.inputs]
+        types = [self.type_of(v) for v in leading]
+        results = [self.type_of(v) for v in graph.outputs]
+        with ir.InsertionPoint(self.module.body):
+            function = func.FuncOp(
+                _symbol(self.names.program),
+                ir.FunctionType.get(types, results),
+                loc=location(self.names.where, self.names.program, self.context),
+            )
+        self.symbols_ip = ir.InsertionPoint(function)
+        function.operation.attributes["pw.program"] = ir.UnitAttr.get()
+        locations = [location(self.names.where, _prefix(n), self.context) for n in self._names(constants)]
+        block = function.operation.regions[0].blocks.append(*types, arg_locs=locations)
+        env: dict[Value, Any] = dict(zip(leading, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for unit in units:
+                self._unit(unit, env, ir.InsertionPoint(block))
+            func.ReturnOp([env[v] for v in graph.outputs])
+        self._signature(function, constants, graph, homes)
+        for lowered in self.lowering.computations:
+            load_into(lowered, self.context, self.symbols_ip)
+        return self.out
+
+    def type_of(self, value: Value) -> Any:
+        return ir.Type.parse(stored_type(value.aval).mlir, self.context)
+
+    def _names(self, constants: list[Constant]) -> list[str]:
+        return [c.name for c in constants] + self.names.arguments
+
+    def _signature(self, function: Any, constants: list[Constant], graph: Graph, homes: Homes) -> None:
+        arguments = [self._constant(c, self._home(c, homes)) for c in constants]
+        for i, (value, name) in enumerate(zip(graph.inputs, self.names.arguments, strict=True)):
+            arguments.append(
+                Argument(
+                    name,
+                    dtype=_user_dtype(value.aval),
+                    weak=bool(getattr(value.aval, "weak_type", False)),
+                    mesh=self._home(value, homes),
+                    donate=i in self.names.donated,
+                )
+            )
+        function.arg_attrs = ir.ArrayAttr.get([a.write() for a in arguments])
+        results = [
+            Argument(name, dtype=_user_dtype(v.aval), weak=bool(getattr(v.aval, "weak_type", False)))
+            for v, name in zip(graph.outputs, self.names.results, strict=True)
+        ]
+        function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
+
+    def _home(self, value: Value, homes: Homes) -> str | None:
+        home = homes.values.get(value)
+        return None if home is None else self.mesh(home)
+
+    def _constant(self, constant: Constant, mesh: str | None) -> Argument:
+        array = read_constant(constant.array, stored_type(constant.aval))
+        dtype = _user_dtype(constant.aval)
+        if array.nbytes <= INLINE_LIMIT:
+            return Argument(constant.name, dtype=dtype, mesh=mesh, value=array.tobytes().hex())
+        digest = f"c{len(self.out.constants)}"
+        self.out.constants[digest] = array
+        return Argument(constant.name, dtype=dtype, mesh=mesh, constant=digest)
+
+    def _unit(self, unit: Unit, env: dict[Value, Any], ip: Any) -> None:
+        operands = [env[v] for v in unit.inputs]
+        results = [self.type_of(v) for v in unit.outputs]
+        if isinstance(unit, Move):
+            mesh = self.mesh(unit.mesh)
+            op: Any = pw.TransferOp.create(
+                ip=ip,
+                loc=location(unit.where, "moved", self.context),
+                operands=operands,
+                results=results,
+                mesh=mesh,
+                user=True,
+                sharding=(Placed(mesh, unit.dims),),
+            )
+        else:
+            gathered = isinstance(unit, Group)
+            lowered = self.lowering.group(unit) if isinstance(unit, Group) else self.lowering.call(unit)
+            name = unit.name if isinstance(unit, Group) else unit.callee.name
+            op = pw.CallOp.create(
+                ip=ip,
+                loc=location(unit.where, _prefix(name), self.context),
+                operands=operands,
+                results=results,
+                callee=lowered.symbol,
+                mesh=self.mesh(unit.mesh),
+                gathered=gathered,
+                donate=None if isinstance(unit, Group) else unit.donate or None,
+            )
+        env.update(zip(unit.outputs, op.operation.results, strict=True))
+
+    def mesh(self, mesh: SliceMesh) -> str:
+        """The symbol of a mesh, made where it is first used."""
+        if mesh not in self._meshes:
+            slice_ = self.slice(mesh.slice)
+            symbol = f"m{len(self._meshes)}"
+            self._meshes[mesh] = symbol
+            pw.MeshOp.create(
+                ip=self.symbols_ip,
+                loc=location(mesh.slice.where, symbol, self.context),
+                sym_name=symbol,
+                slice=slice_,
+                axes=mesh.spec.axes,
+                devices=mesh.spec.devices,
+            )
+        return self._meshes[mesh]
+
+    def slice(self, virtual: VirtualSlice) -> str:
+        if virtual.number not in self._slices:
+            symbol = f"s{len(self._slices)}"
+            self._slices[virtual.number] = symbol
+            self.out.slices[symbol] = virtual
+            near = self.slice(virtual.island) if isinstance(virtual.island, VirtualSlice) else None
+            pw.SliceOp.create(
+                ip=self.symbols_ip,
+                loc=location(virtual.where, symbol, self.context),
+                sym_name=symbol,
+                devices=len(virtual.devices),
+                prefer=virtual.prefer,
+                kind=virtual.kind,
+                near=near,
+                pin=virtual.island if isinstance(virtual.island, str) else None,
+                shape=virtual.topology,
+            )
+        return self._slices[virtual.number]
+
+
+def stored_type(aval: compat.Aval) -> ArrayType:
+    """How a value is stored: keys as their data, float0 as booleans of the same shape."""
+    if compat.is_key(aval):
+        data = compat.key_data_aval(aval)
+        return ArrayType(tuple(data.shape), str(data.dtype))
+    dtype = str(aval.dtype)
+    return ArrayType(tuple(aval.shape), dtype if is_stored_as_named(dtype) else "bool")
+
+
+def _user_dtype(aval: compat.Aval) -> str | None:
+    dtype = str(aval.dtype)
+    if compat.is_key(aval) or not is_stored_as_named(dtype):
+        return "float0" if "float0" in dtype or dtype.startswith("[") else dtype
+    return None
+
+
+def _prefix(name: str) -> str:
+    """The name that printed values carry."""
+    return re.sub(r"\W+", "_", name).strip("_") or "value"
+
+
+def _symbol(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_") or "program"

@@ -1,0 +1,226 @@
+"""From a nested jaxpr to a flat graph: placed calls stay whole, everything around them is opened.
+
+A `jit` with virtual devices in its shardings, a `shard_map` over a virtual mesh, and a `jit` whose body speaks of one
+slice only through constraints and shard_maps are *placed*: one call each. A `jit` with no device is opened, so that
+each of its operations follows its own data (one jit around `optax.update` would drag all parameters to one slice).
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from pathways.compiler.errors import SeveralSlices, Unsupported
+from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.compat import Body, Eqn, body_of, where_of
+from pathways.compiler.frontend.graph import Call, Callee, Constant, Graph, Loose, Move, Operand, Value
+from pathways.compiler.frontend.hoist import hoisted_consts
+from pathways.compiler.frontend.mentions import JITS, MOVES, MentionFinder, Mentions, jit_meshes, move_targets
+from pathways.compiler.frontend.meshes import SliceMesh, check_divides, read_sharding
+from pathways.compiler.frontend.strays import Strays
+from pathways.compiler.frontend.names import call_name
+from pathways.compiler.frontend.unroll import Stacked, index_of, stack, unrolled_order
+from pathways.dialect.diagnostics import PathwaysError, Where
+
+OPENED = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "checkpoint", "remat", "remat2"}) | {
+    "closed_call",
+    "core_call",
+}
+"""Calls that are opened where something placed is inside: differentiation has already happened."""
+BRANCHES = frozenset({"while", "cond"})
+
+
+def flatten(jaxpr: Any) -> Graph:
+    """The graph of a whole program. Raises coded errors at the user's line for what cannot be placed."""
+    body = body_of(jaxpr)
+    graph = Graph([Value(v.aval) for v in body.invars])
+    walker = _Flattener(graph, MentionFinder(jaxpr))
+    outputs = walker.inline(body, [*graph.inputs], scope="")
+    graph.outputs = [walker.as_value(o) for o in outputs]
+    graph.prune()
+    return graph
+
+
+class _Flattener:
+    def __init__(self, graph: Graph, finder: MentionFinder) -> None:
+        self.graph = graph
+        self.finder = finder
+        self.strays = Strays()
+        self._constants: dict[Any, Constant] = {}
+        self._traced: dict[Any, Any] = {}
+
+    def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]:
+        """Walks a body with its parameters bound to `operands`; gives what it returns."""
+        env: dict[Any, Operand] = {}
+        for var, const in zip(body.constvars, body.consts, strict=True):
+            env[var] = self.constant(const)
+        env.update(zip(body.invars, operands, strict=True))
+
+        def read(atom: Any) -> Operand:
+            return atom if isinstance(atom, compat.Literal) else env[atom]
+
+        for eqn in body.eqns:
+            outputs = self.equation(eqn, [read(a) for a in eqn.invars], scope)
+            env.update(zip(eqn.outvars, outputs, strict=True))
+        return [read(a) for a in body.outvars]
+
+    def equation(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
+        name: str = eqn.primitive.name
+        mentions = self.finder.in_eqn(eqn)
+        if mentions.callback is not None:
+            self._refuse_callback(*mentions.callback)
+        if eqn.effects and any(compat.is_ordered(e) for e in eqn.effects):
+            self._refuse_callback(name, where_of(eqn))
+        if name in JITS:
+            return self._jit(eqn, operands, mentions, scope)
+        if name in MOVES:
+            return self._move(eqn, operands, scope)
+        if not mentions.opens or (name in BRANCHES and not mentions.meshes):
+            return self.loose(eqn, operands, scope)
+        if name == "shard_map":
+            return self._shard_map(eqn, operands, mentions)
+        if name == "scan":
+            return self._scan(eqn, operands, scope)
+        if name in OPENED:
+            (inner,) = list(compat.sub_jaxprs(eqn))[:1]
+            return self.inline(body_of(inner), operands, scope)
+        self._refuse_control_flow(eqn, name)
+
+    def constant(self, array: Any, name: str = "") -> Constant:
+        """One constant an array, whoever closes over it."""
+        small = isinstance(array, int | float | bool | np.generic)
+        key = (type(array), str(array)) if small else id(array)
+        if key not in self._constants:
+            aval = compat.aval_of(array)
+            self._constants[key] = Constant(aval, array, name or f"constant {len(self._constants)}")
+        return self._constants[key]
+
+    def as_value(self, operand: Operand) -> Value:
+        """An operand that must be an array of its own: literals become constants, stacks are built."""
+        if isinstance(operand, Stacked):
+            return stack(self, operand)
+        if isinstance(operand, Value):
+            return operand
+        value = np.asarray(operand.val, dtype=operand.aval.dtype)
+        key = ("literal", str(operand.aval), value.tobytes())
+        if key not in self._constants:
+            self._constants[key] = Constant(operand.aval, value, str(operand.val))
+        return self._constants[key]
+
+    def loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
+        taken = [o if isinstance(o, compat.Literal) else self.as_value(o) for o in operands]
+        outputs = [Value(v.aval) for v in eqn.outvars]
+        self.graph.nodes.append(Loose(eqn, taken, outputs, scope, where_of(eqn)))
+        return cast("list[Operand]", outputs)
+
+    def traced(self, function: Any, operands: Sequence[Operand], scope: str) -> list[Operand]:
+        """Adds what `function` does to the graph, as loose operations."""
+        values = [self.as_value(o) for o in operands]
+        key = (function, *(str(v.aval) for v in values))
+        if key not in self._traced:
+            self._traced[key] = compat.make_jaxpr(function, *(compat.struct(v.aval) for v in values))
+        return self.inline(body_of(self._traced[key]), values, scope)
+
+    def _jit(self, eqn: Eqn, operands: list[Operand], mentions: Mentions, scope: str) -> list[Operand]:
+        own = jit_meshes(eqn)
+        params, where = eqn.params, where_of(eqn)
+        name, jaxpr = params["name"], params["jaxpr"]
+        inner = self.finder.in_jaxpr(jaxpr)
+        if len(mentions.meshes) > 1 and own:
+            self._refuse_several(f"the call of {name}", mentions, where)
+        if own or (inner.meshes and not inner.calls and len(inner.meshes) == 1):
+            (mesh,) = (own or inner.meshes).values()
+            callee = Callee(call_name(eqn), jaxpr, params["in_shardings"], params["out_shardings"])
+        elif mentions.strayed and (found := self.strays.home(self.finder, eqn, operands)) is not None:
+            mesh, in_shardings = found
+            callee = Callee(call_name(eqn), jaxpr, in_shardings, params["out_shardings"])
+        else:
+            return self.inline(body_of(jaxpr), operands, scope or name)
+        donate = tuple(i for i, donated in enumerate(params["donated_invars"]) if donated)
+        outputs = self._call(callee, mesh, operands, eqn, donate)
+        self.strays.remember(eqn, mesh, callee.in_shardings, self.graph.nodes[-1])
+        return outputs
+
+    def _shard_map(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
+        if len(mentions.meshes) > 1:
+            self._refuse_several("a shard_map", mentions, where_of(eqn))
+        (mesh,) = mentions.meshes.values()
+        callee = Callee(call_name(eqn), compat.one_eqn_jaxpr(eqn), (), ())
+        return self._call(callee, mesh, operands, eqn, ())
+
+    def _call(
+        self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn, donate: tuple[int, ...]
+    ) -> list[Operand]:
+        where = where_of(eqn)
+        consts: list[Value] = [self.constant(c) for c in hoisted_consts(callee.jaxpr)]
+        inputs = consts + [self.as_value(o) for o in operands]
+        outputs = [Value(v.aval) for v in eqn.outvars]
+        for kind, shardings, values in (
+            ("argument", callee.in_shardings, inputs[len(consts) :]),
+            ("result", callee.out_shardings, outputs),
+        ):
+            for i, (sharding, value) in enumerate(zip(shardings, values, strict=True)):
+                if not compat.is_unspecified(sharding):
+                    what = f"{kind} {i} of {callee.name}"
+                    placed, dims = read_sharding(sharding, len(value.aval.shape), what, where)
+                    check_divides(what, tuple(value.aval.shape), placed, dims, where)
+        donated = tuple(i + len(consts) for i in donate)
+        self.graph.nodes.append(Call(callee, mesh, inputs, outputs, donated, where))
+        return cast("list[Operand]", outputs)
+
+    def _move(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
+        moved: list[Operand] = []
+        for operand, target in zip(operands, move_targets(eqn), strict=True):
+            if target is None:
+                moved.append(operand)
+                continue
+            value, where = self.as_value(operand), where_of(eqn)
+            rank = len(value.aval.shape)
+            mesh, dims = read_sharding(target, rank, f"{eqn.primitive.name} of a value", where)
+            check_divides("the value", tuple(value.aval.shape), mesh, dims, where)
+            output = Value(value.aval)
+            self.graph.nodes.append(Move(mesh, dims, value, output, where))
+            moved.append(output)
+        return moved
+
+    def _scan(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
+        """Unrolls a scan with placed calls inside. The index is an operand, so that all iterations share code."""
+        params = eqn.params
+        n_consts, n_carry = compat.scan_counts(eqn)
+        consts, carry, xs = operands[:n_consts], operands[n_consts : n_consts + n_carry], operands[n_consts + n_carry :]
+        body, length = body_of(params["jaxpr"]), params["length"]
+        columns: list[list[Operand]] = [[None] * length for _ in eqn.outvars[n_carry:]]
+        for t in unrolled_order(length, params["reverse"]):
+            outputs = self.inline(body, [*consts, *carry, *(index_of(self, x, t, scope) for x in xs)], scope)
+            carry = outputs[:n_carry]
+            for column, y in zip(columns, outputs[n_carry:], strict=True):
+                column[t] = y
+        stacks = [Stacked(v.aval, c, scope) for v, c in zip(eqn.outvars[n_carry:], columns, strict=True)]
+        return [*carry, *stacks]
+
+    def _refuse_several(self, what: str, mentions: Mentions, where: Where | None) -> None:
+        names = ", ".join(m.slice.name for m in mentions.meshes.values())
+        raise PathwaysError(SeveralSlices(what=what, have_=f"shardings on {names}", where=where))
+
+    def _refuse_callback(self, name: str, where: Where | None) -> None:
+        raise PathwaysError(
+            Unsupported(
+                what=f"a host callback ({name})",
+                have_="a call back into this Python process from inside a computation",
+                rule="computations that need nothing from the host: a plan may run in another process",
+                advice="return the value from the program and print or use it outside",
+                where=where,
+            )
+        )
+
+    def _refuse_control_flow(self, eqn: Eqn, name: str) -> Any:
+        what = {"while": "a loop whose trip count is data (while_loop, fori_loop)", "cond": "a branch on data (cond)"}
+        raise PathwaysError(
+            Unsupported(
+                what=what.get(name, f"{name}") + " around placed calls",
+                have_=f"{name} with a call on a slice inside",
+                rule="control flow that is known while tracing: Python loops, lax.scan, fori_loop with static bounds",
+                advice="move the loop into the placed function, or give it a static trip count",
+                where=where_of(eqn),
+            )
+        )

@@ -1,0 +1,148 @@
+"""Each distinct computation once, as a StableHLO module complete by itself.
+
+Calls of the same traced function, and groups of the same shape, are recognized before they are lowered; what is left
+is compared by content after lowering, so that equal stages on different slices share one module.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.gather import Group
+from pathways.compiler.frontend.graph import Call, Loose, Value
+from pathways.compiler.frontend.hoist import apply, hoisted_consts
+from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A computation: `symbol` is unique in the program; `raw` is bytecode with locations."""
+
+    symbol: str
+    raw: bytes
+
+
+class Lowering:
+    """Lowers for one platform, and remembers what it has lowered."""
+
+    def __init__(self, platform: str) -> None:
+        self.platform = platform
+        self._by_key: dict[Any, Lowered] = {}
+        self._by_content: dict[str, Lowered] = {}
+        self._symbols: set[str] = set()
+        self._alive: list[Any] = []
+
+    @property
+    def computations(self) -> list[Lowered]:
+        """All distinct ones, in the order in which they were met."""
+        return list(self._by_content.values())
+
+    def call(self, call: Call) -> Lowered:
+        callee = call.callee
+        key = ("call", call.mesh.spec, *callee.key, *(str(v.aval) for v in call.inputs))
+        if key not in self._by_key:
+            self._alive.append(callee.jaxpr)
+            self._by_key[key] = self._lower(callee.name, *_function_of(call), call.inputs)
+        return self._by_key[key]
+
+    def group(self, group: Group) -> Lowered:
+        key = _structure(group)
+        if key not in self._by_key:
+            self._alive.append(group)
+            self._by_key[key] = self._lower(group.name, _function_of_group(group), {}, group.inputs)
+        return self._by_key[key]
+
+    def _lower(self, name: str, function: Callable[..., Any], options: dict[str, Any], inputs: list[Value]) -> Lowered:
+        symbol = _symbol(name)
+        function.__name__ = symbol
+        jit: Any = jax.jit
+        jitted = jit(function, keep_unused=True, **options)
+        lowered: Any = jitted.trace(*(compat.struct(v.aval) for v in inputs)).lower(lowering_platforms=(self.platform,))
+        module: Module = lowered.compiler_ir("stablehlo")
+        with module.context:
+            module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
+        digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
+        if digest not in self._by_content:
+            self._by_content[digest] = Lowered(self._unique(symbol), bytecode(module.operation))
+        return self._by_content[digest]
+
+    def _unique(self, symbol: str) -> str:
+        taken, number = symbol, 0
+        while taken in self._symbols:
+            number += 1
+            taken = f"{symbol}_{number}"
+        self._symbols.add(taken)
+        return taken
+
+
+def load_into(lowered: Lowered, context: Any, ip: Any) -> Operation:
+    """Puts the computation into a module as a nested one."""
+    module = parse(lowered.raw, context, lowered.symbol)
+    nested = module.operation.clone(ip)
+    nested.attributes["sym_name"] = ir.StringAttr.get(lowered.symbol, context)
+    return nested
+
+
+def _function_of(call: Call) -> tuple[Callable[..., Any], dict[str, Any]]:
+    callee = call.callee
+    n_consts = len(hoisted_consts(callee.jaxpr))
+
+    def function(*operands: Any) -> list[Any]:
+        return apply(callee.jaxpr, operands[:n_consts], operands[n_consts:])
+
+    ins = tuple(None if compat.is_unspecified(s) else s for s in callee.in_shardings)
+    outs = [None if compat.is_unspecified(s) else s for s in callee.out_shardings]
+    if not any(s is not None for s in (*ins, *outs)):
+        return function, {}
+    return function, {"in_shardings": (None,) * n_consts + ins, "out_shardings": outs}
+
+
+def _function_of_group(group: Group) -> Callable[..., Any]:
+    def function(*operands: Any) -> list[Any]:
+        env: dict[Value, Any] = dict(zip(group.inputs, operands, strict=True))
+        for loose in group.operations:
+            values = [env[o] if isinstance(o, Value) else compat.as_literal_value(o) for o in loose.operands]
+            env.update(zip(loose.outputs, compat.bind(loose.eqn, values), strict=True))
+        return [env[v] for v in group.outputs]
+
+    return function
+
+
+def _structure(group: Group) -> tuple[Any, ...]:
+    """Equal for groups that compute the same: operations with operands numbered in order of appearance."""
+    numbers: dict[Value, int] = {}
+    for value in group.inputs:
+        numbers[value] = len(numbers)
+    parts: list[Any] = [tuple(str(v.aval) for v in group.inputs)]
+    for loose in group.operations:
+        parts.append(_structure_of(loose, numbers))
+    return ("group", *parts, tuple(numbers[v] for v in group.outputs))
+
+
+def _structure_of(loose: Loose, numbers: dict[Value, int]) -> tuple[Any, ...]:
+    operands: list[Any] = []
+    for operand in loose.operands:
+        literal = not isinstance(operand, Value)
+        operands.append(("literal", str(operand.val), str(operand.aval)) if literal else numbers[operand])
+    for value in loose.outputs:
+        numbers[value] = len(numbers)
+    params = tuple((k, _hashable(v)) for k, v in sorted(loose.eqn.params.items()))
+    return (loose.eqn.primitive.name, params, tuple(operands), tuple(str(v.aval) for v in loose.outputs))
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
+
+
+def _symbol(name: str) -> str:
+    """A readable symbol: `<lambda>` becomes `lambda`."""
+    return re.sub(r"\W+", "_", name).strip("_") or "computation"

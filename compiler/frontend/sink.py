@@ -1,0 +1,80 @@
+"""Operations that depend on nothing but numbers in the program are copied to each of their consumers.
+
+`jnp.zeros`, an iota or a scaled one costs less to make again than to keep, to move, or to make two calls depend on
+one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py).
+"""
+
+from typing import TypeAlias
+
+from pathways.compiler.frontend.graph import Call, Graph, Loose, Move, Node, Operand, Value
+
+NEGLIGIBLE = frozenset(
+    {
+        "add",
+        "broadcast_in_dim",
+        "convert_element_type",
+        "copy",
+        "div",
+        "full",
+        "iota",
+        "mul",
+        "neg",
+        "reshape",
+        "select_n",
+        "squeeze",
+        "sub",
+    }
+)
+
+_Made: TypeAlias = dict[Value, Loose]
+
+
+def sink(graph: Graph) -> None:
+    """Copies negligible operations to their consumers, in place; unused originals are pruned."""
+    made: _Made = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if _is_negligible(node, made):
+            made.update((v, node) for v in node.outputs)
+            nodes.append(node)
+            continue
+        copies: dict[Value, Value] = {}
+        follows = node if isinstance(node, Loose) else None
+        for value in node.inputs:
+            if value in made:
+                copies[value] = _copy(value, made, follows, nodes, {})
+        if copies:
+            _substitute(node, copies)
+        nodes.append(node)
+    graph.nodes = nodes
+    graph.prune()
+
+
+def _is_negligible(node: Node, made: _Made) -> bool:
+    if not isinstance(node, Loose) or node.eqn.primitive.name not in NEGLIGIBLE:
+        return False
+    return all(v in made for v in node.inputs)
+
+
+def _copy(value: Value, made: _Made, follows: Loose | None, nodes: list[Node], done: dict[Value, Value]) -> Value:
+    """Adds copies of all that `value` is made of, and gives its copy."""
+    if value in done:
+        return done[value]
+    original = made[value]
+    operands: list[Operand] = [
+        _copy(o, made, follows, nodes, done) if isinstance(o, Value) else o for o in original.operands
+    ]
+    outputs = [Value(v.aval) for v in original.outputs]
+    nodes.append(Loose(original.eqn, operands, outputs, original.scope, original.where, follows))
+    done.update(zip(original.outputs, outputs, strict=True))
+    return done[value]
+
+
+def _substitute(node: Node, copies: dict[Value, Value]) -> None:
+    match node:
+        case Loose():
+            node.operands = [copies.get(o, o) if isinstance(o, Value) else o for o in node.operands]
+        case Move():
+            node.source = copies.get(node.source, node.source)
+        case Call():
+            node.inputs = [copies.get(v, v) for v in node.inputs]

@@ -1,0 +1,88 @@
+"""Phase `trace`: a Python function over virtual devices becomes a module of phase `trace`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from pathways.compiler.errors import NotTraceable
+from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.emit import Emitted, Names, emit
+from pathways.compiler.frontend.flatten import flatten
+from pathways.compiler.frontend.gather import gather
+from pathways.compiler.frontend.homes import find_homes
+from pathways.compiler.frontend.lower import Lowering
+from pathways.compiler.frontend.order import order
+from pathways.compiler.frontend.sink import sink
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.mlir import make_context
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The module with its constants, and what the pytree of results looks like."""
+
+    emitted: Emitted
+    out_tree: Any
+    out_avals: list[Any]
+
+
+def trace(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    leaf_names: list[str],
+    donated: frozenset[int],
+    *,
+    name: str,
+    platform: str,
+    where: Where | None,
+) -> Traced:
+    """Traces `function(*arguments)`, whose arguments are pytrees of `ShapeDtypeStruct`s.
+
+    `leaf_names` names each leaf; `donated` are positions of leaves that the caller gives up. Raises coded errors at
+    the user's line.
+    """
+    trees: list[Any] = []
+
+    def flat(*args: Any) -> list[Any]:
+        out = function(*args)
+        leaves, tree = jax.tree_util.tree_flatten_with_path(out)
+        trees.append(([f"out{jax.tree_util.keystr(path)}" for path, _ in leaves], tree))
+        return [leaf for _, leaf in leaves]
+
+    jaxpr = _make_jaxpr(flat, arguments, name, where)
+    result_names, out_tree = trees[-1]
+    graph = flatten(jaxpr)
+    sink(graph)
+    homes = find_homes(graph)
+    units = order(graph, gather(graph, homes))
+    names = Names(name, leaf_names, result_names, donated, where)
+    emitted = emit(graph, homes, units, names, Lowering(platform), make_context())
+    return Traced(emitted, out_tree, [v.aval for v in graph.outputs])
+
+
+def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, where: Where | None) -> Any:
+    try:
+        return compat.make_jaxpr(flat, *arguments)
+    except PathwaysError:
+        raise
+    except jax.errors.ConcretizationTypeError as error:
+        problem = "it uses the value of an array to decide what to do"
+        advice = "use jnp.where or lax.cond inside a placed function, or mark the argument in static_argnums"
+        raise _not_traceable(name, problem, error, advice, where) from error
+    except jax.errors.UnexpectedTracerError as error:
+        problem = "a traced value was kept outside of the function that made it"
+        advice = "return all values from the functions of a program"
+        raise _not_traceable(name, problem, error, advice, where) from error
+    except TypeError as error:
+        if "valid JAX type" not in str(error):
+            raise
+        problem = "a value in it is not an array"
+        raise _not_traceable(name, problem, error, "pass arrays as arguments and return arrays", where) from error
+
+
+def _not_traceable(name: str, problem: str, error: Exception, advice: str, where: Where | None) -> PathwaysError:
+    first = str(error).strip().splitlines()[0]
+    line = compat.where_of_exception(error) or where
+    return PathwaysError(NotTraceable(program=name, problem=problem, have_=first, advice=advice, where=line))

@@ -1,0 +1,39 @@
+"""What a pass is: a frozen dataclass whose fields are its options, around a plain function."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import Program
+from pathways.dialect.topology import Topology
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Where a slice is bound: an island of the topology, and devices of it in order."""
+
+    island: str
+    devices: tuple[int, ...]
+
+
+@dataclass
+class Session:
+    """What passes may know beside the module: the machines, and bindings that already hold in this process."""
+
+    topology: Topology | None = None
+    bindings: dict[str, Binding] = field(default_factory=dict[str, Binding])
+    notes: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Base of all passes. The docstring of a pass says what it requires and what it ensures."""
+
+    name: ClassVar[str]
+    requires: ClassVar[Phase]
+    """The phase that the module must have reached."""
+    ensures: ClassVar[Phase]
+    """The phase that the module has reached afterwards; its rules are verified."""
+
+    def apply(self, program: Program, session: Session) -> None:
+        raise NotImplementedError

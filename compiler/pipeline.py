@@ -1,0 +1,85 @@
+"""The order of the passes, and the loop that runs them: apply, verify, tell whoever listens."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.passes.insert_transfers import InsertTransfers
+from pathways.compiler.passes.order_program import OrderProgram
+from pathways.compiler.passes.place import Place
+from pathways.compiler.passes.plan_islands import PlanIslands
+from pathways.compiler.passes.propagate_shardings import PropagateShardings
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import WrongPhase
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import Program
+from pathways.dialect.verify import verify
+
+PASSES: dict[str, type[Pass]] = {
+    p.name: p for p in (PropagateShardings, Place, InsertTransfers, OrderProgram, PlanIslands)
+}
+"""Every pass by name."""
+
+
+def default_pipeline(placement: str = "spread") -> tuple[Pass, ...]:
+    """The passes from `trace` to `plan`."""
+    return (
+        # Shardings first: placement wants to know the bytes of every shard.
+        PropagateShardings(),
+        # Slices get devices before transfers are cut, since a transfer's route depends on the islands.
+        Place(policy=placement),
+        # All movement explicit before anything is ordered: a transfer takes its place in the order.
+        InsertTransfers(),
+        # One order an island, without a cycle between islands.
+        OrderProgram(),
+        # Lifetimes are known only in the final order.
+        PlanIslands(),
+    )
+
+
+Listener = Callable[[Pass, Program], None]
+"""Called after a pass has run and its result was verified."""
+
+
+@dataclass
+class Timing:
+    """Seconds spent in each pass, verification included."""
+
+    passes: dict[str, float] = field(default_factory=dict[str, float])
+
+    def add(self, name: str, seconds: float) -> None:
+        self.passes[name] = self.passes.get(name, 0.0) + seconds
+
+
+def run_pipeline(
+    program: Program,
+    passes: Sequence[Pass],
+    session: Session,
+    *,
+    upto: Phase = Phase.PLAN,
+    listen: Listener | None = None,
+) -> Timing:
+    """Runs those of `passes` that the program still needs to reach `upto`.
+
+    Raises PWC0703 where a pass's requirement is not met, PWC0701 where its result breaks a rule.
+    """
+    timing = Timing()
+    for step in passes:
+        if program.phase.reached(step.ensures) or step.ensures.index > upto.index:
+            continue
+        run_pass(program, step, session, timing)
+        if listen is not None:
+            listen(step, program)
+    return timing
+
+
+def run_pass(program: Program, step: Pass, session: Session, timing: Timing) -> None:
+    """Runs one pass on IR of exactly the phase it requires."""
+    if program.phase is not step.requires:
+        have, need = program.phase.value, step.requires.value
+        raise PathwaysError(WrongPhase(what=f"the pass {step.name}", have_phase=have, need_phase=need))
+    start = time.perf_counter()
+    step.apply(program, session)
+    verify(program)
+    timing.add(step.name, time.perf_counter() - start)

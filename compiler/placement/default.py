@@ -1,0 +1,17 @@
+"""The topology for when the user names none: on CPU, where devices can be made at will, one island a slice."""
+
+from pathways.dialect.program import Program
+from pathways.dialect.topology import Island, Topology
+
+
+def default_topology(program: Program, kind: str = "any") -> Topology:
+    """One island for each slice, and larger ones where slices must share; an implicit slice gets one device."""
+    sizes: dict[str, int] = {}
+    names: dict[str, str] = {}
+    for symbol, op in program.slices.items():
+        name = op.pin or (names[op.near] if op.near else f"island{len(sizes)}")
+        names[symbol] = name
+        sizes[name] = sizes.get(name, 0) + op.devices
+    kinds = {names[s]: op.kind for s, op in program.slices.items() if op.kind}
+    islands = [Island(name, devices=size, kind=kinds.get(name, kind)) for name, size in sizes.items()]
+    return Topology(tuple(islands) or (Island("island0", devices=1, kind=kind),))

@@ -1,0 +1,35 @@
+"""`pinned`: nothing is chosen. Every slice names its island, and takes the first free devices there."""
+
+from typing import Any
+
+import networkx as nx
+
+from pathways.compiler.errors import NotPinned
+from pathways.compiler.passes.base import Binding
+from pathways.compiler.placement.problem import Free, Placement, SliceRequest
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import Topology
+
+
+def pinned(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
+    """Binds each slice to its `island=`. Raises PWC0306 for slices without, PWC0301 where there is no room."""
+    slices: tuple[SliceRequest, ...] = graph.graph["slices"]
+    pins = {r.symbol: r.pin or (r.bound.island if r.bound else None) for r in slices}
+    for request in slices:
+        if pins[request.symbol] is None and request.near is not None:
+            pins[request.symbol] = pins[request.near]
+    missing = [r for r in slices if pins[r.symbol] is None]
+    if missing:
+        names = ", ".join(f"{r.symbol} ({r.where})" if r.where else r.symbol for r in missing)
+        raise PathwaysError(NotPinned(slices=names, where=missing[0].where))
+    free = Free(topology, slices)
+    bindings: dict[str, Binding] = {}
+    for request in slices:
+        island = pins[request.symbol]
+        if request.bound is not None:
+            bindings[request.symbol] = request.bound
+            continue
+        if island not in topology.names or free.count(island) < request.devices:
+            raise free.refuse()
+        bindings[request.symbol] = free.take(request, island)
+    return Placement(bindings, {r.symbol: f"pinned to {pins[r.symbol]} by the user" for r in slices})

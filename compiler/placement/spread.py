@@ -1,0 +1,58 @@
+"""`spread`: the paper's first policy (section 4.1). Virtual to physical one to one, load balanced over islands."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import networkx as nx
+
+from pathways.compiler.passes.base import Binding
+from pathways.compiler.placement.problem import Free, Placement, SliceRequest
+from pathways.dialect.topology import Topology
+
+
+def spread(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
+    """Each slice, largest first, goes to the island that is least taken (tie: the first). Raises PWC0301."""
+    slices: tuple[SliceRequest, ...] = graph.graph["slices"]
+    free = Free(topology, slices)
+    bindings: dict[str, Binding] = {}
+    reasons: dict[str, str] = {}
+    for request in _order(slices):
+        if request.bound is not None:
+            bindings[request.symbol], reasons[request.symbol] = request.bound, "bound by an earlier program"
+            continue
+        near = bindings[request.near].island if request.near else None
+        candidates = [
+            i
+            for i in topology.islands
+            if request.fits(i) and free.count(i.name) >= request.devices and near in (None, i.name)
+        ]
+        if not candidates:
+            raise free.refuse()
+        chosen = min(candidates, key=free.load)
+        reasons[request.symbol] = _reason(request, free.load(chosen), len(candidates))
+        bindings[request.symbol] = free.take(request, chosen.name)
+    return Placement(bindings, reasons)
+
+
+def _order(slices: Sequence[SliceRequest]) -> list[SliceRequest]:
+    """Constrained slices choose first, then large ones: small ones fit into what is left. `near` follows its slice."""
+    ranked = sorted(slices, key=lambda r: (r.bound is None, r.pin is None, r.kind is None, -r.devices))
+    ordered: dict[str, SliceRequest] = {}
+    by_symbol = {r.symbol: r for r in slices}
+    for request in ranked:
+        chain = [request]
+        while (near := chain[-1].near) is not None and near not in ordered:
+            chain.append(by_symbol[near])
+        for link in reversed(chain):
+            ordered[link.symbol] = link
+    return list(ordered.values())
+
+
+def _reason(request: SliceRequest, load: float, candidates: int) -> str:
+    if request.pin is not None:
+        return f"pinned to {request.pin} by the user"
+    if request.near is not None:
+        return f"on the island of {request.near}, as the user asked"
+    if candidates == 1:
+        return "the only island with room for it"
+    return f"least taken of {candidates} islands ({load:.0%})"

@@ -1,0 +1,1 @@
+"""The nouns that compiler and runtime share: ops, topology, shardings, plans, diagnostics."""

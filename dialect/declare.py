@@ -1,0 +1,179 @@
+"""Ops declared in Python, one class an op: from a declaration come its view, builder, verifier and reference row.
+
+jaxlib has no IRDL, so ops of the `pw` dialect are unregistered in C++; MLIR carries, prints and parses them, and all
+that is known about them is here. Upstream's Python-defined dialects are spelled the same way: a class with one field
+an operand, attribute or result. Never attach a trait or an interface to such an op: that crashes the process.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+
+from pathways.dialect.mlir import Attribute, Operation, Value, ir
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """How a Python value is written as an MLIR attribute and read back."""
+
+    name: str
+    write: Callable[[T], Attribute]
+    read: Callable[[Attribute], T]
+    accepts: Callable[[Attribute], bool]
+
+
+def _is(cls: str) -> Callable[[Attribute], bool]:
+    return lambda a: isinstance(a, getattr(ir, cls))
+
+
+def _write_int(value: int) -> Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+STRING = Kind[str]("string", lambda v: ir.StringAttr.get(v), lambda a: a.value, _is("StringAttr"))
+SYMBOL = Kind[str]("@symbol", lambda v: ir.FlatSymbolRefAttr.get(v), lambda a: a.value, _is("FlatSymbolRefAttr"))
+INTEGER = Kind[int]("integer", _write_int, lambda a: a.value, _is("IntegerAttr"))
+NUMBER = Kind[float]("number", lambda v: ir.FloatAttr.get_f64(v), lambda a: a.value, _is("FloatAttr"))
+FLAG = Kind[bool]("unit", lambda _: ir.UnitAttr.get(), lambda _: True, _is("UnitAttr"))
+INTEGERS = Kind[tuple[int, ...]](
+    "integers", lambda v: ir.DenseI64ArrayAttr.get(list(v)), lambda a: tuple(a), _is("DenseI64ArrayAttr")
+)
+STRINGS = Kind[tuple[str, ...]](
+    "strings",
+    lambda v: ir.ArrayAttr.get([ir.StringAttr.get(s) for s in v]),
+    lambda a: tuple(s.value for s in a),
+    lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(s, ir.StringAttr) for s in a),
+)
+
+
+class Field(Generic[T]):
+    """A required attribute; reading it gives the Python value."""
+
+    required = True
+
+    def __init__(self, kind: Kind[T], doc: str) -> None:
+        self.kind = kind
+        self.doc = doc
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, op: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, op: "PwOp", owner: type) -> T: ...
+    def __get__(self, op: "PwOp | None", owner: type) -> Self | T:
+        if op is None:
+            return self
+        return self.kind.read(op.operation.attributes[self.name])
+
+    def __set__(self, op: "PwOp", value: T) -> None:
+        with op.operation.context:
+            op.operation.attributes[self.name] = self.kind.write(value)
+
+
+class OptionalField(Field[Any], Generic[T]):
+    """An attribute that may be absent; reading it then gives None, and writing None removes it."""
+
+    required = False
+
+    def __init__(self, kind: Kind[T], doc: str) -> None:
+        super().__init__(kind, doc)
+
+    @overload
+    def __get__(self, op: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, op: "PwOp", owner: type) -> T | None: ...
+    def __get__(self, op: "PwOp | None", owner: type) -> Self | T | None:
+        if op is None:
+            return self
+        attributes = op.operation.attributes
+        return self.kind.read(attributes[self.name]) if self.name in attributes else None
+
+    def __set__(self, op: "PwOp", value: T | None) -> None:
+        if value is not None and value is not False:
+            super().__set__(op, value)
+        elif self.name in op.operation.attributes:
+            del op.operation.attributes[self.name]
+
+
+@dataclass(frozen=True)
+class Arity:
+    """How many operands, results or regions an op has: a number, or any number."""
+
+    count: int | None
+    doc: str = ""
+
+    def __str__(self) -> str:
+        return "any number" if self.count is None else str(self.count)
+
+
+class PwOp(ir.OpView):
+    """Base of all ops. Subclasses state OPERATION_NAME, their arities and their fields."""
+
+    OPERATION_NAME: ClassVar[str]
+    _ODS_REGIONS: ClassVar[tuple[int, bool]] = (0, True)
+    operands_: ClassVar[Arity] = Arity(0)
+    results_: ClassVar[Arity] = Arity(0)
+    regions_: ClassVar[Arity] = Arity(0)
+
+    operation: Operation
+    operands: Sequence[Value]
+    results: Sequence[Value]
+
+    @classmethod
+    def fields(cls) -> dict[str, Field[Any]]:
+        return {n: f for base in reversed(cls.__mro__) for n, f in vars(base).items() if isinstance(f, Field)}
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        ip: Any,
+        loc: Any,
+        operands: Iterable[Value] = (),
+        results: Iterable[Any] = (),
+        **attributes: Any,
+    ) -> Self:
+        """Builds the op; `attributes` are Python values of its fields."""
+        declared = cls.fields()
+        written = {n: declared[n].kind.write(v) for n, v in attributes.items() if v is not None and v is not False}
+        op = ir.Operation.create(
+            cls.OPERATION_NAME,
+            results=list(results),
+            operands=list(operands),
+            attributes=written,
+            regions=cls.regions_.count or 0,
+            loc=loc,
+            ip=ip,
+        )
+        return op.opview
+
+    def problems(self) -> list[str]:
+        """What in this op breaks its own declaration. Rules between ops are in verify.py."""
+        found: list[str] = []
+        op, declared = self.operation, self.fields()
+        for what, arity, have in (
+            ("operands", self.operands_, len(op.operands)),
+            ("results", self.results_, len(op.results)),
+            ("regions", self.regions_, len(op.regions)),
+        ):
+            if arity.count is not None and have != arity.count:
+                found.append(f"has {have} {what}, its declaration says {arity.count}")
+        for name, field in declared.items():
+            if name not in op.attributes:
+                if field.required:
+                    found.append(f"lacks the attribute {name} ({field.doc})")
+            elif not field.kind.accepts(op.attributes[name]):
+                found.append(f"has {name} = {op.attributes[name]}, which is not of kind {field.kind.name}")
+        found += [f"has an unknown attribute {n}" for n in attribute_names(op) if n not in declared]
+        return found
+
+
+def attribute_names(op: Operation) -> list[str]:
+    """The names of an op's attributes; iterating gives names in newer jaxlibs and pairs in older ones."""
+    return [a if isinstance(a, str) else a.name for a in op.attributes]

@@ -1,0 +1,88 @@
+"""Element types: JAX's names, MLIR's spelling, bytes.
+
+`dtype` strings are what `str(aval.dtype)` gives: `float32`, `bfloat16`, `float8_e4m3fn`, `int4`, `bool`, `key<fry>`,
+`float0`. A PRNG key is stored as its data: `key<fry>[n]` is `uint32[n, 2]`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from pathways.dialect.sharding import Shape
+
+_MLIR = {
+    "i1": "bool",
+    "i2": "int2",
+    "i4": "int4",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "ui2": "uint2",
+    "ui4": "uint4",
+    "ui8": "uint8",
+    "ui16": "uint16",
+    "ui32": "uint32",
+    "ui64": "uint64",
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "f4E2M1FN": "float4_e2m1fn",
+    "f8E3M4": "float8_e3m4",
+    "f8E4M3": "float8_e4m3",
+    "f8E4M3FN": "float8_e4m3fn",
+    "f8E4M3FNUZ": "float8_e4m3fnuz",
+    "f8E4M3B11FNUZ": "float8_e4m3b11fnuz",
+    "f8E5M2": "float8_e5m2",
+    "f8E5M2FNUZ": "float8_e5m2fnuz",
+    "f8E8M0FNU": "float8_e8m0fnu",
+    "complex<f32>": "complex64",
+    "complex<f64>": "complex128",
+}
+_TO_MLIR = {name: element for element, name in _MLIR.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """Shape and element type of one array as it is stored."""
+
+    shape: Shape
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * itemsize(self.dtype)
+
+    def shard_bytes(self, shape: Shape) -> int:
+        return math.prod(shape) * itemsize(self.dtype)
+
+    @property
+    def mlir(self) -> str:
+        dims = "".join(f"{d}x" for d in self.shape)
+        return f"tensor<{dims}{_TO_MLIR[self.dtype]}>"
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy type that holds `name`; raises TypeError for names numpy and ml_dtypes do not know."""
+    extended = getattr(ml_dtypes, name, None)
+    return np.dtype(name if extended is None else extended)
+
+
+def is_stored_as_named(name: str) -> bool:
+    return name in _TO_MLIR
+
+
+def itemsize(name: str) -> int:
+    return numpy_dtype(name).itemsize
+
+
+def from_mlir(type_: Any) -> ArrayType:
+    """Reads a ranked tensor type with static dimensions."""
+    return ArrayType(tuple(type_.shape), _MLIR[str(type_.element_type)])

@@ -1,0 +1,102 @@
+"""Errors of the shared layer: IR text, topology files, plan files."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.dialect.diagnostics import Diagnostic, Exit
+
+
+@dataclass(frozen=True)
+class InvalidIR(Diagnostic):
+    code: ClassVar[str] = "PWC0701"
+    title: ClassVar[str] = "the IR is not valid: {op} {problem}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "look at the op in the dump of the phase before, or rerun with --print-ir-after-all"
+    op: str
+    problem: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class UnparsableIR(Diagnostic):
+    code: ClassVar[str] = "PWC0702"
+    title: ClassVar[str] = "{name} is not MLIR that this tool can read"
+    have: ClassVar[str] = "{message}"
+    need: ClassVar[str] = "the text of a module with pw ops, as --dump-phases-to writes it"
+    hint: ClassVar[str] = "print with debug info; do not edit attributes by hand without pwc opt to check them"
+    name: str
+    message: str
+
+
+@dataclass(frozen=True)
+class WrongPhase(Diagnostic):
+    code: ClassVar[str] = "PWC0703"
+    title: ClassVar[str] = "{what} needs IR of phase {need_phase}"
+    have: ClassVar[str] = "IR of phase {have_phase}"
+    need: ClassVar[str] = "phase {need_phase}"
+    hint: ClassVar[str] = "pwc compile runs the phases between, from a source or an earlier dump"
+    what: str
+    have_phase: str
+    need_phase: str
+
+
+@dataclass(frozen=True)
+class BadTopology(Diagnostic):
+    code: ClassVar[str] = "PWC0704"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the topology {source} cannot be read"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "islands=N,hosts=N,devices=N[,kind=K][,memory=BYTES], or a TOML file with [[island]] tables"
+    hint: ClassVar[str] = "islands=2,devices=4 is two islands of one host with four devices"
+    source: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class NotAPlan(Diagnostic):
+    code: ClassVar[str] = "PWC0601"
+    title: ClassVar[str] = "{path} is not a plan"
+    have: ClassVar[str] = "{found}"
+    need: ClassVar[str] = "a plan.bin that pwc compile wrote"
+    hint: ClassVar[str] = "pwc compile model.py -o plan.bin"
+    path: str
+    found: str
+
+
+@dataclass(frozen=True)
+class DamagedPlan(Diagnostic):
+    code: ClassVar[str] = "PWC0602"
+    title: ClassVar[str] = "the plan {path} is damaged"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "every member with the digest that the manifest states"
+    hint: ClassVar[str] = "copy it again, or compile it again"
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class PlanVersion(Diagnostic):
+    code: ClassVar[str] = "PWC0603"
+    exit: ClassVar[Exit] = Exit.VERSION
+    title: ClassVar[str] = "the plan {path} is of format {have_version}"
+    have: ClassVar[str] = "format {have_version}, written by {writer}"
+    need: ClassVar[str] = "format {need_version}: all that this version reads"
+    hint: ClassVar[str] = "upgrade pathways-mpmd, or compile the plan again with this version"
+    path: str
+    have_version: int
+    need_version: int
+    writer: str
+
+
+@dataclass(frozen=True)
+class UnsafePlan(Diagnostic):
+    code: ClassVar[str] = "PWC0604"
+    title: ClassVar[str] = "the plan {path} breaks a rule that keeps the process alive"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "compile it again; if pwc itself wrote it, please file a bug"
+    path: str
+    problem: str
+    rule: str

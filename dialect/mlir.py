@@ -1,0 +1,125 @@
+"""MLIR through jaxlib's bindings: contexts, parsing and printing. The compat module of this layer.
+
+`jax.extend.mlir` is the public door to `ir`, `passmanager` and the `func`, `sdy` and `stablehlo` dialects. Two things
+have no public door. A context with all of JAX's dialects comes from `jax.interpreters.mlir.make_ir_context`, which is
+what JAX lowers with. Declaring ops in Python needs the `_cext` registry that jaxlib's generated dialects use.
+"""
+
+import io
+import re
+from typing import Any, TypeAlias
+
+import jax.extend.mlir as _mlir
+from jax.extend.mlir import ir as _ir
+from jax.extend.mlir import passmanager as _passmanager
+from jax.extend.mlir.dialects import func as _func
+from jax.extend.mlir.dialects import sdy as _sdy
+from jax.extend.mlir.dialects import stablehlo as _stablehlo_dialect
+from jax.interpreters import mlir as _jax_mlir
+from jaxlib.mlir._mlir_libs import _mlir as _cext
+
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.errors import UnparsableIR
+
+ir: Any = _ir
+passmanager: Any = _passmanager
+func: Any = _func
+sdy: Any = _sdy
+_extend_mlir: Any = _mlir
+_stablehlo: Any = _stablehlo_dialect
+
+Module: TypeAlias = Any
+Operation: TypeAlias = Any
+Value: TypeAlias = Any
+Attribute: TypeAlias = Any
+Context: TypeAlias = Any
+
+
+def register_dialect(cls: Any) -> Any:
+    return _cext.register_dialect(cls)
+
+
+def register_operation(dialect: Any, cls: Any) -> Any:
+    return _cext.register_operation(dialect)(cls)
+
+
+# Without the prefix, every access to a pw op tries an import again: 320 us an op instead of 2.
+_cext.globals.append_dialect_search_prefix("pathways.dialect")
+
+
+def make_context() -> Context:
+    """A context with JAX's dialects in which the pw ops are allowed."""
+    context: Any = _jax_mlir.make_ir_context()
+    context.allow_unregistered_dialects = True
+    return context
+
+
+def parse(source: str | bytes, context: Context, name: str = "the input") -> Module:
+    """Parses text or bytecode. Raises PWC0702 on anything else."""
+    try:
+        return ir.Module.parse(source, context=context)
+    except (ir.MLIRError, ValueError) as error:
+        raise PathwaysError(UnparsableIR(name=name, message=str(error).strip())) from None
+
+
+def text(module: Module) -> str:
+    """The module with locations and names of values, as every dump is printed."""
+    return module.operation.get_asm(enable_debug_info=True, use_name_loc_as_prefix=True)
+
+
+def pretty(module: Module) -> str:
+    """The module for people: names of values, no locations."""
+    return module.operation.get_asm(use_name_loc_as_prefix=True)
+
+
+def bytecode(operation: Operation) -> bytes:
+    out = io.BytesIO()
+    operation.write_bytecode(out)
+    return out.getvalue()
+
+
+def portable(raw: bytes) -> bytes:
+    """StableHLO bytecode in the form that every supported jaxlib reads: VHLO at the oldest version it can write."""
+    return _extend_mlir.serialize_portable_artifact(raw, _stablehlo.get_minimum_version(), True)
+
+
+def from_portable(raw: bytes) -> Module:
+    """The module of a portable artifact, in a context of its own."""
+    with make_context():
+        return _extend_mlir.deserialize_portable_artifact(raw)
+
+
+def location(where: Where | None, name: str, context: Context) -> Any:
+    """`name` at the user's line; the name becomes the prefix of the printed values."""
+    child = ir.Location.unknown(context)
+    if where is not None:
+        child = ir.Location.file(where.file, where.line, 1, context=context)
+        if where.function:
+            child = ir.Location.name(where.function, child, context=context)
+    return ir.Location.name(name, child, context=context)
+
+
+_FILE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
+_NAME = re.compile(r'"((?:[^"\\]|\\.)*)"\(')
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2})")
+
+
+def where_of(operation: Operation) -> Where | None:
+    """The user's line behind an op. The bindings show a location only as text: `loc("h"("f"("model.py":3:1)))`."""
+    printed = str(operation.location)
+    found = _FILE.search(printed)
+    if found is None:
+        return None
+    names = [_unescape(n) for n in _NAME.findall(printed[: found.start()])]
+    return Where(_unescape(found[1]), int(found[2]), names[-1] if len(names) > 1 else "")
+
+
+def name_of(operation: Operation) -> str:
+    """The name that `location` gave to an op."""
+    names = _NAME.match(str(operation.location).removeprefix("loc("))
+    return _unescape(names[1]) if names else ""
+
+
+def _unescape(quoted: str) -> str:
+    raw = _ESCAPE.sub(lambda m: chr(int(m[1], 16)), quoted.replace("\\\\", "\\5C"))
+    return raw.encode("latin-1", "replace").decode("utf-8", "replace") if not raw.isascii() else raw

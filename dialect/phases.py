@@ -1,0 +1,24 @@
+"""The phases of a program, in order. A dump's file name and the module's `pw.phase` carry them."""
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    TRACE = "trace"
+    SHARD = "shard"
+    PLACE = "place"
+    TRANSFER = "transfer"
+    SCHEDULE = "schedule"
+    PLAN = "plan"
+
+    @property
+    def index(self) -> int:
+        return list(Phase).index(self)
+
+    def reached(self, other: "Phase") -> bool:
+        """Whether IR of this phase has all that `other` ensures."""
+        return self.index >= other.index
+
+    @property
+    def dump_name(self) -> str:
+        return f"{self.index + 1:02}.{self}.mlir"

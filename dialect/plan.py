@@ -1,0 +1,185 @@
+"""The plan: what the runtime loads. Frozen nouns; plan.proto has the same fields, planfile.py reads and writes them.
+
+Sharded values are named by mesh and dimensions; tables of shards are made at load (reshard.py), so that a plan has
+the same size for 1 shard and for 2,048.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pathways.dialect.diagnostics import Where
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.sharding import Dims, MeshSpec, Sharding
+from pathways.dialect.topology import Topology
+from pathways.dialect.trees import Tree
+
+FORMAT = 1
+"""The version of the format that this code writes, and the only one it reads."""
+
+
+@dataclass(frozen=True)
+class PlanSlice:
+    """A virtual slice and its binding: devices of an abstract island."""
+
+    name: str
+    island: str
+    devices: tuple[int, ...]
+    reason: str
+    prefer: str | None = None
+
+
+@dataclass(frozen=True)
+class PlanMesh:
+    """A mesh on one island; `devices` are positions on the island, row-major over the axes."""
+
+    name: str
+    slice: str
+    island: str
+    axes: tuple[tuple[str, int], ...]
+    devices: tuple[int, ...]
+
+    @property
+    def spec(self) -> MeshSpec:
+        return MeshSpec(self.axes, self.devices)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A mesh (index into `Plan.meshes`) and the axes of each dimension."""
+
+    mesh: int
+    dims: Dims
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One logical buffer: `bytes` is on one device; `birth` and `death` are steps, -1: before all, kept."""
+
+    name: str
+    role: str
+    type: ArrayType
+    layout: Layout
+    bytes: int
+    birth: int
+    death: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Enqueue `computation` (index) on the gang of `mesh` (index); slots in, slots out."""
+
+    step: int
+    computation: int
+    mesh: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    donated: tuple[int, ...]
+    name: str
+    where: Where | None
+
+
+@dataclass(frozen=True)
+class Send:
+    step: int
+    channel: int
+    slot: int
+    to: str
+    where: Where | None
+
+
+@dataclass(frozen=True)
+class Recv:
+    step: int
+    channel: int
+    slot: int
+    source: str
+    where: Where | None
+
+
+@dataclass(frozen=True)
+class Copy:
+    step: int
+    source: int
+    target: int
+    where: Where | None
+
+
+@dataclass(frozen=True)
+class Free:
+    step: int
+    slots: tuple[int, ...]
+
+
+Instruction: TypeAlias = Run | Send | Recv | Copy | Free
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What one island does, in order. Slots are indices into `buffers`."""
+
+    island: str
+    peak_bytes: int
+    buffers: tuple[Buffer, ...]
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True)
+class Computation:
+    """One StableHLO module in the form that older and newer runtimes read."""
+
+    name: str
+    module: bytes = field(repr=False)
+    donated: tuple[int, ...]
+    inputs: tuple[ArrayType, ...]
+    in_layouts: tuple[Dims, ...]
+    outputs: tuple[ArrayType, ...]
+    out_layouts: tuple[Dims, ...]
+    axes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Port:
+    """An argument or result of the program. `slot` -1: an argument that nothing uses; `dtype`: what the user sees."""
+
+    name: str
+    type: ArrayType
+    dtype: str
+    weak: bool
+    island: str
+    slot: int
+    donated: bool = False
+
+
+@dataclass(frozen=True)
+class ConstantData:
+    """An array that the program closes over: its bytes, and the buffers that hold it."""
+
+    island: str
+    slot: int
+    member: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled program. `constants` are raw bytes by member name; `phases` are dumps by file name."""
+
+    name: str
+    platform: str
+    topology: Topology
+    slices: tuple[PlanSlice, ...]
+    meshes: tuple[PlanMesh, ...]
+    computations: tuple[Computation, ...]
+    streams: tuple[Stream, ...]
+    inputs: tuple[Port, ...]
+    results: tuple[Port, ...]
+    constant_buffers: tuple[ConstantData, ...]
+    in_tree: Tree
+    out_tree: Tree
+    constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+
+    def sharding(self, layout: Layout) -> Sharding:
+        return Sharding(self.meshes[layout.mesh].spec, layout.dims)
+
+    def stream(self, island: str) -> Stream:
+        return next(s for s in self.streams if s.island == island)

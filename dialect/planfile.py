@@ -1,0 +1,158 @@
+"""plan.bin: a stored zip that `unzip -l` lists.
+
+    manifest.json               format, versions of the writer, digest of every other member
+    plan.pb                     the plan (plan.proto)
+    computations/NAME.vhlo      StableHLO, portable
+    constants/DIGEST            raw bytes of closed-over arrays
+    phases/NN.phase.mlir        dumps, when asked for
+
+Equal plans give equal bytes. The comment of the archive is a digest of everything before it, so that any damage is
+found before anything is believed.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jaxlib
+
+from pathways.dialect.codec import DecodeError, decode_plan, encode_plan
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import DamagedPlan, NotAPlan, PlanVersion
+from pathways.dialect.plan import FORMAT, Plan
+
+_SEAL = b"pathways-plan sha256:"
+_SEAL_SIZE = len(_SEAL) + 64
+_END_SIZE = 22
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+VERSION = "0.1.0"
+
+
+def write_plan(plan: Plan) -> bytes:
+    """The bytes of plan.bin."""
+    members: dict[str, bytes] = {"plan.pb": encode_plan(plan)}
+    members |= {f"computations/{c.name}.vhlo": c.module for c in plan.computations}
+    members |= {f"constants/{name}": data for name, data in plan.constants.items()}
+    members |= {f"phases/{name}": data for name, data in plan.phases.items()}
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": "pathways plan",
+        "program": plan.name,
+        "platform": plan.platform,
+        "topology": str(plan.topology),
+        "writer": {"pathways": VERSION, "jax": jax.__version__, "jaxlib": jaxlib.__version__},
+        "members": {name: hashlib.sha256(members[name]).hexdigest() for name in sorted(members)},
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        _add(archive, "manifest.json", json.dumps(manifest, indent=1).encode())
+        for name in sorted(members):
+            _add(archive, name, members[name])
+        archive.comment = _SEAL + b"0" * 64
+    raw = out.getvalue()
+    body = raw[:-_SEAL_SIZE]
+    return body + _SEAL + hashlib.sha256(body).hexdigest().encode()
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, date_time=_EPOCH)
+    info.external_attr = 0o644 << 16
+    archive.writestr(info, data)
+
+
+def save_plan(plan: Plan, path: str | Path) -> int:
+    """Writes plan.bin; gives its size in bytes."""
+    raw = write_plan(plan)
+    Path(path).write_bytes(raw)
+    return len(raw)
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Reads plan.bin. Raises PWC0601 (not a plan), PWC0602 (damaged) or PWC0603 (of another format)."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise PathwaysError(NotAPlan(path=str(path), found=error.strerror or str(error))) from None
+    return read_plan(raw, str(path))
+
+
+def read_plan(raw: bytes, path: str = "plan") -> Plan:
+    """Reads the bytes of a plan.bin. Raises as `load_plan`."""
+    if not raw.startswith(b"PK\x03\x04"):
+        raise PathwaysError(NotAPlan(path=path, found=_guess(raw)))
+    try:
+        members = _members(raw)
+        manifest = cast("dict[str, Any]", json.loads(members["manifest.json"]))
+        if manifest.get("kind") != "pathways plan":
+            raise PathwaysError(NotAPlan(path=path, found="a zip archive of something else"))
+        _check_version(manifest, path)
+        _check_seal(raw, path)
+        _check_digests(manifest, members, path)
+        return decode_plan(
+            members["plan.pb"],
+            modules=_below(members, "computations/", ".vhlo"),
+            constants=_below(members, "constants/"),
+            phases=_below(members, "phases/"),
+        )
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, OSError) as error:
+        raise _damaged(path, f"the archive cannot be read: {error}") from None
+    except KeyError as error:
+        raise _damaged(path, f"the member {error} is missing") from None
+    except (DecodeError, ValueError, TypeError, RecursionError, AttributeError, RuntimeError) as error:
+        raise _damaged(path, f"a member cannot be decoded: {error}") from None
+
+
+def _members(raw: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        infos = archive.infolist()
+        if any(i.compress_type != zipfile.ZIP_STORED or i.file_size > len(raw) for i in infos):
+            raise zipfile.BadZipFile("a member is compressed; plans store theirs")
+        return {i.filename: archive.read(i) for i in infos}
+
+
+def _check_version(manifest: dict[str, Any], path: str) -> None:
+    version = manifest.get("format")
+    if version != FORMAT:
+        writer = ", ".join(f"{k} {v}" for k, v in cast("dict[str, Any]", manifest.get("writer", {})).items())
+        have = version if isinstance(version, int) else -1
+        raise PathwaysError(PlanVersion(path=path, have_version=have, need_version=FORMAT, writer=writer or "unknown"))
+
+
+def _check_seal(raw: bytes, path: str) -> None:
+    body, seal = raw[:-_SEAL_SIZE], raw[-_SEAL_SIZE:]
+    if not seal.startswith(_SEAL):
+        raise _damaged(path, "the seal at its end is missing: it is truncated, or was changed by another tool")
+    if seal[len(_SEAL) :] != hashlib.sha256(body).hexdigest().encode():
+        raise _damaged(path, "the seal at its end does not match: some bytes were changed")
+
+
+def _check_digests(manifest: dict[str, Any], members: dict[str, bytes], path: str) -> None:
+    stated = cast("dict[str, str]", manifest["members"])
+    if set(stated) | {"manifest.json"} != set(members):
+        raise _damaged(path, f"its members are {sorted(members)}, its manifest lists {sorted(stated)}")
+    for name, digest in stated.items():
+        if hashlib.sha256(members[name]).hexdigest() != digest:
+            raise _damaged(path, f"{name} does not match its digest")
+
+
+def _below(members: dict[str, bytes], folder: str, suffix: str = "") -> dict[str, bytes]:
+    return {n[len(folder) : len(n) - len(suffix)]: data for n, data in members.items() if n.startswith(folder)}
+
+
+def _guess(raw: bytes) -> str:
+    head = raw[:4096]
+    if not raw:
+        return "an empty file"
+    if b"pw.phase" in head:
+        return "IR (a dump of a phase); give it to pwc compile"
+    if b"import " in head or b"def " in head:
+        return "Python source; give it to pwc compile, or to pwc run with the ending .py"
+    return f"{len(raw)} bytes that begin with {raw[:8]!r}"
+
+
+def _damaged(path: str, problem: str) -> PathwaysError:
+    return PathwaysError(DamagedPlan(path=path, problem=problem))

@@ -1,0 +1,202 @@
+"""The ops of the `pw` dialect. This module is found by MLIR under the namespace `pw` (see mlir.py).
+
+One top-level module holds a program in every phase: `pw.slice` and `pw.mesh` symbols, later `pw.island` symbols, each
+distinct computation as a nested `module @name` of StableHLO, the program as a `func.func` marked `pw.program`, and
+at the end one `pw.plan` an island. Attributes of the program's arguments and results are in `program.py`.
+"""
+
+from pathways.dialect.declare import (
+    FLAG,
+    INTEGER,
+    INTEGERS,
+    NUMBER,
+    STRING,
+    STRINGS,
+    SYMBOL,
+    Arity,
+    Field,
+    Kind,
+    OptionalField,
+    PwOp,
+)
+from pathways.dialect.mlir import ir, register_dialect, register_operation, sdy
+from pathways.dialect.sdy import Placed, read_axes, read_shardings, write_axes, write_shardings
+
+SHARDINGS = Kind[tuple[Placed, ...]](
+    "shardings", write_shardings, read_shardings, sdy.TensorShardingPerValueAttr.isinstance
+)
+AXES = Kind[tuple[tuple[str, int], ...]]("axes", write_axes, read_axes, sdy.MeshAttr.isinstance)
+ANY = Arity(None)
+
+
+class SliceOp(PwOp):
+    """A virtual set of devices that the user asked for; phase `place` binds it to devices of one island."""
+
+    OPERATION_NAME = "pw.slice"
+    sym_name = Field(STRING, "the symbol")
+    devices = Field(INTEGER, "how many devices")
+    prefer = OptionalField(STRING, "the platform the user would like; replaced by what is there")
+    kind = OptionalField(STRING, "the device kind it must have")
+    near = OptionalField(SYMBOL, "another slice that must be on the same island")
+    pin = OptionalField(STRING, "the name of the island it must be on")
+    shape = OptionalField(INTEGERS, "the 2-D or 3-D arrangement the user asked for")
+    island = OptionalField(SYMBOL, "where it is bound (from place)")
+    device_ids = OptionalField(INTEGERS, "the devices of the island it is bound to, in order (from place)")
+    reason = OptionalField(STRING, "what decided the binding (from place)")
+
+
+class MeshOp(PwOp):
+    """Named axes over devices of a slice; what shardings refer to."""
+
+    OPERATION_NAME = "pw.mesh"
+    sym_name = Field(STRING, "the symbol")
+    slice = Field(SYMBOL, "the slice")
+    axes = Field(AXES, "the axes, major to minor")
+    devices = Field(INTEGERS, "positions in the slice, row-major over the axes")
+
+
+class IslandOp(PwOp):
+    """Devices joined by a fast interconnect; an abstract one, mapped to a physical one when a plan is loaded."""
+
+    OPERATION_NAME = "pw.island"
+    sym_name = Field(STRING, "the symbol")
+    hosts = Field(INTEGER, "how many hosts")
+    devices = Field(INTEGER, "how many devices a host")
+    kind = Field(STRING, "the device kind, or any")
+    memory = OptionalField(INTEGER, "bytes a device; absent: not checked")
+    flops = OptionalField(NUMBER, "flop/s a device")
+    ici_gbps = OptionalField(NUMBER, "GB/s between devices of the island")
+
+
+class CallOp(PwOp):
+    """One run of one computation, sharded over a mesh: one node of the program, whatever the number of devices."""
+
+    OPERATION_NAME = "pw.call"
+    operands_ = ANY
+    results_ = ANY
+    callee = Field(SYMBOL, "the nested module")
+    mesh = Field(SYMBOL, "the mesh it runs on")
+    gathered = OptionalField(FLAG, "made of loose operations; its place was chosen by its data, not by the user")
+    donate = OptionalField(INTEGERS, "operands that the user allows to be overwritten")
+    in_shardings = OptionalField(SHARDINGS, "the sharding each operand must have (from shard)")
+    out_shardings = OptionalField(SHARDINGS, "the sharding of each result (from shard)")
+    island = OptionalField(SYMBOL, "where it runs (from place)")
+    dispatch = OptionalField(STRING, "parallel or sequential (from schedule)")
+    step = OptionalField(INTEGER, "its position in the order of its island (from schedule)")
+
+
+class TransferOp(PwOp):
+    """A value moves to another mesh or another sharding. From phase `transfer` on, all movement is explicit."""
+
+    OPERATION_NAME = "pw.transfer"
+    operands_ = Arity(1)
+    results_ = Arity(1)
+    mesh = Field(SYMBOL, "the mesh it goes to")
+    user = OptionalField(FLAG, "the user wrote it: jax.device_put, reshard or with_sharding_constraint")
+    sharding = OptionalField(SHARDINGS, "the sharding it gets: one entry (the user's, or from shard)")
+    source = OptionalField(SHARDINGS, "the sharding it comes from: one entry (from transfer)")
+    route = OptionalField(STRING, "local (same devices), ici (same island) or dcn (from transfer)")
+    bytes = OptionalField(INTEGER, "bytes that change device (from transfer)")
+    reason = OptionalField(STRING, "why it is needed (from transfer)")
+    step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
+
+
+class PlanOp(PwOp):
+    """The instruction stream of one island; its region holds pw.buffer, then pw.run, pw.send, pw.recv, pw.copy, pw.free."""
+
+    OPERATION_NAME = "pw.plan"
+    regions_ = Arity(1)
+    island = Field(SYMBOL, "the island")
+    peak_bytes = Field(INTEGER, "the most bytes alive on one device of the island, temporaries of executables left out")
+
+
+class BufferOp(PwOp):
+    """One logical buffer of an island: a slot, a size, a birth and a last use."""
+
+    OPERATION_NAME = "pw.buffer"
+    slot = Field(INTEGER, "its index in the slot table")
+    name = Field(STRING, "the user's name of the value, or the call that makes it")
+    role = Field(STRING, "input, constant, result or temporary")
+    dtype = Field(STRING, "the element type")
+    shape = Field(INTEGERS, "the global shape")
+    shard_shape = Field(INTEGERS, "the shape on one device")
+    sharding = Field(SHARDINGS, "one entry")
+    bytes = Field(INTEGER, "bytes on one device")
+    birth = Field(INTEGER, "the step that makes it; -1: there before the first")
+    death = Field(INTEGER, "its last use; -1: kept")
+
+
+class RunOp(PwOp):
+    """Enqueue one computation on its gang of devices."""
+
+    OPERATION_NAME = "pw.run"
+    step = Field(INTEGER, "its position in the order of the program")
+    callee = Field(SYMBOL, "the nested module")
+    mesh = Field(SYMBOL, "the mesh")
+    inputs = Field(INTEGERS, "slots read")
+    outputs = Field(INTEGERS, "slots written")
+    donated = Field(INTEGERS, "positions in `inputs` whose buffers the computation overwrites")
+
+
+class SendOp(PwOp):
+    """Offer a buffer to another island."""
+
+    OPERATION_NAME = "pw.send"
+    step = Field(INTEGER, "its position in the order of the program")
+    channel = Field(INTEGER, "unique in the plan; the other island receives on it")
+    slot = Field(INTEGER, "the buffer sent")
+    to = Field(SYMBOL, "the other island")
+
+
+class RecvOp(PwOp):
+    """Take a buffer from another island."""
+
+    OPERATION_NAME = "pw.recv"
+    step = Field(INTEGER, "its position in the order of the program")
+    channel = Field(INTEGER, "the channel of the matching pw.send")
+    slot = Field(INTEGER, "the buffer made")
+    source = Field(SYMBOL, "the other island")
+
+
+class CopyOp(PwOp):
+    """Move or reshard a buffer inside an island."""
+
+    OPERATION_NAME = "pw.copy"
+    step = Field(INTEGER, "its position in the order of the program")
+    source = Field(INTEGER, "the buffer read")
+    target = Field(INTEGER, "the buffer made")
+
+
+class FreeOp(PwOp):
+    """Drop a buffer after its last use."""
+
+    OPERATION_NAME = "pw.free"
+    step = Field(INTEGER, "its position in the order of the program")
+    slots = Field(INTEGERS, "the buffers dropped")
+
+
+OPS: tuple[type[PwOp], ...] = (
+    SliceOp,
+    MeshOp,
+    IslandOp,
+    CallOp,
+    TransferOp,
+    PlanOp,
+    BufferOp,
+    RunOp,
+    SendOp,
+    RecvOp,
+    CopyOp,
+    FreeOp,
+)
+
+
+@register_dialect
+class _Dialect(ir.Dialect):
+    DIALECT_NAMESPACE = "pw"
+
+
+for _op in OPS:
+    register_operation(_Dialect, _op)
+
+__all__ = ["STRINGS", *[op.__name__ for op in OPS]]

@@ -1,0 +1,71 @@
+"""Shardings as Shardy writes them, `#sdy.sharding<@m0, [{"x"}, {}]>`, and back.
+
+The bindings hand out plain attributes: each must be cast to its class before it is read.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.dialect.mlir import Attribute, Operation, ir, sdy
+from pathways.dialect.sharding import Dims, MeshSpec, Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A sharding by name: the symbol of a mesh, and the axes of each dimension."""
+
+    mesh: str
+    dims: Dims
+
+    def on(self, mesh: MeshSpec) -> Sharding:
+        return Sharding(mesh, self.dims)
+
+
+def write_sharding(placed: Placed) -> Attribute:
+    """A closed sharding: nobody may split it further."""
+    dims = [sdy.DimensionShardingAttr.get([sdy.AxisRefAttr.get(a) for a in axes], True) for axes in placed.dims]
+    return sdy.TensorShardingAttr.get(placed.mesh, dims)
+
+
+def read_sharding(attribute: Attribute) -> Placed:
+    """Reads names and dimensions; what is not stated (open, priorities, unreduced) is not part of a `Placed`."""
+    attribute = sdy.TensorShardingAttr(attribute)
+    mesh = attribute.mesh_or_ref
+    name = mesh.value if isinstance(mesh, ir.FlatSymbolRefAttr) else ""
+    return Placed(name, tuple(tuple(sdy.AxisRefAttr(axis).name for axis in dim.axes) for dim in _dims(attribute)))
+
+
+def has_sub_axes(attribute: Attribute) -> bool:
+    """Whether an axis is split further, as in `"x":(1)2`; `Placed` cannot say that."""
+    axes = [sdy.AxisRefAttr(axis) for dim in _dims(sdy.TensorShardingAttr(attribute)) for axis in dim.axes]
+    return any(axis.sub_axis_info is not None for axis in axes)
+
+
+def _dims(attribute: Attribute) -> list[Any]:
+    return [sdy.DimensionShardingAttr(dim) for dim in attribute.dimension_shardings]
+
+
+def write_shardings(placed: tuple[Placed, ...]) -> Attribute:
+    return sdy.TensorShardingPerValueAttr.get([write_sharding(p) for p in placed])
+
+
+def read_shardings(attribute: Attribute) -> tuple[Placed, ...]:
+    return tuple(read_sharding(s) for s in sdy.TensorShardingPerValueAttr(attribute).shardings)
+
+
+def write_axes(axes: tuple[tuple[str, int], ...]) -> Attribute:
+    return sdy.MeshAttr.get([sdy.MeshAxisAttr.get(name, size) for name, size in axes])
+
+
+def read_axes(attribute: Attribute) -> tuple[tuple[str, int], ...]:
+    axes = [sdy.MeshAxisAttr(axis) for axis in sdy.MeshAttr(attribute).axes]
+    return tuple((axis.name, axis.size) for axis in axes)
+
+
+def meshes_of(module: Operation) -> dict[str, tuple[tuple[str, int], ...]]:
+    """The `sdy.mesh` symbols of a module, by name."""
+    found: dict[str, tuple[tuple[str, int], ...]] = {}
+    for op in module.regions[0].blocks[0].operations:
+        if op.operation.name == "sdy.mesh":
+            found[op.operation.attributes["sym_name"].value] = read_axes(op.operation.attributes["mesh"])
+    return found

@@ -1,0 +1,102 @@
+"""Shardings as pure data, and the arithmetic of shards.
+
+A `MeshSpec` names the devices of a slice by their *position in the slice*, so that nothing here changes when a slice
+is bound to other devices. `Sharding` is `jax.sharding.NamedSharding` without devices.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
+
+Shape: TypeAlias = tuple[int, ...]
+Box: TypeAlias = tuple[tuple[int, int], ...]
+"""A rectangular part of an array: for each dimension its start and its stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeshSpec:
+    """Named axes over devices of one slice. `devices` is row-major over the axes."""
+
+    axes: tuple[tuple[str, int], ...]
+    devices: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.devices)
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(size for _, size in self.axes)
+
+    def size_of(self, axes: tuple[str, ...]) -> int:
+        sizes = dict(self.axes)
+        return math.prod(sizes[a] for a in axes)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.axes) or "one device"
+
+
+Dims: TypeAlias = tuple[tuple[str, ...], ...]
+"""For each dimension of an array the mesh axes it is split over, major to minor."""
+
+
+def replicated(rank: int) -> Dims:
+    return ((),) * rank
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """How an array lies on a mesh: `dims[i]` are the axes that split dimension i."""
+
+    mesh: MeshSpec
+    dims: Dims
+
+    def shard_shape(self, shape: Shape) -> Shape:
+        """The shape of one shard. Shapes must divide: see `undivided`."""
+        return tuple(d // self.mesh.size_of(axes) for d, axes in zip(shape, self.dims, strict=True))
+
+    def undivided(self, shape: Shape) -> list[tuple[int, int]]:
+        """The dimensions that do not divide: (dimension, number of parts)."""
+        parts = [self.mesh.size_of(axes) for axes in self.dims]
+        return [(i, n) for i, (d, n) in enumerate(zip(shape, parts, strict=True)) if d % n]
+
+    def boxes(self, shape: Shape) -> list[Box]:
+        """The part of the array that each device of the mesh holds, in the order of `mesh.devices`."""
+        shard = self.shard_shape(shape)
+        sizes = dict(self.mesh.axes)
+        names = [name for name, _ in self.mesh.axes]
+        boxes: list[Box] = []
+        for coordinates in product(*(range(n) for n in self.mesh.shape)):
+            at = dict(zip(names, coordinates, strict=True))
+            box: list[tuple[int, int]] = []
+            for length, axes in zip(shard, self.dims, strict=True):
+                index = 0
+                for axis in axes:
+                    index = index * sizes[axis] + at[axis]
+                box.append((index * length, (index + 1) * length))
+            boxes.append(tuple(box))
+        return boxes
+
+    @property
+    def is_replicated(self) -> bool:
+        sizes = dict(self.mesh.axes)
+        return all(sizes[a] == 1 for axes in self.dims for a in axes)
+
+    def same_layout(self, other: "Sharding", shape: Shape) -> bool:
+        """Whether both put the same parts on the same devices in the same order, whatever the axes are called."""
+        return self == other or (self.mesh.devices == other.mesh.devices and self.boxes(shape) == other.boxes(shape))
+
+    def __str__(self) -> str:
+        dims = ", ".join("+".join(axes) if axes else "-" for axes in self.dims)
+        return f"({dims})"
+
+
+def intersect(a: Box, b: Box) -> Box | None:
+    """The common part of two boxes; None where they do not touch."""
+    common = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return None if any(p >= q for p, q in common) else common
+
+
+def volume(box: Box) -> int:
+    return math.prod(stop - start for start, stop in box)

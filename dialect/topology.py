@@ -1,0 +1,149 @@
+"""The machines a plan is made for: islands of hosts of devices, and the links between them.
+
+A spec is `islands=2,hosts=2,devices=4,kind=cpu,memory=16GiB`; `devices` is per host. A TOML file says the same, and
+lets islands differ:
+
+    dcn_gbps = 12.5            # bytes/s between islands, in GB/s
+
+    [[island]]
+    name = "pod0"              # default island<N>
+    kind = "cpu"               # what the device calls itself; default "any"
+    hosts = 1
+    devices = 4                # per host
+    memory = "16GiB"           # per device; left out: not checked
+    flops = 1e12               # per device; left out: unknown
+    ici_gbps = 100.0           # between devices of the island
+"""
+
+import re
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadTopology
+
+
+@dataclass(frozen=True, slots=True)
+class Island:
+    """Physical devices joined by a fast interconnect. `memory` is bytes a device, `flops` flop/s a device."""
+
+    name: str
+    devices: int
+    hosts: int = 1
+    kind: str = "any"
+    memory: int | None = None
+    flops: float | None = None
+    ici_gbps: float = 100.0
+
+    @property
+    def size(self) -> int:
+        return self.hosts * self.devices
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All islands, and the rate of the network between them in GB/s."""
+
+    islands: tuple[Island, ...]
+    dcn_gbps: float = 12.5
+
+    @property
+    def size(self) -> int:
+        return sum(i.size for i in self.islands)
+
+    def island(self, name: str) -> Island:
+        return next(i for i in self.islands if i.name == name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(i.name for i in self.islands)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{i.name} ({i.size} x {i.kind})" for i in self.islands)
+
+
+def parse_topology(spec: str) -> Topology:
+    """Reads `islands=2,devices=4` or the path of a TOML file. Raises PWC0704."""
+    if spec.endswith(".toml") or spec.startswith("@"):
+        return load_topology(Path(spec.removeprefix("@")))
+    pairs: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in spec.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise _bad(spec, f'"{part}" is not key=value')
+        pairs[key.strip()] = value.strip()
+    count = _integer(spec, "islands", pairs.pop("islands", 1))
+    return Topology(tuple(_island(spec, dict(pairs), i) for i in range(count)))
+
+
+def load_topology(path: Path) -> Topology:
+    """Reads a topology file. Raises PWC0704."""
+    try:
+        table = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _bad(str(path), str(error)) from None
+    tables = table.pop("island", None)
+    if not isinstance(tables, list) or not tables:
+        raise _bad(str(path), "there is no [[island]] table")
+    rate = table.pop("dcn_gbps", 12.5)
+    if table:
+        raise _bad(str(path), f"unknown key {sorted(table)[0]!r}")
+    islands = tuple(_island(str(path), cast("dict[str, Any]", t), i) for i, t in enumerate(cast("list[Any]", tables)))
+    if len({i.name for i in islands}) < len(islands):
+        raise _bad(str(path), "two islands have the same name")
+    return Topology(islands, _number(str(path), "dcn_gbps", rate))
+
+
+def _island(source: str, table: dict[str, Any], index: int) -> Island:
+    known = {f.name for f in fields(Island)}
+    for key in table:
+        if key not in known:
+            raise _bad(source, f"unknown key {key!r}; keys are {', '.join(sorted(known | {'islands'}))}")
+    if "devices" not in table:
+        raise _bad(source, "devices= (the number of devices of a host) is missing")
+    memory, flops = table.get("memory"), table.get("flops")
+    return Island(
+        name=str(table.get("name", f"island{index}")),
+        devices=_integer(source, "devices", table["devices"]),
+        hosts=_integer(source, "hosts", table.get("hosts", 1)),
+        kind=str(table.get("kind", "any")),
+        memory=None if memory is None else _bytes(source, memory),
+        flops=None if flops is None else _number(source, "flops", flops),
+        ici_gbps=_number(source, "ici_gbps", table.get("ici_gbps", 100.0)),
+    )
+
+
+_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def _bytes(source: str, value: Any) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value))
+    if match is None or match[2] not in _UNITS:
+        raise _bad(source, f"memory={value!r} is not a number of bytes such as 16GiB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _integer(source: str, key: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if not 1 <= number <= 1_000_000 or isinstance(value, float):
+        raise _bad(source, f"{key}={value!r} is not a whole number from 1")
+    return number
+
+
+def _number(source: str, key: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not number > 0:
+        raise _bad(source, f"{key}={value!r} is not a positive number")
+    return number
+
+
+def _bad(source: str, problem: str) -> PathwaysError:
+    return PathwaysError(BadTopology(source=source, problem=problem))

@@ -1,0 +1,117 @@
+"""Pytrees as data: dicts, lists, tuples, None, named tuples, registered classes by name.
+
+A plan names classes, and never imports them: a class that the reading process has not imported itself becomes a dict
+(if its children have names) or a tuple.
+"""
+
+import sys
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from jax import tree_util
+
+
+@dataclass(frozen=True)
+class Tree:
+    """`kind`: leaf, none, dict, list, tuple, namedtuple or object. `keys` name the children, `cls` the class."""
+
+    kind: str
+    children: tuple["Tree", ...] = ()
+    keys: tuple[str, ...] = ()
+    cls: str = ""
+
+
+LEAF = Tree("leaf")
+
+
+def describe_tree(treedef: Any) -> Tree:
+    """Reads a `PyTreeDef`."""
+    if tree_util.treedef_is_leaf(treedef) and treedef.num_leaves == 1:
+        return LEAF
+    data = treedef.node_data()
+    children = tuple(describe_tree(c) for c in treedef.children())
+    if data is None:
+        return Tree("none")
+    cls, aux = data
+    if cls in (dict, OrderedDict, defaultdict):
+        names = aux[1] if cls is defaultdict else aux
+        if all(isinstance(k, str) for k in names):
+            return Tree("dict", children, tuple(names))
+        return Tree("dict", children, tuple(repr(k) for k in names))
+    if cls in (list, tuple):
+        return Tree(cls.__name__, children)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return Tree("namedtuple", children, tuple(cls._fields), _class_name(cls))
+    return Tree("object", children, _object_keys(treedef), _class_name(cls))
+
+
+def _class_name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _object_keys(treedef: Any) -> tuple[str, ...]:
+    """The names that a registered class gives its children, if it gives any."""
+    children = treedef.children()
+    dummy: Any = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
+    paths = tree_util.tree_flatten_with_path(dummy, is_leaf=lambda x: x is not dummy)[0]
+    if len(paths) != len(children):
+        return ()
+    return tuple(tree_util.keystr(path) for path, _ in paths)
+
+
+def build_tree(tree: Tree, leaves: Sequence[Any]) -> Any:
+    """Puts leaves into the structure."""
+    rest = list(leaves)
+    built = _build(tree, rest)
+    if rest:
+        raise ValueError(f"{len(rest)} leaves too many for the tree")
+    return built
+
+
+def _build(tree: Tree, leaves: list[Any]) -> Any:
+    if tree.kind == "leaf":
+        return leaves.pop(0)
+    if tree.kind == "none":
+        return None
+    children = [_build(c, leaves) for c in tree.children]
+    match tree.kind:
+        case "dict":
+            return dict(zip(tree.keys, children, strict=True))
+        case "list":
+            return children
+        case "namedtuple":
+            cls = _known_namedtuple(tree)
+            return cls(*children) if cls is not None else dict(zip(tree.keys, children, strict=True))
+        case "object" if len(tree.keys) == len(children):
+            return dict(zip(tree.keys, children, strict=True))
+        case _:
+            return tuple(children)
+
+
+def _known_namedtuple(tree: Tree) -> Any:
+    """The class, if this process has imported its module by itself and it still has these fields."""
+    module, _, qualname = tree.cls.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, type) and issubclass(found, tuple) and cast("Any", found)._fields == tree.keys:
+        return found
+    return None
+
+
+def count_leaves(tree: Tree) -> int:
+    return 1 if tree.kind == "leaf" else sum(count_leaves(c) for c in tree.children)
+
+
+def compatible(have: Tree, want: Tree) -> bool:
+    """Whether arguments of one structure can stand for another: classes may be given as dicts or tuples."""
+    if len(have.children) != len(want.children):
+        return False
+    leaf_like = {"leaf", "none"}
+    if (have.kind in leaf_like or want.kind in leaf_like) and have.kind != want.kind:
+        return False
+    if have.kind == want.kind == "dict" and have.keys != want.keys:
+        return False
+    return all(compatible(h, w) for h, w in zip(have.children, want.children, strict=True))

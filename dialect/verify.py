@@ -1,0 +1,242 @@
+"""The rules of each phase. Run after every pass; a broken rule is PWC0701 at the op's user line."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from pathways.dialect import pw
+from pathways.dialect.declare import PwOp
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import InvalidIR
+from pathways.dialect.mlir import Operation, Value, ir, name_of, where_of
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import Program, array_type, main_of
+from pathways.dialect.sdy import Placed
+from pathways.dialect.values import same_place, value_places
+
+Broken: TypeAlias = tuple[Operation, str, str]
+"""The op, what is wrong with it, and the rule."""
+
+
+def verify(program: Program) -> None:
+    """Checks a module against the rules of the phase it says it has reached. Raises PWC0701."""
+    for broken in _broken(program):
+        op, problem, rule = broken
+        name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}"
+        raise PathwaysError(InvalidIR(op=name, problem=problem, have_=_short(op), rule=rule, where=where_of(op)))
+
+
+def _short(op: Operation) -> str:
+    text = str(op)
+    return text if len(text) < 400 else f"{text[:400]}..."
+
+
+def _broken(program: Program) -> Iterator[Broken]:
+    module = program.module.operation
+    try:
+        module.verify()
+    except ir.MLIRError as error:
+        yield module, f"does not verify: {str(error).splitlines()[-1]}", "valid MLIR"
+    for op in _all_pw(program):
+        for problem in op.problems():
+            yield op.operation, problem, "attributes and operands as the dialect's reference says"
+    if not program.has_program:
+        yield module, "has no function marked pw.program", "one program a module"
+        return
+    for phase, rules in _RULES.items():
+        if program.phase.reached(phase):
+            for rule in rules:
+                yield from rule(program)
+
+
+def _all_pw(program: Program) -> Iterator[PwOp]:
+    for block in (program.module.body, *([program.block] if program.has_program else [])):
+        yield from (op for op in block.operations if isinstance(op, PwOp))
+    for plan in program.plans.values():
+        if plan.operation.regions[0].blocks:
+            yield from (op for op in plan.operation.regions[0].blocks[0].operations if isinstance(op, PwOp))
+
+
+def _symbols(program: Program) -> Iterator[Broken]:
+    for op in program.meshes.values():
+        if op.slice not in program.slices:
+            yield op.operation, f"names the slice @{op.slice}, which does not exist", "a pw.slice of the module"
+            continue
+        size = 1
+        for _, n in op.axes:
+            size *= n
+        count = program.slices[op.slice].devices
+        if size != len(op.devices) or len(set(op.devices)) != size:
+            have = f"has axes of {size} devices and {len(op.devices)} devices"
+            yield op.operation, have, "as many different devices as the axes span"
+        if any(not 0 <= d < count for d in op.devices):
+            yield op.operation, f"names devices {op.devices} of a slice of {count}", f"positions 0 to {count - 1}"
+    for op in program.nodes():
+        if op.mesh not in program.meshes:
+            yield op.operation, f"names the mesh @{op.mesh}, which does not exist", "a pw.mesh of the module"
+
+
+def _calls(program: Program) -> Iterator[Broken]:
+    for call in program.calls():
+        if call.callee not in program.computations:
+            yield call.operation, f"calls @{call.callee}, which does not exist", "a nested module of the module"
+            continue
+        type_ = main_of(program.computations[call.callee]).type
+        have = ([str(v.type) for v in call.operands], [str(v.type) for v in call.results])
+        need = ([str(t) for t in type_.inputs], [str(t) for t in type_.results])
+        if have != need:
+            yield call.operation, f"has types {have[0]} -> {have[1]}", f"those of @main: {need[0]} -> {need[1]}"
+        for i in call.donate or ():
+            if not 0 <= i < len(have[0]):
+                yield call.operation, f"donates operand {i} of {len(have[0])}", "an operand that it has"
+
+
+def _signature(program: Program) -> Iterator[Broken]:
+    func = program.func
+    counts = len(program.arguments), len(program.block.arguments)
+    if counts[0] != counts[1]:
+        yield func.operation, f"describes {counts[0]} of {counts[1]} arguments", "pw.name for every argument"
+    for value, argument in zip(program.block.arguments, program.arguments, strict=False):
+        if argument.mesh is not None and argument.mesh not in program.meshes:
+            yield func.operation, f"puts {argument.name} on @{argument.mesh}, which does not exist", "a pw.mesh"
+        if argument.mesh is None and list(value.uses):
+            yield func.operation, f"uses {argument.name}, which has no mesh", "pw.mesh on every argument in use"
+        if argument.value is not None and len(argument.value) != 2 * array_type(value).bytes:
+            yield func.operation, f"has a constant {argument.name} of the wrong size", "as many bytes as its type"
+
+
+def _shardings(program: Program) -> Iterator[Broken]:
+    for op in program.nodes():
+        if isinstance(op, pw.CallOp):
+            sides = ((op.operands, op.in_shardings, "operand"), (op.results, op.out_shardings, "result"))
+        else:
+            sides = ((op.results, op.sharding, "result"),)
+        for values, shardings, what in sides:
+            if shardings is None or len(shardings) != len(values):
+                yield op.operation, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
+                continue
+            for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
+                yield from _divides(program, op.operation, value, placed, f"{what} {i}")
+    for value, argument in zip(program.block.arguments, program.arguments, strict=True):
+        if argument.mesh is not None:
+            if argument.sharding is None:
+                yield program.func.operation, f"gives {argument.name} no sharding", "pw.sharding from phase shard on"
+            else:
+                yield from _divides(program, program.func.operation, value, argument.sharding, argument.name)
+
+
+def _divides(program: Program, op: Operation, value: Value, placed: Placed, what: str) -> Iterator[Broken]:
+    shape = array_type(value).shape
+    if placed.mesh not in program.meshes:
+        yield op, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
+        return
+    mesh = program.mesh(placed.mesh)
+    names = {name for name, _ in mesh.axes}
+    used = [a for axes in placed.dims for a in axes]
+    if len(placed.dims) != len(shape) or not names.issuperset(used) or len(set(used)) != len(used):
+        yield op, f"splits {what} of shape {list(shape)} as {placed.dims}", f"one entry a dimension, axes of {mesh}"
+    elif bad := program.sharding(placed).undivided(shape):
+        dim, parts = bad[0]
+        yield op, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
+
+
+def _bindings(program: Program) -> Iterator[Broken]:
+    taken: dict[tuple[str, int], str] = {}
+    for symbol, op in program.slices.items():
+        if op.island not in program.islands or op.device_ids is None:
+            yield op.operation, "is not bound to an island", "an island and devices from phase place on"
+            continue
+        size = program.islands[op.island].hosts * program.islands[op.island].devices
+        if len(op.device_ids) != op.devices or len(set(op.device_ids)) != op.devices:
+            yield op.operation, f"is bound to devices {op.device_ids}", f"{op.devices} different devices"
+        for device in op.device_ids:
+            if not 0 <= device < size:
+                yield op.operation, f"is bound to device {device} of {op.island}", f"devices 0 to {size - 1}"
+            other = taken.setdefault((op.island, device), symbol)
+            if other != symbol:
+                yield op.operation, f"shares device {device} of {op.island} with @{other}", "slices with disjoint devices"
+    for call in program.calls():
+        owner = program.slices[program.slice_of(call.mesh)]
+        if call.island != owner.island:
+            yield call.operation, f"is on @{call.island}, its slice on @{owner.island}", "the island of its slice"
+
+
+def _movement(program: Program) -> Iterator[Broken]:
+    places = value_places(program)
+    for op in program.nodes():
+        if isinstance(op, pw.TransferOp):
+            if op.route is None or op.bytes is None or op.source is None:
+                yield op.operation, "does not state its route, bytes and source", "all three from phase transfer on"
+            elif op.source[0] != places[op.operands[0]]:
+                yield op.operation, "states another source than its operand's place", "the operand's mesh and sharding"
+            continue
+        for i, (value, wanted) in enumerate(zip(op.operands, op.in_shardings or (), strict=True)):
+            if not same_place(program, value, places[value], wanted):
+                yield op.operation, f"reads operand {i} from another place", "an explicit pw.transfer for every move"
+
+
+def _order(program: Program) -> Iterator[Broken]:
+    made: dict[Value, int] = {}
+    steps: set[int] = set()
+    for op in program.nodes():
+        if op.step is None:
+            yield op.operation, "has no step", "a step for every call and transfer from phase schedule on"
+            continue
+        if op.step in steps:
+            yield op.operation, f"has the step {op.step} of another op", "a total order"
+        steps.add(op.step)
+        for value in op.operands:
+            if made.get(value, -1) >= op.step:
+                yield op.operation, f"runs at step {op.step}, its operand at {made[value]}", "producers before consumers"
+        made.update((r, op.step) for r in op.results)
+
+
+def _plans(program: Program) -> Iterator[Broken]:
+    sent: dict[int, str] = {}
+    received: dict[int, str] = {}
+    for island, plan in program.plans.items():
+        if island not in program.islands:
+            yield plan.operation, f"is for @{island}, which does not exist", "a pw.island of the module"
+        alive: set[int] = set()
+        for op in plan.operation.regions[0].blocks[0].operations:
+            reads, writes, drops = _effects(op)
+            for slot in reads:
+                if slot not in alive:
+                    yield op.operation, f"reads slot {slot}, which holds nothing", "buffers written before and not freed"
+            alive -= set(drops)
+            if isinstance(op, pw.BufferOp) and op.birth < 0:
+                alive.add(op.slot)
+            alive |= set(writes)
+            if isinstance(op, pw.SendOp):
+                sent[op.channel] = island
+            if isinstance(op, pw.RecvOp):
+                received[op.channel] = island
+    if sent.keys() != received.keys():
+        odd = sorted(sent.keys() ^ received.keys())
+        yield program.module.operation, f"has channels {odd} with one end", "one send and one receive a channel"
+
+
+def _effects(op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Slots that an instruction reads, writes and drops."""
+    match op:
+        case pw.RunOp():
+            return op.inputs, op.outputs, tuple(op.inputs[i] for i in op.donated)
+        case pw.SendOp():
+            return (op.slot,), (), ()
+        case pw.RecvOp():
+            return (), (op.slot,), ()
+        case pw.CopyOp():
+            return (op.source,), (op.target,), ()
+        case pw.FreeOp():
+            return op.slots, (), op.slots
+        case _:
+            return (), (), ()
+
+
+_RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
+    Phase.TRACE: (_symbols, _calls, _signature),
+    Phase.SHARD: (_shardings,),
+    Phase.PLACE: (_bindings,),
+    Phase.TRANSFER: (_movement,),
+    Phase.SCHEDULE: (_order,),
+    Phase.PLAN: (_plans,),
+}

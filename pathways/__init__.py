@@ -1,0 +1,36 @@
+"""Pathways: JAX programs over virtual devices, compiled into one plan for many islands of accelerators.
+
+    import pathways as pw
+"""
+
+from pathways.api.array import Array as Array
+from pathways.api.program import Program as Program
+from pathways.api.program import program as program
+from pathways.api.stages import Compiled as Compiled
+from pathways.api.stages import Lowered as Lowered
+from pathways.api.stages import load as load
+from pathways.compiler.frontend.devices import VirtualDevice as VirtualDevice
+from pathways.compiler.frontend.devices import VirtualDeviceSet as VirtualDeviceSet
+from pathways.compiler.frontend.devices import VirtualSlice as VirtualSlice
+from pathways.compiler.frontend.devices import make_virtual_device_set as make_virtual_device_set
+from pathways.dialect.diagnostics import PathwaysError as PathwaysError
+from pathways.dialect.planfile import VERSION as __version__
+from pathways.dialect.topology import Island as Island
+from pathways.dialect.topology import Topology as Topology
+
+__all__ = [
+    "Array",
+    "Compiled",
+    "Island",
+    "Lowered",
+    "PathwaysError",
+    "Program",
+    "Topology",
+    "VirtualDevice",
+    "VirtualDeviceSet",
+    "VirtualSlice",
+    "__version__",
+    "load",
+    "make_virtual_device_set",
+    "program",
+]

@@ -1,0 +1,1 @@
+"""What users call. The only code that sees compiler and runtime together."""

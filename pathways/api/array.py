@@ -1,0 +1,168 @@
+"""Results of programs: opaque handles on sharded buffers, futures (paper, section 4.6). Not `jax.Array`s."""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any, NoReturn, cast
+
+import jax
+import numpy as np
+
+from pathways.compiler.frontend.caller import caller
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan import Port
+from pathways.runtime import pjrt
+from pathways.runtime.errors import NotAnArray
+from pathways.runtime.store import Handle, Poison
+
+_SHOWN_BYTES = 1 << 20
+"""Larger arrays are not copied to the host for their repr."""
+
+
+class Array:
+    """A handle on one logical buffer. Comes back before it is computed; any program of this process takes it.
+
+    `shape`, `dtype` and `weak_type` are as for `jax.Array`; `sharding` is on virtual devices. Reading the values
+    (`np.asarray(x)`, `float(x)`, `x.to_jax()`, `await x`) waits and copies to the host; it raises PWC0504 if a
+    computation that it depends on failed, PWC0207 after donation. The death of the last handle frees the buffer.
+    """
+
+    def __init__(self, handle: Handle, port: Port, sharding: Any) -> None:
+        self.handle = handle
+        self._port = port
+        self.sharding = sharding
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        stored = self._port.type.shape
+        return stored[: len(stored) - _key_dims(self._port)]
+
+    @property
+    def dtype(self) -> Any:
+        return _user_dtype(self._port)
+
+    @property
+    def weak_type(self) -> bool:
+        return self._port.weak
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def nbytes(self) -> int:
+        return self._port.type.bytes
+
+    def is_ready(self) -> bool:
+        """Whether the values are there (or known never to come)."""
+        array = self.handle.array(caller())
+        return isinstance(array, Poison) or bool(array.is_ready())
+
+    def block_until_ready(self) -> "Array":
+        """Waits. Raises PWC0504 if the values will never come."""
+        array = self._future()
+        array.block_until_ready()
+        return self
+
+    def _future(self) -> Any:
+        array = self.handle.array(caller())
+        if isinstance(array, Poison):
+            raise array.error()
+        return array
+
+    def _stored(self) -> "np.ndarray[Any, Any]":
+        return np.asarray(self._future())
+
+    def to_jax(self) -> Any:
+        """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys."""
+        stored = self._stored()
+        if self._port.dtype.startswith("key<"):
+            implementation = self._port.dtype[4:-1]
+            return cast("Any", jax.random.wrap_key_data)(stored, impl=_IMPLEMENTATIONS.get(implementation, implementation))
+        return jax.device_put(stored)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray[Any, Any]":
+        if self._port.dtype == "float0":
+            return np.zeros(self.shape, jax.dtypes.float0)
+        if self._port.dtype.startswith("key<"):
+            raise self._refuse("reading the values of PRNG keys", "x.to_jax(), or jax.random.key_data in a program")
+        values = self._stored()
+        if dtype is not None and values.dtype != dtype:
+            return values.astype(dtype)
+        return np.array(values) if copy else values
+
+    def item(self) -> Any:
+        """The single value, as a Python number."""
+        return np.asarray(self).item()
+
+    def tolist(self) -> Any:
+        return np.asarray(self).tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(np.asarray(self))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array with no dimensions")
+        return self.shape[0]
+
+    def __await__(self) -> Generator[Any, None, "Array"]:
+        return asyncio.to_thread(self.block_until_ready).__await__()
+
+    def __repr__(self) -> str:
+        if self.handle.buffer.taken_by is not None:
+            return f"<pw.Array {self.dtype}{list(self.shape)}, donated to {self.handle.buffer.taken_by}>"
+        if self.nbytes > _SHOWN_BYTES or self._port.dtype.startswith("key<"):
+            return f"<pw.Array {self.dtype}{list(self.shape)}>"
+        return repr(np.asarray(self))
+
+    def __reduce__(self) -> NoReturn:
+        raise self._refuse("pickling", "np.asarray(x) and pickle that")
+
+    def _refuse(self, operation: str, rule: str) -> PathwaysError:
+        return PathwaysError(NotAnArray(operation=operation, rule=rule, where=caller()))
+
+
+_IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "unsafe_rbg": "unsafe_rbg"}
+
+
+def _key_dims(port: Port) -> int:
+    """A typed key is stored as a vector of words."""
+    return 1 if port.dtype.startswith("key<") else 0
+
+
+def _user_dtype(port: Port) -> Any:
+    if port.dtype.startswith("key<"):
+        name = _IMPLEMENTATIONS.get(port.dtype[4:-1], port.dtype[4:-1])
+        make: Any = jax.eval_shape
+        return make(lambda: jax.random.key(0, impl=name)).dtype
+    if port.dtype == "float0":
+        return jax.dtypes.float0
+    return pjrt.numpy_dtype(port.dtype)
+
+
+def _refused(operation: str) -> Any:
+    def method(self: Array, *_: Any, **__: Any) -> NoReturn:
+        rule = "computing inside of a program: @pw.program"
+        raise PathwaysError(NotAnArray(operation=operation, rule=rule, where=caller()))
+
+    return method
+
+
+_OPERATIONS = {
+    "arithmetic": "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul rmatmul "
+    "neg pos abs and rand or ror xor rxor invert lshift rshift lt le gt ge",
+    "indexing": "getitem setitem iter",
+}
+for _operation, _names in _OPERATIONS.items():
+    for _name in _names.split():
+        setattr(Array, f"__{_name}__", _refused(_operation))

@@ -1,0 +1,91 @@
+"""What one process shares: its machine, the store of buffers, compiled code, and where slices are bound."""
+
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pathways.compiler.frontend.devices import VirtualSlice
+from pathways.compiler.passes.base import Binding, Session
+from pathways.compiler.placement.default import default_topology
+from pathways.dialect.plan import Plan
+from pathways.dialect.program import Program
+from pathways.dialect.topology import Island, Topology
+from pathways.runtime import pjrt
+from pathways.runtime.executor import Executables, LoadedPlan
+from pathways.runtime.machine import Machine, host_islands
+from pathways.runtime.store import Store
+
+
+@dataclass
+class Process:
+    """The embedded default: one controller, one machine."""
+
+    platform: str
+    machine: Machine
+    store: Store = field(default_factory=Store)
+    executables: Executables = field(default_factory=Executables)
+    islands: dict[int, tuple[Island, Binding]] = field(default_factory=dict[int, tuple[Island, Binding]])
+    _made: int = 0
+    _noted: set[str] = field(default_factory=set[str])
+
+    def session(self, program: Program, slices: Mapping[str, VirtualSlice], topology: Topology | None) -> Session:
+        """What placement may use: the given topology, or one that keeps the bindings of earlier programs."""
+        if topology is not None:
+            return Session(topology)
+        if self.platform != "cpu":
+            return Session(host_topology())
+        return self._cpu_session(program, slices)
+
+    def _cpu_session(self, program: Program, slices: Mapping[str, VirtualSlice]) -> Session:
+        """One island a slice, the same for a slice in every program of the process."""
+        if any(op.pin or op.near for op in program.slices.values()):
+            return Session(default_topology(program))
+        bindings: dict[str, Binding] = {}
+        islands: dict[str, Island] = {}
+        for symbol, virtual in slices.items():
+            if virtual.number not in self.islands:
+                count = len(virtual.devices)
+                island = Island(f"island{self._made}", devices=count, kind=virtual.kind or "any")
+                self.islands[virtual.number] = island, Binding(island.name, tuple(range(count)))
+                self._made += 1
+            island, bindings[symbol] = self.islands[virtual.number]
+            islands[island.name] = island
+        if not islands:
+            return Session(default_topology(program))
+        new = {s for s in bindings if s not in program.slices}
+        return Session(Topology(tuple(islands.values())), {s: b for s, b in bindings.items() if s not in new})
+
+    def load(self, plan: Plan, path: str = "plan") -> LoadedPlan:
+        self._note_preferences(plan)
+        return LoadedPlan(plan, self.machine, self.store, self.executables, path)
+
+    def _note_preferences(self, plan: Plan) -> None:
+        for wanted in dict.fromkeys(s.prefer for s in plan.slices if s.prefer not in (None, self.platform)):
+            if wanted is not None and wanted not in self._noted:
+                self._noted.add(wanted)
+                print(f"note: no {wanted} devices here, {self.platform} devices take their place", file=sys.stderr)
+
+
+def host_topology() -> Topology:
+    """The host's own devices."""
+    islands: list[Island] = []
+    for number, devices in enumerate(host_islands()):
+        stats = devices[0].memory_stats() or {}
+        memory = stats.get("bytes_limit")
+        kind = str(devices[0].device_kind)
+        islands.append(Island(f"island{number}", devices=len(devices), kind=kind, memory=memory))
+    return Topology(tuple(islands))
+
+
+_lock = threading.Lock()
+_current: list[Process] = []
+
+
+def process() -> Process:
+    """This process's, made at first use."""
+    with _lock:
+        if not _current:
+            platform = pjrt.default_platform()
+            _current.append(Process(platform, Machine(platform)))
+        return _current[0]

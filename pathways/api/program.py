@@ -1,0 +1,218 @@
+"""`pw.program`: a Python function of pytrees becomes one program over virtual devices."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+import jax
+
+from pathways.api.array import Array
+from pathways.api.process import process
+from pathways.api.stages import Compiled, Lowered
+from pathways.compiler.errors import BadArguments
+from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.caller import caller
+from pathways.compiler.frontend.trace import trace
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.runtime.pjrt import lowering_platform
+
+ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
+
+
+class Program:
+    """A function that is traced once per signature, compiled, and run on the devices of this process.
+
+    Calling it gives `pw.Array`s at once. `lower(*args)` stops after tracing.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        example_args: ExampleArgs = None,
+        donate_argnums: int | Sequence[int] = (),
+        static_argnums: int | Sequence[int] = (),
+    ) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.function = function
+        self.name: str = getattr(function, "__name__", type(function).__name__)
+        self._example = example_args
+        self._donate = _numbers(donate_argnums)
+        self._static = _numbers(static_argnums)
+        self._signature = _signature(function)
+        self._compiled: dict[Any, Compiled] = {}
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        self.where = Where(code.co_filename, code.co_firstlineno, self.name) if code is not None else caller()
+
+    @property
+    def example_args(self) -> tuple[Any, ...]:
+        """The arguments to compile for when nobody gives any. Raises PWC0104 where the program has none."""
+        example = self._example() if callable(self._example) else self._example
+        if example is None:
+            raise PathwaysError(
+                BadArguments(
+                    problem=f"program {self.name} says nothing of its arguments",
+                    have_="pw.program without example_args",
+                    rule="a tuple of arrays or jax.ShapeDtypeStructs, or a function that returns it",
+                    advice=f"pw.program({self.name}, example_args=(jax.ShapeDtypeStruct((8,), 'float32'),))",
+                    where=self.where,
+                )
+            )
+        return tuple(example)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        static, dynamic, _ = self._split(args, kwargs)
+        leaves, tree = jax.tree_util.tree_flatten(dynamic)
+        key = (static, tree, *(_key(self._aval(leaf)) for leaf in leaves))
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            compiled = self._compiled[key] = self.lower(*args, **kwargs).compile()
+        return compiled.unflatten(compiled.run_flat(leaves))
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Traces the program for these arguments (arrays or `jax.ShapeDtypeStruct`s).
+
+        Raises coded errors at the user's line for what a program cannot contain.
+        """
+        return self.lower_for(process().platform, *args, **kwargs)
+
+    def lower_for(self, platform: str, *args: Any, **kwargs: Any) -> Lowered:
+        """As `lower`, for cpu, gpu or tpu, whether there is one here or not."""
+        static, dynamic, names = self._split(args, kwargs)
+        flat, tree = jax.tree_util.tree_flatten_with_path(dynamic)
+        structs = [compat.struct(self._aval(leaf)) for _, leaf in flat]
+        leaf_names = [_leaf_name(names, path) for path, _ in flat]
+        donated = frozenset(i for i, (path, _) in enumerate(flat) if self._origin(path[0].idx) in self._donate)
+        traced = trace(
+            self._function_of(static, len(args)),
+            jax.tree_util.tree_unflatten(tree, structs),
+            leaf_names,
+            donated,
+            name=self.name,
+            platform=lowering_platform(platform),
+            where=self.where,
+        )
+        return Lowered(traced.emitted, tree, traced.out_tree)
+
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], list[str]]:
+        """Static arguments, dynamic arguments in order, and the parameter names of the latter."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._refuse(f"wrong arguments for {self.name}", str(error), f"{self.name}{self._signature}") from None
+        names = _parameter_names(self._signature, bound)
+        values = [*bound.args, *bound.kwargs.values()]
+        static = tuple((i, values[i]) for i in sorted(self._static) if i < len(values))
+        try:
+            hash(static)
+        except TypeError:
+            raise self._refuse("a static argument is not hashable", repr(static), "hashable static arguments") from None
+        dynamic = [i for i in range(len(values)) if i not in self._static]
+        self._count = len(bound.args), list(bound.kwargs)
+        return static, tuple(values[i] for i in dynamic), [names[i] for i in dynamic]
+
+    def _origin(self, position: int) -> int:
+        """The position of a dynamic argument among all arguments."""
+        return [i for i in range(position + len(self._static) + 1) if i not in self._static][position]
+
+    def _function_of(self, static: tuple[Any, ...], _: int) -> Callable[..., Any]:
+        positional, keywords = self._count
+
+        def function(*dynamic: Any) -> Any:
+            values = dict(static)
+            rest = iter(dynamic)
+            full = [values[i] if i in values else next(rest) for i in range(positional + len(keywords))]
+            return self.function(*full[:positional], **dict(zip(keywords, full[positional:], strict=True)))
+
+        return function
+
+    def _aval(self, leaf: Any) -> Any:
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        if isinstance(leaf, Array):
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
+        try:
+            return compat.aval_of(leaf)
+        except TypeError:
+            have = f"a {type(leaf).__name__} among the arguments"
+            raise self._refuse(f"{self.name} takes arrays", have, "arrays, numbers, pw.Arrays, in pytrees") from None
+
+    def _refuse(self, problem: str, have: str, rule: str) -> PathwaysError:
+        advice = "mark what is not an array in static_argnums"
+        return PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
+
+
+@overload
+def program(function: Callable[..., Any], /) -> Program: ...
+@overload
+def program(
+    function: Callable[..., Any],
+    /,
+    *,
+    example_args: ExampleArgs = None,
+    donate_argnums: int | Sequence[int] = (),
+    static_argnums: int | Sequence[int] = (),
+) -> Program: ...
+@overload
+def program(
+    *,
+    example_args: ExampleArgs = None,
+    donate_argnums: int | Sequence[int] = (),
+    static_argnums: int | Sequence[int] = (),
+) -> Callable[[Callable[..., Any]], Program]: ...
+def program(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    example_args: ExampleArgs = None,
+    donate_argnums: int | Sequence[int] = (),
+    static_argnums: int | Sequence[int] = (),
+) -> Program | Callable[[Callable[..., Any]], Program]:
+    """Makes a program of a function of pytrees (paper, section 3); a decorator, bare or with options.
+
+    `example_args` is what `pwc compile` compiles for: a tuple of arrays or `jax.ShapeDtypeStruct`s, or a function that
+    returns it. Arguments in `donate_argnums` are given up by the caller: their memory is used for results. Arguments
+    in `static_argnums` are hashable Python values; each combination is a program of its own.
+    """
+
+    def make(function: Callable[..., Any]) -> Program:
+        return Program(
+            function, example_args=example_args, donate_argnums=donate_argnums, static_argnums=static_argnums
+        )
+
+    return make if function is None else make(function)
+
+
+def _numbers(argnums: int | Sequence[int]) -> frozenset[int]:
+    return frozenset((argnums,) if isinstance(argnums, int) else argnums)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        any_args = inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)
+        return inspect.Signature([any_args])
+
+
+def _parameter_names(signature: inspect.Signature, bound: inspect.BoundArguments) -> list[str]:
+    """A name for each argument of `bound.args` and `bound.kwargs`."""
+    names: list[str] = []
+    for name, value in bound.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            names += [f"{name}[{i}]" for i in range(len(value))]
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            names += list(value)
+        else:
+            names.append(name)
+    return names
+
+
+def _leaf_name(names: list[str], path: tuple[Any, ...]) -> str:
+    return names[path[0].idx] + jax.tree_util.keystr(path[1:])
+
+
+def _key(aval: Any) -> Any:
+    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))

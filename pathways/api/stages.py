@@ -1,0 +1,158 @@
+"""Lowered and compiled programs, mirroring `jax.stages`."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from pathways.api.array import Array
+from pathways.api.process import process
+from pathways.compiler.extract_plan import extract_plan
+from pathways.compiler.frontend.caller import caller
+from pathways.compiler.frontend.devices import VirtualSlice
+from pathways.compiler.frontend.emit import Emitted
+from pathways.compiler.frontend.meshes import SliceMesh
+from pathways.compiler.pipeline import Timing, default_pipeline, run_pipeline
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.mlir import Module, parse, pretty, text
+from pathways.dialect.phases import Phase
+from pathways.dialect.plan import Plan, Port
+from pathways.dialect.planfile import load_plan, save_plan
+from pathways.dialect.program import Program
+from pathways.dialect.sharding import MeshSpec
+from pathways.dialect.topology import Topology, parse_topology
+from pathways.dialect.trees import Tree, build_tree, compatible, describe_tree
+from pathways.runtime.errors import WrongStructure
+from pathways.runtime.executor import LoadedPlan
+
+
+class Lowered:
+    """A traced program, not placed yet. `module` is its IR of phase `trace`."""
+
+    def __init__(self, emitted: Emitted, in_tree: Any, out_tree: Any) -> None:
+        self._emitted = emitted
+        self._in_tree = in_tree
+        self._out_tree = out_tree
+
+    @property
+    def module(self) -> Module:
+        return self._emitted.module
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Closed-over arrays above 1 KiB, by the name that the IR gives them."""
+        return self._emitted.constants
+
+    @property
+    def slices(self) -> dict[str, VirtualSlice]:
+        return self._emitted.slices
+
+    @property
+    def trees(self) -> tuple[Tree, Tree]:
+        """The structure of the arguments and of the results."""
+        return describe_tree(self._in_tree), describe_tree(self._out_tree)
+
+    def as_text(self, phase: Phase | str = Phase.TRACE, *, debug_info: bool = False) -> str:
+        """The IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
+        program, _ = self._advance(Phase(phase), None, "spread")
+        return text(program.module) if debug_info else pretty(program.module)
+
+    def _advance(self, phase: Phase, topology: Topology | None, placement: str) -> tuple[Program, Timing]:
+        program = Program(parse(text(self.module), self.module.context))
+        session = process().session(program, self.slices, topology)
+        return program, run_pipeline(program, default_pipeline(placement), session, upto=phase)
+
+    def compile(self, topology: Topology | str | None = None, *, placement: str = "spread") -> "Compiled":
+        """Compiles for a topology (a spec or a `pw.Topology`); without one, for this process.
+
+        On CPU that is one island a slice, elsewhere the host's own devices. Raises PWC0301 where slices do not fit.
+        """
+        wanted = parse_topology(topology) if isinstance(topology, str) else topology
+        program, timing = self._advance(Phase.PLAN, wanted, placement)
+        plan = extract_plan(program, self.constants, *self.trees)
+        return Compiled(plan, slices=self.slices, in_tree=self._in_tree, out_tree=self._out_tree, timing=timing)
+
+
+class Compiled:
+    """A plan bound to this process's devices. Calling it runs it; results are `pw.Array`s, at once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        slices: dict[str, VirtualSlice] | None = None,
+        in_tree: Any = None,
+        out_tree: Any = None,
+        timing: Timing | None = None,
+        path: str = "plan",
+    ) -> None:
+        self.plan = plan
+        self.timing = timing or Timing()
+        self._in_tree = in_tree
+        self._out_tree = out_tree
+        self._loaded: LoadedPlan = process().load(plan, path)
+        self._slices = slices or {s.name: _slice_of(len(s.devices), s.prefer) for s in plan.slices}
+        self._shardings: list[Any] = [None] * len(plan.results)
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the plan. Raises PWC0501 or PWC0502 for arguments that it was not compiled for."""
+        leaves, tree = jax.tree_util.tree_flatten(args)
+        if tree != self._in_tree:
+            self._check_structure(tree)
+        return self.unflatten(self.run_flat(leaves))
+
+    def run_flat(self, leaves: Sequence[Any]) -> list[Array]:
+        """Runs the plan on one value an input; gives one array a result."""
+        handles = self._loaded.run(leaves, None)
+        ports = self.plan.results
+        return [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
+
+    def unflatten(self, results: Sequence[Any]) -> Any:
+        """The results in the structure that the program returned."""
+        if self._out_tree is not None:
+            return jax.tree_util.tree_unflatten(self._out_tree, results)
+        return build_tree(self.plan.out_tree, results)
+
+    def _check_structure(self, tree: Any) -> None:
+        have = describe_tree(tree)
+        if not compatible(have, self.plan.in_tree):
+            names = ", ".join(p.name for p in self.plan.inputs[:8]) + (", ..." if len(self.plan.inputs) > 8 else "")
+            rule = f"{len(self.plan.inputs)} arrays: {names}"
+            error = WrongStructure(program=self.plan.name, have_=str(tree), rule=rule, where=caller())
+            raise PathwaysError(error)
+
+    def _sharding(self, index: int) -> Any:
+        if self._shardings[index] is None:
+            self._shardings[index] = self._virtual_sharding(self.plan.results[index])
+        return self._shardings[index]
+
+    def _virtual_sharding(self, port: Port) -> Any:
+        buffer = self.plan.stream(port.island).buffers[port.slot]
+        mesh = self.plan.meshes[buffer.layout.mesh]
+        bound = next(s for s in self.plan.slices if s.name == mesh.slice)
+        positions = tuple(bound.devices.index(d) for d in mesh.devices)
+        virtual = SliceMesh(self._slices[mesh.slice], MeshSpec(mesh.axes, positions))
+        entries = [axes[0] if len(axes) == 1 else (axes or None) for axes in buffer.layout.dims]
+        return NamedSharding(virtual.jax_mesh(), PartitionSpec(*entries))
+
+    def save(self, path: str | Path) -> int:
+        """Writes plan.bin; gives its size in bytes."""
+        return save_plan(self.plan, path)
+
+    def drain(self) -> None:
+        """Returns when nothing is in flight on the devices of this plan."""
+        self._loaded.drain()
+
+
+def load(path: str | Path) -> Compiled:
+    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 for files that cannot be run here."""
+    return Compiled(load_plan(path), path=str(path))
+
+
+def _slice_of(devices: int, prefer: str | None) -> VirtualSlice:
+    return VirtualSlice(devices, prefer=prefer, kind=None, island=None, topology=None, where=None)
+
+
+Loader = Callable[[str], Compiled]

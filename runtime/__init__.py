@@ -1,0 +1,1 @@
+"""Plans -> results. Never imports the compiler."""

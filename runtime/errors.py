@@ -1,0 +1,94 @@
+"""Errors of the runtime: what does not fit the plan, the machine, or what a client handed in."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.dialect.diagnostics import Diagnostic, Exit
+
+
+@dataclass(frozen=True)
+class WrongInput(Diagnostic):
+    code: ClassVar[str] = "PWC0501"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the argument {name} of {program} does not fit"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "call the program itself to compile it for other types, or convert the argument"
+    name: str
+    program: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class WrongStructure(Diagnostic):
+    code: ClassVar[str] = "PWC0502"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the arguments of {program} have another structure than it was compiled for"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "pwc inspect plan.bin shows the signature; call the program itself to compile it again"
+    program: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class NotEnoughDevices(Diagnostic):
+    code: ClassVar[str] = "PWC0503"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "the plan {program} does not fit this machine"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{needs}"
+    hint: ClassVar[str] = "compile for this machine: pwc compile --topology islands=...,devices=..."
+    program: str
+    have_: str
+    needs: str
+
+
+@dataclass(frozen=True)
+class ComputationFailed(Diagnostic):
+    code: ClassVar[str] = "PWC0504"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "{computation} failed on {island}"
+    have: ClassVar[str] = "{cause}"
+    need: ClassVar[str] = "every computation that a result depends on to succeed"
+    hint: ClassVar[str] = "results that do not depend on it are good; pwc run --reference runs step by step"
+    computation: str
+    island: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class UsedAfterDonation(Diagnostic):
+    code: ClassVar[str] = "PWC0207"
+    title: ClassVar[str] = "{name} was given away and is used again"
+    have: ClassVar[str] = "an array that was donated to {taker}"
+    need: ClassVar[str] = "an array that nobody overwrites"
+    hint: ClassVar[str] = "use what the program returned in its place, or leave it out of donate_argnums"
+    name: str
+    taker: str
+
+
+@dataclass(frozen=True)
+class NotAnArray(Diagnostic):
+    code: ClassVar[str] = "PWC0505"
+    title: ClassVar[str] = "{operation} on a result of a program"
+    have: ClassVar[str] = "a pw.Array: a handle on a sharded buffer that may not be computed yet"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "compute inside of a pw.program, or copy it to the host with np.asarray(x)"
+    operation: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class WrongPlatform(Diagnostic):
+    code: ClassVar[str] = "PWC0605"
+    exit: ClassVar[Exit] = Exit.VERSION
+    title: ClassVar[str] = "the plan {program} is for the platform {plan_platform}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "devices of platform {plan_platform}"
+    hint: ClassVar[str] = "compile it again for this machine"
+    program: str
+    plan_platform: str
+    have_: str

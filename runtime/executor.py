@@ -1,0 +1,289 @@
+"""A plan bound to devices: validated and compiled once, then a flat list of prepared calls."""
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pathways.dialect.diagnostics import Where
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.plan import Copy, Free, Instruction, Layout, Plan, PlanMesh, Port, Recv, Run, Send
+from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime import pjrt, transfers
+from pathways.runtime.credit import Gang
+from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.inputs import HasHandle, as_host
+from pathways.runtime.linearize import linearize
+from pathways.runtime.machine import Machine, PhysicalIsland
+from pathways.runtime.store import Handle, Poison, Store, StoredBuffer
+from pathways.runtime.validate import validate
+
+Slots: TypeAlias = list[Any]
+Step: TypeAlias = Callable[[Slots], None]
+"""One prepared instruction: reads and writes slots, never waits for data."""
+
+
+class Executables:
+    """Compiled code by content and devices, shared by all plans of a process."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[str, tuple[pjrt.Device, ...]], pjrt.Executable] = {}
+        self._first: dict[tuple[str, int], pjrt.Executable] = {}
+        self.compiled = 0
+
+    def load(self, module: bytes | str, devices: Sequence[pjrt.Device]) -> pjrt.Executable:
+        """Compiles, or takes the code that was compiled for as many other devices."""
+        raw = module.encode() if isinstance(module, str) else module
+        digest, owners = hashlib.sha256(raw).hexdigest(), tuple(devices)
+        if (digest, owners) not in self._loaded:
+            self._loaded[digest, owners] = self._make(module, digest, owners)
+        return self._loaded[digest, owners]
+
+    def _make(self, module: bytes | str, digest: str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
+        key = digest, len(devices)
+        if key in self._first:
+            try:
+                return pjrt.reload(self._first[key], devices)
+            except pjrt.FAILURES:  # a platform that cannot move code compiles it again
+                pass
+        self.compiled += 1
+        self._first[key] = pjrt.compile_module(module, devices)
+        return self._first[key]
+
+
+class LoadedPlan:
+    """A plan ready to run. `run` enqueues everything and returns futures."""
+
+    def __init__(self, plan: Plan, machine: Machine, store: Store, executables: Executables, path: str = "plan") -> None:
+        validate(plan, path)
+        order = linearize(plan, path)
+        self.plan = plan
+        self.store = store
+        self._executables = executables
+        self._islands = machine.islands_for(plan)
+        self._offsets = _offsets(plan)
+        self._types = {self._offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)}
+        self._size = len(self._types)
+        self._launches = {s.island: 0 for s in plan.streams}
+        self._channels: dict[int, int] = {}
+        self._real = [self._real_sharding(m) for m in plan.meshes]
+        self._constants = self._put_constants()
+        self._steps: list[Step] = [self._prepare(at, i) for at, i in order]
+        self._arrivals: dict[Any, transfers.Move] = {}
+        self._lock = threading.Lock()
+
+    def _devices(self, mesh: PlanMesh) -> tuple[pjrt.Device, ...]:
+        return self._islands[mesh.island].at(mesh.devices) if mesh.island in self._islands else ()
+
+    def _real_sharding(self, mesh: PlanMesh) -> Callable[[Layout], Any]:
+        devices = self._devices(mesh)
+        return lambda layout: pjrt.named_sharding(mesh.spec, layout.dims, devices)
+
+    def _side(self, layout: Layout) -> transfers.Side:
+        mesh = self.plan.meshes[layout.mesh]
+        return transfers.Side(self.plan.sharding(layout), self._real[layout.mesh](layout), self._devices(mesh))
+
+    def _put_constants(self) -> dict[int, Any]:
+        held: dict[int, Any] = {}
+        for constant in self.plan.constant_buffers:
+            buffer = self.plan.stream(constant.island).buffers[constant.slot]
+            raw = self.plan.constants[constant.member]
+            host = np.frombuffer(raw, numpy_dtype(buffer.type.dtype)).reshape(buffer.type.shape)
+            held[self._offsets[constant.island] + constant.slot] = self._put(host, buffer.type, buffer.layout)
+        return held
+
+    def _put(self, host: "np.ndarray[Any, Any]", type_: ArrayType, layout: Layout) -> pjrt.Array:
+        side = self._side(layout)
+        return pjrt.put(host, type_, side.sharding, side.real, side.devices)
+
+    def _prepare(self, at: int, instruction: Instruction) -> Step:
+        stream = self.plan.streams[at]
+        offset = self._offsets[stream.island]
+        match instruction:
+            case Run():
+                return self._prepare_run(instruction, stream.island, offset)
+            case Send():
+                # The receiving island's copy does the work; until then the channel holds the buffer, since the
+                # sending island may free its slot at once.
+                self._channels[instruction.channel] = channel = self._size
+                self._size += 1
+                self._types[channel] = self._types[offset + instruction.slot]
+                return _pass_on(offset + instruction.slot, channel)
+            case Recv():
+                source = self._channels.pop(instruction.channel)
+                return self._prepare_move(source, offset + instruction.slot, instruction.where, release=True)
+            case Copy():
+                return self._prepare_move(offset + instruction.source, offset + instruction.target, instruction.where)
+            case Free():
+                return _free([offset + s for s in instruction.slots])
+
+    def _prepare_run(self, run: Run, island: str, offset: int) -> Step:
+        mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
+        devices = self._devices(mesh)
+        executable = self._executables.load(computation.module, devices)
+        shardings = [self._real[run.mesh](Layout(run.mesh, d)) for d in computation.out_layouts]
+        handlers = pjrt.result_handlers(computation.outputs, shardings)
+        physical = self._islands[island]
+        gang = Gang([physical.queues[d] for d in mesh.devices])
+        inputs = [offset + s for s in run.inputs]
+        outputs = [offset + s for s in run.outputs]
+        gone = [inputs[i] for i in run.donated]
+        execute, admit, started = executable.execute_sharded, gang.admit, gang.started
+        launches = self._launches
+
+        def step(slots: Slots) -> None:
+            admit()
+            launches[island] = launch = (launches[island] + 1) & 0x7FFFFFFF
+            try:
+                results = execute([slots[i] for i in inputs], launch_id=launch, with_tokens=True)
+                started(results.consume_token())
+                for slot, array in zip(outputs, results.consume_with_handlers(handlers), strict=True):
+                    slots[slot] = array
+            except Exception as error:  # whatever it is, dependents must learn of it and others go on
+                poison = _poison([slots[i] for i in inputs], error, run.name, island, run.where)
+                for slot in outputs:
+                    slots[slot] = poison
+            for slot in gone:
+                slots[slot] = None
+
+        return step
+
+    def _prepare_move(self, source: int, target: int, where: Where | None, *, release: bool = False) -> Step:
+        here, there = self._types[source], self._types[target]
+        move = transfers.prepare(here[0], self._side(here[1]), self._side(there[1]), self._compile_on)
+        island = self.plan.meshes[there[1].mesh].island
+
+        def step(slots: Slots) -> None:
+            try:
+                slots[target] = move(slots[source])
+            except Exception as error:  # as above
+                slots[target] = _poison([slots[source]], error, "a transfer", island, where)
+            if release:
+                slots[source] = None
+
+        return step
+
+    def _compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
+        return self._executables.load(text, [device])
+
+    def run(self, arguments: Sequence[Any], where: Where | None = None) -> list[Handle]:
+        """Enqueues one run; `arguments` are one value an input port. Returns handles at once.
+
+        Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones.
+        """
+        with self._lock:
+            slots: Slots = [None] * self._size
+            for index, array in self._constants.items():
+                slots[index] = array
+            owners = self._bind(slots, arguments, where)
+            for step in self._steps:
+                step(slots)
+            return self._results(slots, owners)
+
+    def _bind(self, slots: Slots, arguments: Sequence[Any], where: Where | None) -> dict[int, StoredBuffer]:
+        """Puts the arguments into slots; gives the buffers that clients already hold, by slot."""
+        owners: dict[int, StoredBuffer] = {}
+        taken: list[StoredBuffer] = []
+        used = Counter(id(v.handle.buffer) for v in arguments if isinstance(v, HasHandle))
+        for port, value in zip(self.plan.inputs, arguments, strict=True):
+            if port.slot < 0:
+                continue
+            index = self._offsets[port.island] + port.slot
+            if not isinstance(value, HasHandle):
+                slots[index] = self._place(as_host(value, port, self.plan.name, where), port)
+                continue
+            buffer = value.handle.buffer
+            array = self._arrive(value.handle, index, where)
+            if array is buffer.array and port.donated and (buffer.holders > 1 or used[id(buffer)] > 1):
+                side = self._side(self._types[index][1])
+                array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
+            if array is buffer.array:
+                if port.donated:
+                    taken.append(buffer)
+                else:
+                    owners[index] = buffer
+            slots[index] = array
+        for buffer in taken:
+            buffer.taken_by, buffer.array = self.plan.name, None
+        return owners
+
+    def _arrive(self, handle: Handle, index: int, where: Where | None) -> Any:
+        """The array of a handle where this plan wants it: itself, or moved there from another program's place."""
+        buffer, array = handle.buffer, handle.array(where)
+        type_, layout = self._types[index]
+        side = self._side(layout)
+        fits = buffer.devices == side.devices and buffer.sharding.same_layout(_local(side.sharding), type_.shape)
+        if fits or isinstance(array, Poison):
+            return array
+        key = index, buffer.devices, buffer.sharding
+        if key not in self._arrivals:
+            source = transfers.Side(buffer.sharding, array.sharding, buffer.devices)
+            self._arrivals[key] = transfers.prepare(type_, source, side, self._compile_on)
+        return self._arrivals[key](array)
+
+    def _place(self, host: "np.ndarray[Any, Any]", port: Port) -> pjrt.Array:
+        type_, layout = self._types[self._offsets[port.island] + port.slot]
+        return self._put(host, type_, layout)
+
+    def _results(self, slots: Slots, owners: dict[int, StoredBuffer]) -> list[Handle]:
+        handles: list[Handle] = []
+        for port in self.plan.results:
+            index = self._offsets[port.island] + port.slot
+            if index not in owners:
+                type_, layout = self._types[index]
+                side = self._side(layout)
+                held = 1 if index in self._constants else 0
+                sharding = _local(side.sharding)
+                owners[index] = StoredBuffer(slots[index], type_, sharding, side.devices, port.name, holders=held)
+            handles.append(self.store.hold(owners[index]))
+        return handles
+
+    def drain(self) -> None:
+        """Returns when nothing of any program is in flight on this plan's devices."""
+        for island in self._islands.values():
+            _drain(island)
+
+
+def _drain(island: PhysicalIsland) -> None:
+    Gang(island.queues).drain()
+
+
+def _local(sharding: Sharding) -> Sharding:
+    """A sharding by position among its own devices, comparable between plans."""
+    spec = MeshSpec(sharding.mesh.axes, tuple(range(sharding.mesh.size)))
+    return Sharding(spec, sharding.dims)
+
+
+def _offsets(plan: Plan) -> dict[str, int]:
+    offsets: dict[str, int] = {}
+    total = 0
+    for stream in plan.streams:
+        offsets[stream.island] = total
+        total += len(stream.buffers)
+    return offsets
+
+
+def _pass_on(source: int, target: int) -> Step:
+    def step(slots: Slots) -> None:
+        slots[target] = slots[source]
+
+    return step
+
+
+def _free(indices: list[int]) -> Step:
+    def step(slots: Slots) -> None:
+        for index in indices:
+            slots[index] = None
+
+    return step
+
+
+def _poison(inputs: Sequence[Any], error: Exception, name: str, island: str, where: Where | None) -> Poison:
+    """The first cause: an input's poison, or else this failure."""
+    for value in inputs:
+        if isinstance(value, Poison):
+            return value
+    return Poison(ComputationFailed(computation=name, island=island, cause=str(error), where=where))

@@ -1,0 +1,80 @@
+"""The resource manager, embedded: which physical devices an abstract island of a plan stands for.
+
+On CPU devices are made at will: every island is a PJRT client of its own, as an island of hosts would be, so that
+later plans never disturb earlier ones. Elsewhere islands are disjoint groups of the host's devices. An island keeps
+its devices for the life of the process: programs that name the same island share them by time.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan import Plan
+from pathways.dialect.topology import Island
+from pathways.runtime import pjrt
+from pathways.runtime.credit import DeviceQueue
+from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
+
+
+@dataclass(frozen=True, eq=False)
+class PhysicalIsland:
+    """Devices in the order of the abstract island, each with its queue of work in flight."""
+
+    name: str
+    devices: tuple[pjrt.Device, ...]
+    queues: tuple[DeviceQueue, ...]
+
+    def at(self, positions: Sequence[int]) -> tuple[pjrt.Device, ...]:
+        return tuple(self.devices[p] for p in positions)
+
+
+class Machine:
+    """All devices of this process."""
+
+    def __init__(self, platform: str) -> None:
+        self.platform = platform
+        self._islands: dict[tuple[str, int], PhysicalIsland] = {}
+        self._queues: dict[pjrt.Device, DeviceQueue] = {}
+        self._lock = threading.Lock()
+
+    def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
+        """The physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""
+        if plan.platform != self.platform:
+            here = f"this process runs on {self.platform}"
+            raise PathwaysError(WrongPlatform(program=plan.name, plan_platform=plan.platform, have_=here))
+        wanted = [plan.topology.island(s.island) for s in plan.streams]
+        with self._lock:
+            missing = [i for i in wanted if (i.name, i.size) not in self._islands]
+            pool = self._pool(plan.name, missing)
+            for island in missing:
+                self._bind(island, pool[island.name])
+            return {i.name: self._islands[i.name, i.size] for i in wanted}
+
+    def _bind(self, island: Island, devices: Sequence[pjrt.Device]) -> None:
+        queues = tuple(self._queues.setdefault(d, DeviceQueue()) for d in devices)
+        self._islands[island.name, island.size] = PhysicalIsland(island.name, tuple(devices), queues)
+
+    def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
+        if self.platform == "cpu":
+            return {i.name: pjrt.make_cpu_devices(i.size) for i in wanted}
+        groups = host_islands()
+        taken = {d for bound in self._islands.values() for d in bound.devices}
+        free = [[d for d in group if d not in taken] for group in groups]
+        pool: dict[str, list[pjrt.Device]] = {}
+        for island in wanted:
+            group = next((g for g in free if len(g) >= island.size), None)
+            if group is None:
+                have = f"{', '.join(str(len(g)) for g in free)} free devices on {len(groups)} islands"
+                needs = ", ".join(f"{i.name}: {i.size}" for i in wanted)
+                raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
+            pool[island.name], group[: island.size] = group[: island.size], []
+        return pool
+
+
+def host_islands() -> list[list[pjrt.Device]]:
+    """The host's devices by island: TPUs by their slice, others together."""
+    groups: dict[int, list[pjrt.Device]] = {}
+    for device in pjrt.host_devices():
+        groups.setdefault(getattr(device, "slice_index", 0) or 0, []).append(device)
+    return [groups[k] for k in sorted(groups)]

@@ -1,0 +1,154 @@
+"""PJRT through jaxlib: the compat module of the runtime, and the only one that touches jaxlib's runtime API.
+
+Each name below is private or half-private; the public fallback for execution is `jax.stages.Compiled.__call__`, which
+is 10-20 % slower and does not accept a plan's modules. Several of these calls kill the process when they are misused:
+shapes, dtypes, device order, argument counts and donation are therefore checked in `validate.py` and at the door
+(`inputs.py`), never here.
+
+* `xla_client.make_cpu_client(num_devices=n)`: devices of our own, apart from `jax.devices()`, which cannot grow.
+* `compile_and_load(module, DeviceList, CompileOptions)`: the device list wins over the assignment; Shardy stays on.
+* `execute_sharded`, `consume_with_handlers`, `global_aval_to_result_handler`: dispatch and its results.
+* `batched_device_put`, `batched_copy_array_to_devices_with_sharding`: the only copies; never with donation.
+* `serialize`, `deserialize_executable`: the same code on other devices, 20 times cheaper than compiling again. Only
+  with options, and with the same number of devices.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jaxlib
+import numpy as np
+from jax._src import core as _core
+from jax._src.array import ArrayImpl as _ArrayImpl
+from jax._src.interpreters import pxla as _pxla
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jaxlib import xla_client as _xla_client
+
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.sharding import Dims, MeshSpec, Sharding
+
+Device: TypeAlias = Any
+Array: TypeAlias = Any
+"""A `jax.Array` on our devices: one sharded buffer, a future."""
+Executable: TypeAlias = Any
+Handlers: TypeAlias = list[Any]
+
+_xc: Any = _xla_client
+_core_any: Any = _core
+_pxla_any: Any = _pxla
+_array: Any = _ArrayImpl
+
+FAILURES: tuple[type[Exception], ...] = (jax.errors.JaxRuntimeError, ValueError, RuntimeError)
+"""What PJRT raises when an execution or a copy fails."""
+
+
+def make_cpu_devices(count: int) -> list[Device]:
+    """Devices of a CPU client of our own."""
+    client: Any = _xc.make_cpu_client(num_devices=count)
+    return list(client.devices())
+
+
+def host_devices() -> list[Device]:
+    """The devices of JAX's default backend."""
+    return list(jax.devices())
+
+
+def default_platform() -> str:
+    """The platform of JAX's default backend: cpu, gpu (whatever its vendor), tpu."""
+    name: str = jax.default_backend()
+    return name
+
+
+def lowering_platform(platform: str) -> str:
+    """The name under which JAX lowers for a platform: `gpu` is `cuda` or `rocm` there."""
+    if platform != "gpu":
+        return platform
+    device: Any = jax.devices()[0]
+    return "rocm" if "rocm" in str(device.client.platform_version).lower() else "cuda"
+
+
+def fingerprint() -> str:
+    return f"jax {jax.__version__}, jaxlib {jaxlib.__version__}"
+
+
+def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> NamedSharding:
+    """The sharding over real devices, given in the order of the mesh."""
+    grid = np.empty(spec.size, dtype=object)
+    grid[:] = list(devices)
+    mesh = Mesh(grid.reshape(spec.shape), tuple(name for name, _ in spec.axes))
+    entries = [axes[0] if len(axes) == 1 else (axes or None) for axes in dims]
+    return NamedSharding(mesh, PartitionSpec(*entries))
+
+
+def _options(devices: Sequence[Device]) -> Any:
+    options = _xc.CompileOptions()
+    options.num_replicas, options.num_partitions = 1, len(devices)
+    build = options.executable_build_options
+    build.use_spmd_partitioning = True
+    build.use_shardy_partitioner = True
+    ids = np.array([[d.id for d in devices]], np.int32)
+    options.device_assignment = _xc.DeviceAssignment.create(ids)
+    return options
+
+
+def compile_module(module: bytes | str, devices: Sequence[Device]) -> Executable:
+    """Compiles StableHLO (text, bytecode or portable) for exactly these devices, in this order."""
+    return devices[0].client.compile_and_load(module, _xc.DeviceList(tuple(devices)), _options(devices))
+
+
+def reload(executable: Executable, devices: Sequence[Device]) -> Executable:
+    """The same code on as many other devices; raises one of FAILURES where the platform cannot."""
+    raw: bytes = executable.serialize()
+    return devices[0].client.deserialize_executable(raw, _xc.DeviceList(tuple(devices)), _options(devices))
+
+
+def result_handlers(types: Sequence[ArrayType], shardings: Sequence[NamedSharding]) -> Handlers:
+    """What makes arrays of an execution's results; made once, at load."""
+    return [
+        _pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)
+    ]
+
+
+def _aval(type_: ArrayType) -> Any:
+    return _core_any.ShapedArray(type_.shape, numpy_dtype(type_.dtype))
+
+
+def put(host: "np.ndarray[Any, Any]", type_: ArrayType, where: Sharding, sharding: NamedSharding, devices: Sequence[Device]) -> Array:
+    """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards."""
+    shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in where.boxes(type_.shape)]
+    return _xc.batched_device_put(_aval(type_), sharding, shards, list(devices))
+
+
+def copy_shards(arrays: Sequence[Array], targets: Sequence[Device]) -> list[Array]:
+    """Copies single-device arrays, each to a device, in one batch; asynchronous, safe behind a pending producer."""
+    return _xc.batched_copy_array_to_devices_with_sharding(
+        list(arrays),
+        [_xc.DeviceList((d,)) for d in targets],
+        [SingleDeviceSharding(d) for d in targets],
+        [_xc.ArrayCopySemantics.ALWAYS_COPY] * len(arrays),
+    )
+
+
+def copy_whole(array: Array, devices: Any, sharding: NamedSharding) -> Array:
+    """Copies an array shard by shard to as many other devices; `devices` comes from `device_list`."""
+    semantics = [_xc.ArrayCopySemantics.ALWAYS_COPY]
+    return _xc.batched_copy_array_to_devices_with_sharding([array], [devices], [sharding], semantics)[0]
+
+
+def device_list(devices: Sequence[Device]) -> Any:
+    return _xc.DeviceList(tuple(devices))
+
+
+def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[Array]) -> Array:
+    """One array of single-device arrays that already lie right; no copy, no check."""
+    return _array(_aval(type_), sharding, list(shards), committed=True, _skip_checks=True)
+
+
+def shard(array: Array, position: int) -> Array:
+    """One shard as an array of its own; no copy."""
+    return array.addressable_data(position)
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, _array)
