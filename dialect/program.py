@@ -160,6 +160,8 @@ class Program:
 
     @property
     def results(self) -> list[Argument]:
+        if not self.returned:
+            return []
         return [_read_argument(a) for a in self.func.result_attrs]
 
     @property

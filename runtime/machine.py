@@ -1,8 +1,8 @@
 """The resource manager, embedded: which physical devices an abstract island of a plan stands for.
 
-On CPU devices are made at will: every island is a PJRT client of its own, as an island of hosts would be, so that
-later plans never disturb earlier ones. Elsewhere islands are disjoint groups of the host's devices. An island keeps
-its devices for the life of the process: programs that name the same island share them by time.
+On CPU devices are made at will, by clients that are added when the devices run out, so that later plans never disturb
+earlier ones. Elsewhere islands are disjoint groups of the host's devices. An island keeps its devices for the life of
+the process: programs that name the same island share them by time.
 """
 
 import threading
@@ -36,6 +36,7 @@ class Machine:
         self.platform = platform
         self._islands: dict[tuple[str, int], PhysicalIsland] = {}
         self._queues: dict[pjrt.Device, DeviceQueue] = {}
+        self._spare: list[pjrt.Device] = []
         self._lock = threading.Lock()
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
@@ -57,7 +58,7 @@ class Machine:
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
         if self.platform == "cpu":
-            return {i.name: pjrt.make_cpu_devices(i.size) for i in wanted}
+            return self._make_cpu(wanted)
         groups = host_islands()
         taken = {d for bound in self._islands.values() for d in bound.devices}
         free = [[d for d in group if d not in taken] for group in groups]
@@ -70,6 +71,26 @@ class Machine:
                 raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
             pool[island.name], group[: island.size] = group[: island.size], []
         return pool
+
+    def _make_cpu(self, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
+        """Devices for all islands from one client if it has room, so that copies between them stay inside it.
+
+        Only half of a client's devices are handed out. Its thread pool has one thread a device, and a collective
+        holds one thread a device until all have come: with none to spare, whatever else needs a thread deadlocks it
+        (jaxlib 0.10, seen).
+        """
+        total = sum(i.size for i in wanted)
+        if total > len(self._spare):
+            usable = max(total, _CPU_DEVICES)
+            self._spare = pjrt.make_cpu_devices(2 * usable)[:usable]
+        pool: dict[str, list[pjrt.Device]] = {}
+        for island in wanted:
+            pool[island.name], self._spare = self._spare[: island.size], self._spare[island.size :]
+        return pool
+
+
+_CPU_DEVICES = 16
+"""How many CPU devices are made at the least: a small plan's successors find room beside it."""
 
 
 def host_islands() -> list[list[pjrt.Device]]:

@@ -110,7 +110,8 @@ class _Emitter:
             Argument(name, dtype=_user_dtype(v.aval), weak=bool(getattr(v.aval, "weak_type", False)))
             for v, name in zip(graph.outputs, self.names.results, strict=True)
         ]
-        function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
+        if results:
+            function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
 
     def _home(self, value: Value, homes: Homes) -> str | None:
         home = homes.values.get(value)

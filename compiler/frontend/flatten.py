@@ -145,7 +145,7 @@ class _Flattener:
         if len(mentions.meshes) > 1:
             self._refuse_several("a shard_map", mentions, where_of(eqn))
         (mesh,) = mentions.meshes.values()
-        callee = Callee(call_name(eqn), compat.one_eqn_jaxpr(eqn), (), ())
+        callee = Callee(call_name(eqn), compat.one_eqn_jaxpr(eqn), (None,) * len(operands), (None,) * len(eqn.outvars))
         return self._call(callee, mesh, operands, eqn, ())
 
     def _call(

@@ -25,9 +25,11 @@ class Homes:
 def find_homes(graph: Graph) -> Homes:
     values: dict[Value, SliceMesh] = {}
     nodes: dict[Node, SliceMesh] = {}
-    _follow_operands(graph, values, nodes)
-    _follow_consumers(graph, values, nodes)
-    _follow_operands(graph, values, nodes)
+    settled = -1
+    while settled < len(nodes):
+        settled = len(nodes)
+        _follow_operands(graph, values, nodes)
+        _follow_consumers(graph, values, nodes)
     if any(n not in nodes for n in graph.nodes) or any(v not in values for v in graph.outputs):
         fallback = next(iter(nodes.values()), None) or _implicit()
         for node in graph.nodes:

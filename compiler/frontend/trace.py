@@ -17,6 +17,8 @@ from pathways.compiler.frontend.order import order
 from pathways.compiler.frontend.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.mlir import make_context
+from pathways.dialect.program import Program
+from pathways.dialect.verify import verify
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,6 @@ class Traced:
 
     emitted: Emitted
     out_tree: Any
-    out_avals: list[Any]
 
 
 def trace(
@@ -59,7 +60,8 @@ def trace(
     units = order(graph, gather(graph, homes))
     names = Names(name, leaf_names, result_names, donated, where)
     emitted = emit(graph, homes, units, names, Lowering(platform), make_context())
-    return Traced(emitted, out_tree, [v.aval for v in graph.outputs])
+    verify(Program(emitted.module))
+    return Traced(emitted, out_tree)
 
 
 def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, where: Where | None) -> Any:

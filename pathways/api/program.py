@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import jax
@@ -18,6 +19,29 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.runtime.pjrt import lowering_platform
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Arguments bound to parameters. `static`: (position, value); `positions` and `names` are of the dynamic ones."""
+
+    static: tuple[tuple[int, Any], ...]
+    dynamic: tuple[Any, ...]
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+    keywords: tuple[str, ...]
+
+    def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` of the dynamic arguments alone."""
+        total = len(self.static) + len(self.positions)
+        positional = total - len(self.keywords)
+
+        def of_dynamic(*dynamic: Any) -> Any:
+            values = dict(self.static) | dict(zip(self.positions, dynamic, strict=True))
+            full = [values[i] for i in range(total)]
+            return function(*full[:positional], **dict(zip(self.keywords, full[positional:], strict=True)))
+
+        return of_dynamic
 
 
 class Program:
@@ -62,12 +86,12 @@ class Program:
         return tuple(example)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        static, dynamic, _ = self._split(args, kwargs)
-        leaves, tree = jax.tree_util.tree_flatten(dynamic)
-        key = (static, tree, *(_key(self._aval(leaf)) for leaf in leaves))
+        call = self._bind(args, kwargs)
+        leaves, tree = jax.tree_util.tree_flatten(call.dynamic)
+        key = (call.static, tree, *(_key(self._aval(leaf)) for leaf in leaves))
         compiled = self._compiled.get(key)
         if compiled is None:
-            compiled = self._compiled[key] = self.lower(*args, **kwargs).compile()
+            compiled = self._compiled[key] = self._lower(process().platform, call).compile()
         return compiled.unflatten(compiled.run_flat(leaves))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -79,13 +103,15 @@ class Program:
 
     def lower_for(self, platform: str, *args: Any, **kwargs: Any) -> Lowered:
         """As `lower`, for cpu, gpu or tpu, whether there is one here or not."""
-        static, dynamic, names = self._split(args, kwargs)
-        flat, tree = jax.tree_util.tree_flatten_with_path(dynamic)
+        return self._lower(platform, self._bind(args, kwargs))
+
+    def _lower(self, platform: str, call: "_Call") -> Lowered:
+        flat, tree = jax.tree_util.tree_flatten_with_path(call.dynamic)
         structs = [compat.struct(self._aval(leaf)) for _, leaf in flat]
-        leaf_names = [_leaf_name(names, path) for path, _ in flat]
-        donated = frozenset(i for i, (path, _) in enumerate(flat) if self._origin(path[0].idx) in self._donate)
+        leaf_names = [call.names[path[0].idx] + jax.tree_util.keystr(path[1:]) for path, _ in flat]
+        donated = frozenset(i for i, (path, _) in enumerate(flat) if call.positions[path[0].idx] in self._donate)
         traced = trace(
-            self._function_of(static, len(args)),
+            call.function(self.function),
             jax.tree_util.tree_unflatten(tree, structs),
             leaf_names,
             donated,
@@ -95,8 +121,7 @@ class Program:
         )
         return Lowered(traced.emitted, tree, traced.out_tree)
 
-    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], list[str]]:
-        """Static arguments, dynamic arguments in order, and the parameter names of the latter."""
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Call":
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -108,24 +133,9 @@ class Program:
             hash(static)
         except TypeError:
             raise self._refuse("a static argument is not hashable", repr(static), "hashable static arguments") from None
-        dynamic = [i for i in range(len(values)) if i not in self._static]
-        self._count = len(bound.args), list(bound.kwargs)
-        return static, tuple(values[i] for i in dynamic), [names[i] for i in dynamic]
-
-    def _origin(self, position: int) -> int:
-        """The position of a dynamic argument among all arguments."""
-        return [i for i in range(position + len(self._static) + 1) if i not in self._static][position]
-
-    def _function_of(self, static: tuple[Any, ...], _: int) -> Callable[..., Any]:
-        positional, keywords = self._count
-
-        def function(*dynamic: Any) -> Any:
-            values = dict(static)
-            rest = iter(dynamic)
-            full = [values[i] if i in values else next(rest) for i in range(positional + len(keywords))]
-            return self.function(*full[:positional], **dict(zip(keywords, full[positional:], strict=True)))
-
-        return function
+        positions = tuple(i for i in range(len(values)) if i not in self._static)
+        dynamic = tuple(values[i] for i in positions)
+        return _Call(static, dynamic, positions, tuple(names[i] for i in positions), tuple(bound.kwargs))
 
     def _aval(self, leaf: Any) -> Any:
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -208,10 +218,6 @@ def _parameter_names(signature: inspect.Signature, bound: inspect.BoundArguments
         else:
             names.append(name)
     return names
-
-
-def _leaf_name(names: list[str], path: tuple[Any, ...]) -> str:
-    return names[path[0].idx] + jax.tree_util.keystr(path[1:])
 
 
 def _key(aval: Any) -> Any:
