@@ -2,10 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
-
-import numpy as np
 
 from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType, from_mlir
@@ -31,14 +29,13 @@ from pathways.dialect.program import Argument, Program, array_type, main_of
 from pathways.dialect.sdy import Placed, meshes_of, read_sharding
 from pathways.dialect.sharding import Dims, replicated
 from pathways.dialect.topology import Island, Topology
-from pathways.dialect.trees import Tree
+from pathways.dialect.trees import read_tree
 from pathways.dialect.values import value_places
 
 
-def extract_plan(
-    program: Program, constants: dict[str, "np.ndarray[Any, Any]"], in_tree: Tree, out_tree: Tree
-) -> Plan:
-    """Reads everything the runtime needs out of the IR; `constants` are the arrays beside it."""
+def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
+    """Reads everything the runtime needs out of the IR; `constants` are the bytes of the arrays beside it."""
+    attributes = program.module.operation.attributes
     reader = _Reader(program)
     streams = tuple(reader.stream(op) for op in program.plans.values())
     inputs, held, raw = reader.arguments(constants)
@@ -56,8 +53,8 @@ def extract_plan(
         inputs=inputs,
         results=tuple(reader.results()),
         constant_buffers=held,
-        in_tree=in_tree,
-        out_tree=out_tree,
+        in_tree=read_tree(attributes["pw.in_tree"].value),
+        out_tree=read_tree(attributes["pw.out_tree"].value),
         constants=raw,
     )
 
@@ -158,7 +155,7 @@ class _Reader:
         return Computation(symbol, portable(bytecode(op)), donated, ins, in_layouts, outs, out_layouts, axes)
 
     def arguments(
-        self, constants: dict[str, "np.ndarray[Any, Any]"]
+        self, constants: Mapping[str, bytes]
     ) -> tuple[tuple[Port, ...], tuple[ConstantData, ...], dict[str, bytes]]:
         """The inputs; the buffers that hold constants; the bytes of each constant."""
         inputs: list[Port] = []
@@ -171,7 +168,7 @@ class _Reader:
             if argument.value is not None:
                 data = bytes.fromhex(argument.value)
             else:
-                data = constants[argument.constant or ""].tobytes()
+                data = constants[argument.constant or ""]
             member = hashlib.sha256(data).hexdigest()[:16]
             raw[member] = data
             held.append(ConstantData(self.island(value), self.slots[value], member))

@@ -4,6 +4,7 @@ A plan names classes, and never imports them: a class that the reading process h
 (if its children have names) or a tuple.
 """
 
+import json
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
@@ -115,3 +116,26 @@ def compatible(have: Tree, want: Tree) -> bool:
     if have.kind == want.kind == "dict" and have.keys != want.keys:
         return False
     return all(compatible(h, w) for h, w in zip(have.children, want.children, strict=True))
+
+
+def write_tree(tree: Tree) -> str:
+    """As text, for the IR."""
+    return json.dumps(_to_json(tree), separators=(",", ":"))
+
+
+def read_tree(text: str) -> Tree:
+    return _from_json(json.loads(text))
+
+
+def _to_json(tree: Tree) -> Any:
+    if tree == LEAF:
+        return "leaf"
+    row: dict[str, Any] = {"kind": tree.kind, "children": [_to_json(c) for c in tree.children]}
+    return row | ({"keys": tree.keys} if tree.keys else {}) | ({"class": tree.cls} if tree.cls else {})
+
+
+def _from_json(row: Any) -> Tree:
+    if row == "leaf":
+        return LEAF
+    children = tuple(_from_json(c) for c in row["children"])
+    return Tree(row["kind"], children, tuple(row.get("keys", ())), row.get("class", ""))

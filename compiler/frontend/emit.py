@@ -1,10 +1,9 @@
 """From units in program order to a module of phase `trace`."""
 
+import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.constants import read_constant
@@ -21,17 +20,23 @@ from pathways.dialect.mlir import Module, func, ir, location
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import INLINE_LIMIT, Argument
 from pathways.dialect.sdy import Placed
+from pathways.dialect.trees import Tree, write_tree
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the user calls the program, its arguments and its results; `donated` are positions of arguments."""
+    """What the user calls the program, its arguments and its results, and how these are structured.
+
+    `donated` are positions of arguments.
+    """
 
     program: str
     arguments: list[str]
     results: list[str]
     donated: frozenset[int]
     where: Where | None
+    in_tree: Tree
+    out_tree: Tree
 
 
 @dataclass
@@ -39,7 +44,7 @@ class Emitted:
     """The module, the constants too large for it by digest, and the slices by symbol."""
 
     module: Module
-    constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, "np.ndarray[Any, Any]"])
+    constants: dict[str, bytes] = field(default_factory=dict[str, bytes])
     slices: dict[str, VirtualSlice] = field(default_factory=dict[str, VirtualSlice])
 
 
@@ -63,6 +68,8 @@ class _Emitter:
         attributes = self.module.operation.attributes
         attributes["pw.phase"] = ir.StringAttr.get(Phase.TRACE.value)
         attributes["pw.platform"] = ir.StringAttr.get(self.lowering.platform)
+        attributes["pw.in_tree"] = ir.StringAttr.get(write_tree(self.names.in_tree))
+        attributes["pw.out_tree"] = ir.StringAttr.get(write_tree(self.names.out_tree))
         constants = list(graph.constants())
         leading = [*constants, *graph.inputs]
         types = [self.type_of(v) for v in leading]
@@ -120,10 +127,11 @@ class _Emitter:
     def _constant(self, constant: Constant, mesh: str | None) -> Argument:
         array = read_constant(constant.array, stored_type(constant.aval))
         dtype = _user_dtype(constant.aval)
-        if array.nbytes <= INLINE_LIMIT:
-            return Argument(constant.name, dtype=dtype, mesh=mesh, value=array.tobytes().hex())
-        digest = f"c{len(self.out.constants)}"
-        self.out.constants[digest] = array
+        raw = array.tobytes()
+        if len(raw) <= INLINE_LIMIT:
+            return Argument(constant.name, dtype=dtype, mesh=mesh, value=raw.hex())
+        digest = hashlib.sha256(raw).hexdigest()[:16]
+        self.out.constants[digest] = raw
         return Argument(constant.name, dtype=dtype, mesh=mesh, constant=digest)
 
     def _unit(self, unit: Unit, env: dict[Value, Any], ip: Any) -> None:

@@ -18,6 +18,7 @@ from pathways.compiler.frontend.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.mlir import make_context
 from pathways.dialect.program import Program
+from pathways.dialect.trees import describe_tree
 from pathways.dialect.verify import verify
 
 
@@ -58,7 +59,8 @@ def trace(
     sink(graph)
     homes = find_homes(graph)
     units = order(graph, gather(graph, homes))
-    names = Names(name, leaf_names, result_names, donated, where)
+    in_tree = describe_tree(jax.tree_util.tree_structure(tuple(arguments)))
+    names = Names(name, leaf_names, result_names, donated, where, in_tree, describe_tree(out_tree))
     emitted = emit(graph, homes, units, names, Lowering(platform), make_context())
     verify(Program(emitted.module))
     return Traced(emitted, out_tree)

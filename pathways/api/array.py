@@ -73,12 +73,13 @@ class Array:
             raise array.error()
         return array
 
-    def _stored(self) -> "np.ndarray[Any, Any]":
+    def stored(self) -> "np.ndarray[Any, Any]":
+        """A copy on the host in the form in which it is stored: keys as their data. Waits, and raises as above."""
         return np.asarray(self._future())
 
     def to_jax(self) -> Any:
         """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys."""
-        stored = self._stored()
+        stored = self.stored()
         if self._port.dtype.startswith("key<"):
             implementation = self._port.dtype[4:-1]
             return cast("Any", jax.random.wrap_key_data)(stored, impl=_IMPLEMENTATIONS.get(implementation, implementation))
@@ -89,7 +90,7 @@ class Array:
             return np.zeros(self.shape, jax.dtypes.float0)
         if self._port.dtype.startswith("key<"):
             raise self._refuse("reading the values of PRNG keys", "x.to_jax(), or jax.random.key_data in a program")
-        values = self._stored()
+        values = self.stored()
         if dtype is not None and values.dtype != dtype:
             return values.astype(dtype)
         return np.array(values) if copy else values

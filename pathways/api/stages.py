@@ -1,6 +1,6 @@
 """Lowered and compiled programs, mirroring `jax.stages`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pathways.dialect.planfile import load_plan, save_plan
 from pathways.dialect.program import Program
 from pathways.dialect.sharding import MeshSpec
 from pathways.dialect.topology import Topology, parse_topology
-from pathways.dialect.trees import Tree, build_tree, compatible, describe_tree
+from pathways.dialect.trees import build_tree, compatible, describe_tree
 from pathways.runtime.errors import WrongStructure
 from pathways.runtime.executor import LoadedPlan
 
@@ -41,18 +41,13 @@ class Lowered:
         return self._emitted.module
 
     @property
-    def constants(self) -> dict[str, Any]:
-        """Closed-over arrays above 1 KiB, by the name that the IR gives them."""
+    def constants(self) -> dict[str, bytes]:
+        """The bytes of closed-over arrays above 1 KiB, by the name that the IR gives them."""
         return self._emitted.constants
 
     @property
     def slices(self) -> dict[str, VirtualSlice]:
         return self._emitted.slices
-
-    @property
-    def trees(self) -> tuple[Tree, Tree]:
-        """The structure of the arguments and of the results."""
-        return describe_tree(self._in_tree), describe_tree(self._out_tree)
 
     def as_text(self, phase: Phase | str = Phase.TRACE, *, debug_info: bool = False) -> str:
         """The IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
@@ -71,7 +66,7 @@ class Lowered:
         """
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
         program, timing = self._advance(Phase.PLAN, wanted, placement)
-        plan = extract_plan(program, self.constants, *self.trees)
+        plan = extract_plan(program, self.constants)
         return Compiled(plan, slices=self.slices, in_tree=self._in_tree, out_tree=self._out_tree, timing=timing)
 
 
@@ -153,6 +148,3 @@ def load(path: str | Path) -> Compiled:
 
 def _slice_of(devices: int, prefer: str | None) -> VirtualSlice:
     return VirtualSlice(devices, prefer=prefer, kind=None, island=None, topology=None, where=None)
-
-
-Loader = Callable[[str], Compiled]

@@ -1,0 +1,1 @@
+"""The command `pwc`: one file a command, thin."""

@@ -1,0 +1,113 @@
+"""`pwc compile`"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from pathways.api.process import host_topology, process
+from pathways.cli.source import load_program, lower_program, split_spec
+from pathways.cli.summary import compile_summary
+from pathways.compiler.driver import Compilation, read_dump
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.pipeline import PASSES
+from pathways.compiler.placement import POLICIES
+from pathways.dialect.mlir import parse, pretty, text
+from pathways.dialect.phases import Phase
+from pathways.dialect.planfile import save_plan
+from pathways.dialect.program import Program
+from pathways.dialect.topology import Topology, parse_topology
+
+EXAMPLE = """
+\b
+Examples:
+  pwc compile samples/train_lm.py -o plan.bin
+  pwc compile model.py:step --topology islands=2,devices=4 --dump-phases-to dumps -o plan.bin
+  pwc compile dumps/03.place.mlir -o plan.bin
+"""
+
+
+@dataclass(frozen=True)
+class Printing:
+    """After which passes the IR is printed."""
+
+    after: tuple[str, ...]
+    after_all: bool
+
+    def __call__(self, step: Pass, program: Program) -> None:
+        if self.after_all or step.name in self.after:
+            click.echo(f"// ----- after {step.name} -----\n{pretty(program.module)}", err=True)
+
+
+@click.command("compile", epilog=EXAMPLE)
+@click.argument("source", metavar="SRC.py[:PROGRAM] | DUMP.mlir")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the plan.")
+@click.option("--topology", help="islands=2,hosts=1,devices=4[,kind=K][,memory=16GiB], or a TOML file.")
+@click.option("--platform", type=click.Choice(["cpu", "gpu", "tpu"]), help="Default: the platform of this host.")
+@click.option("--placement", default="spread", show_default=True, help=f"One of {', '.join(sorted(POLICIES))}.")
+@click.option("--compile-to", type=click.Choice([p.value for p in Phase]), default="plan", show_default=True,
+              help="Stop after this phase, and print its IR.")  # fmt: skip
+@click.option("--dump-phases-to", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Write NN.phase.mlir for every phase, and constants beside them.")  # fmt: skip
+@click.option("--with-phases", is_flag=True, help="Keep the dumps in the plan, for pwc inspect --ir.")
+@click.option("--print-ir-after", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR after a pass.")
+@click.option("--print-ir-after-all", is_flag=True, help="Print the IR after every pass.")
+def compile_(
+    source: str,
+    output: Path | None,
+    topology: str | None,
+    platform: str | None,
+    placement: str,
+    compile_to: str,
+    dump_phases_to: Path | None,
+    with_phases: bool,
+    print_ir_after: tuple[str, ...],
+    print_ir_after_all: bool,
+) -> None:
+    """Compile a program, or go on from a dump, to a plan.
+
+    A source is compiled for its example_args. Without --topology the plan is for one island a slice on CPU, and for
+    the host's own devices elsewhere.
+    """
+    machines = parse_topology(topology) if topology else None
+    compilation = start(source, machines, platform)
+    upto = Phase(compile_to)
+    keep = dump_phases_to is not None or with_phases
+    listen = Printing(print_ir_after, print_ir_after_all)
+    compilation.advance(upto, placement=placement, keep_dumps=keep, listen=listen)
+    if dump_phases_to is not None:
+        for path in compilation.write_dumps(dump_phases_to):
+            click.echo(f"dumped   {path}", err=True)
+    if upto is not Phase.PLAN:
+        _emit_ir(text(compilation.program.module), output)
+        return
+    plan = compilation.plan(with_phases=with_phases)
+    click.echo(compile_summary(plan, compilation.timing))
+    if output is not None:
+        size = save_plan(plan, output)
+        click.echo(f"wrote    {output} ({size:,} bytes)   next: pwc run {output} | pwc inspect {output}")
+
+
+def start(source: str, topology: Topology | None, platform: str | None) -> Compilation:
+    """Reads a dump, or traces a source."""
+    path, name = split_spec(source)
+    if path.suffix == ".mlir":
+        program, constants = read_dump(path)
+        return Compilation(program, constants, Session(topology))
+    function = load_program(path, name)
+    chosen = platform or process().platform
+    begin = time.perf_counter()
+    lowered = lower_program(function, path, chosen)
+    module = parse(text(lowered.module), lowered.module.context)
+    machines = topology if topology is not None or chosen == "cpu" else host_topology()
+    compilation = Compilation(Program(module), lowered.constants, Session(machines))
+    compilation.timing.add("trace", time.perf_counter() - begin)
+    return compilation
+
+
+def _emit_ir(ir_text: str, output: Path | None) -> None:
+    if output is None:
+        click.echo(ir_text)
+    else:
+        output.write_text(ir_text)

@@ -1,0 +1,69 @@
+"""Errors of the command line."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.dialect.diagnostics import Diagnostic, Exit
+
+
+@dataclass(frozen=True)
+class BadSource(Diagnostic):
+    code: ClassVar[str] = "PWC0801"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{path} cannot be used as a source"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{advice}"
+    path: str
+    have_: str
+    rule: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class SourceFailed(Diagnostic):
+    code: ClassVar[str] = "PWC0802"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "{path} raised {kind} while it was imported or traced"
+    have: ClassVar[str] = "{message}"
+    need: ClassVar[str] = "a file that imports, with a program that traces"
+    hint: ClassVar[str] = "python {path} shows the whole traceback"
+    path: str
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class BadInputs(Diagnostic):
+    code: ClassVar[str] = "PWC0803"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the inputs do not match the plan"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "--inputs in.npz, or --input 'NAME=@file.npy' for each; none at all: random data"
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class Mismatch(Diagnostic):
+    code: ClassVar[str] = "PWC0804"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "results differ from the reference"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "a relative difference of at most {tolerance:g}"
+    hint: ClassVar[str] = "pwc inspect plan.bin shows what makes each result; please file a bug with the plan"
+    have_: str
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class NoDump(Diagnostic):
+    code: ClassVar[str] = "PWC0805"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the plan holds no dump of phase {phase}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "a plan compiled with --with-phases"
+    hint: ClassVar[str] = "pwc compile model.py --with-phases -o plan.bin"
+    phase: str
+    have_: str

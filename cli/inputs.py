@@ -1,0 +1,94 @@
+"""Inputs of `pwc run`: from .npy and .npz files and the command line, or random."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pathways.cli.errors import BadInputs
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import numpy_dtype
+from pathways.dialect.plan import Plan, Port
+
+SEED = 0
+
+
+def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> dict[str, Any]:
+    """Values by name, all inputs of the plan or none. Raises PWC0803."""
+    values: dict[str, Any] = {}
+    if archive is not None:
+        values |= _read_archive(archive)
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise _bad(f"--input {assignment!r}", "NAME=@file.npy, or NAME=VALUE")
+        values[name] = _read_array(Path(text[1:])) if text.startswith("@") else _read_value(name, text)
+    names = [p.name for p in plan.inputs]
+    if unknown := [n for n in values if n not in names]:
+        raise _bad(f"values for {', '.join(unknown)}", f"the plan's inputs: {_listed(names)}")
+    if values and (missing := [n for n in names if n not in values]):
+        raise _bad(f"no values for {_listed(missing)}", f"a value for each of {len(names)} inputs")
+    return values
+
+
+def random_inputs(plan: Plan) -> list[Any]:
+    """Seeded random data for every input: small numbers, small indices."""
+    rng = np.random.default_rng(SEED)
+    return [_random(rng, p) for p in plan.inputs]
+
+
+def _random(rng: np.random.Generator, port: Port) -> Any:
+    dtype, shape = numpy_dtype(port.type.dtype), port.type.shape
+    if port.type.dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if port.type.dtype.startswith(("int", "uint")):
+        return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
+    if dtype.kind == "c":
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    return np.asarray(0.1 * rng.standard_normal(shape)).astype(dtype)
+
+
+def _read_archive(path: Path) -> dict[str, Any]:
+    try:
+        with np.load(path, allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        raise _bad(f"{path}: {error}", "an .npz archive of arrays without pickles") from None
+
+
+def _read_array(path: Path) -> Any:
+    try:
+        loaded: Any = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _bad(f"{path}: {error}", "an .npy file without pickles") from None
+    return loaded
+
+
+def _read_value(name: str, text: str) -> Any:
+    try:
+        value: Any = np.asarray(json.loads(text))
+    except ValueError:
+        value = None
+    if value is None or value.dtype.kind not in "bif":
+        raise _bad(f"{name}={text}", "a number, a nested list of numbers, or @file.npy")
+    is_number = value.ndim == 0
+    return value.item() if is_number else value.astype({"f": np.float32, "i": np.int32}.get(value.dtype.kind, bool))
+
+
+def example_inputs(arguments: tuple[Any, ...]) -> list[Any] | None:
+    """The leaves of a program's example arguments; None where they are only types."""
+    leaves = jax.tree_util.tree_leaves(arguments)
+    if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        return None
+    return leaves
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (f", ... ({len(names)})" if len(names) > 6 else "")
+
+
+def _bad(have: str, rule: str) -> PathwaysError:
+    return PathwaysError(BadInputs(have_=have, rule=rule))

@@ -1,0 +1,40 @@
+"""`pwc`: the group of commands, and how errors leave the process."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from pathways.cli.compile import compile_
+from pathways.cli.inspect import inspect_
+from pathways.cli.opt import opt
+from pathways.cli.run import run
+from pathways.dialect.diagnostics import Exit, PathwaysError
+from pathways.dialect.planfile import VERSION
+
+
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PathwaysError as error:
+            click.echo(str(error), err=True)
+            ctx.exit(error.diagnostic.exit.value)
+        except BrokenPipeError:
+            # The reader has what it wanted; Python must not complain again when it closes stdout.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(Exit.FAILED.value)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(VERSION, prog_name="pwc")
+def main() -> None:
+    """Compile JAX programs over virtual devices into plans for many islands, and run them."""
+
+
+_COMMANDS: Sequence[click.Command | Callable[..., Any]] = (compile_, run, inspect_, opt)
+for _command in _COMMANDS:
+    if isinstance(_command, click.Command):
+        main.add_command(_command)

@@ -1,0 +1,76 @@
+"""What `pwc compile` says at its end: one screen of facts."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pathways.compiler.pipeline import Timing
+from pathways.dialect.plan import Buffer, Plan, Recv, Run, Send
+from pathways.dialect.reshard import plan_reshard
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """Columns, left-aligned."""
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))] if rows else []
+    return "\n".join(indent + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+
+
+def dcn_bytes(plan: Plan) -> tuple[int, int]:
+    """Number of transfers between islands in one run, and their bytes."""
+    total = count = 0
+    for source, target in channels(plan):
+        here, there = plan.sharding(source.layout), plan.sharding(target.layout)
+        ids = [-1 - i for i in range(there.mesh.size)]
+        moved = plan_reshard(source.type.shape, here, there, range(here.mesh.size), ids).moved
+        total += moved * source.type.shard_bytes(())
+        count += 1
+    return count, total
+
+
+def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:
+    """The two buffers of every transfer between islands."""
+    arrivals = {i.channel: s.buffers[i.slot] for s in plan.streams for i in s.instructions if isinstance(i, Recv)}
+    for stream in plan.streams:
+        for instruction in stream.instructions:
+            if isinstance(instruction, Send):
+                yield stream.buffers[instruction.slot], arrivals[instruction.channel]
+
+
+def compile_summary(plan: Plan, timing: Timing) -> str:
+    runs = [i for s in plan.streams for i in s.instructions if isinstance(i, Run)]
+    used = len({r.computation for r in runs})
+    moves, crossing = dcn_bytes(plan)
+    lines = [
+        f"program  {plan.name} for {plan.platform}: {len(plan.inputs)} inputs, {len(plan.results)} results",
+        f"calls    {len(runs)} of {used} distinct computations",
+        f"islands  {plan.topology}",
+        f"moved    {moves} transfers between islands, {size(crossing)} a run",
+        "placed",
+        table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
+        "memory   peak a device, without temporaries of executables" + _unchecked(plan),
+        table([[s.island, size(s.peak_bytes), _calls(runs_of(plan, s.island))] for s in plan.streams] or [["none"]], "  "),
+        "time     " + ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in timing.passes.items()),
+    ]
+    return "\n".join(lines)
+
+
+def runs_of(plan: Plan, island: str) -> list[Run]:
+    return [i for i in plan.stream(island).instructions if isinstance(i, Run)]
+
+
+def _calls(runs: list[Run]) -> str:
+    names = Counter(r.name for r in runs)
+    shown = [f"{n} x {name}" if n > 1 else name for name, n in names.most_common(4)]
+    return ", ".join(shown) + (", ..." if len(names) > 4 else "")
+
+
+def _unchecked(plan: Plan) -> str:
+    return "" if any(i.memory for i in plan.topology.islands) else "; not checked: the topology states no memory"

@@ -1,0 +1,109 @@
+"""Compiling IR of any phase to a plan, with dumps along the way: what the command line and the API share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pathways.compiler.errors import BadArguments
+from pathways.compiler.extract_plan import extract_plan
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.pipeline import Timing, default_pipeline, run_pipeline
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.mlir import make_context, parse, text
+from pathways.dialect.phases import Phase
+from pathways.dialect.plan import Plan
+from pathways.dialect.program import Program
+from pathways.dialect.verify import verify
+
+CONSTANTS = "constants"
+"""The folder beside the dumps that holds the bytes of large constants."""
+
+
+@dataclass
+class Compilation:
+    """A program on its way: its IR as far as it has come, and its dump of every phase passed."""
+
+    program: Program
+    constants: Mapping[str, bytes]
+    session: Session
+    timing: Timing = field(default_factory=Timing)
+    dumps: dict[Phase, str] = field(default_factory=dict[Phase, str])
+
+    def advance(
+        self,
+        upto: Phase = Phase.PLAN,
+        *,
+        passes: Sequence[Pass] | None = None,
+        placement: str = "spread",
+        keep_dumps: bool = False,
+        listen: Callable[[Pass, Program], None] | None = None,
+    ) -> None:
+        """Runs the passes that are still needed to reach `upto`."""
+
+        def after(step: Pass, program: Program) -> None:
+            if keep_dumps:
+                self.dumps[program.phase] = text(program.module)
+            if listen is not None:
+                listen(step, program)
+
+        if keep_dumps:
+            self.dumps.setdefault(self.program.phase, text(self.program.module))
+        pipeline = default_pipeline(placement) if passes is None else passes
+        timing = run_pipeline(self.program, pipeline, self.session, upto=upto, listen=after)
+        for name, seconds in timing.passes.items():
+            self.timing.add(name, seconds)
+
+    def plan(self, *, with_phases: bool = False) -> Plan:
+        """The plan; the program must have reached phase `plan`."""
+        plan = extract_plan(self.program, self.constants)
+        if not with_phases:
+            return plan
+        return replace(plan, phases={p.dump_name: t.encode() for p, t in self.dumps.items()})
+
+    def write_dumps(self, folder: Path) -> list[Path]:
+        """Writes `NN.phase.mlir` for every phase passed, and the constants beside them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        written: list[Path] = []
+        for phase, dump in self.dumps.items():
+            path = folder / phase.dump_name
+            path.write_text(dump)
+            written.append(path)
+        if self.constants:
+            (folder / CONSTANTS).mkdir(exist_ok=True)
+            for name, raw in self.constants.items():
+                (folder / CONSTANTS / name).write_bytes(raw)
+        return written
+
+
+def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:
+    """A dump and the constants beside it, verified. Raises PWC0702, PWC0701, PWC0104."""
+    try:
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(str(path), str(error)) from None
+    program = parse_program(source, str(path))
+    constants: dict[str, bytes] = {}
+    for argument in program.arguments:
+        if argument.constant is not None:
+            beside = path.parent / CONSTANTS / argument.constant
+            try:
+                constants[argument.constant] = beside.read_bytes()
+            except OSError as error:
+                raise _unreadable(str(beside), error.strerror or str(error)) from None
+    return program, constants
+
+
+def parse_program(source: str, name: str) -> Program:
+    """The program in some IR text, verified."""
+    module = parse(source, make_context(), name)
+    if "pw.phase" not in module.operation.attributes:
+        raise _unreadable(name, "MLIR without pw.phase: not a dump of this compiler")
+    program = Program(module)
+    verify(program)
+    return program
+
+
+def _unreadable(path: str, problem: str) -> PathwaysError:
+    advice = "pwc compile model.py --dump-phases-to DIR writes dumps, and their constants beside them"
+    rule = "a dump of a phase (.mlir) and its constants"
+    return PathwaysError(BadArguments(problem=f"{path} cannot be read", have_=problem, rule=rule, advice=advice))

@@ -1,0 +1,141 @@
+"""The same plan the slow way: one computation after the other, blocking, through JAX's public API alone.
+
+No donation, no transfers of ours, no merging: every value goes through the host. What `pwc run --reference` compares.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+
+from pathways.api.process import process
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.plan import Computation, Copy, Layout, Plan, Recv, Run, Send
+from pathways.runtime import pjrt
+from pathways.runtime.inputs import as_host
+from pathways.runtime.linearize import linearize
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """How far a result is from the reference: the largest difference over the largest expected magnitude."""
+
+    name: str
+    relative: float
+    tolerance: float
+
+    @property
+    def close(self) -> bool:
+        return self.relative <= self.tolerance
+
+    def __str__(self) -> str:
+        return f"{self.name}: relative difference {self.relative:.3g}"
+
+
+_TOLERANCES = {2: 2e-2, 4: 1e-4, 8: 1e-4, 16: 1e-4}
+
+
+def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any, Any]") -> Difference:
+    """Compares values; NaNs are equal to NaNs."""
+    small = expected.dtype.kind == "V" or expected.dtype.itemsize < 4
+    tolerance = 0.0 if expected.dtype.kind in "biu" else 2e-2 if small else _TOLERANCES[expected.dtype.itemsize]
+    wide: Any = np.complex128 if expected.dtype.kind == "c" else np.float64
+    a, b = actual.astype(wide), expected.astype(wide)
+    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return Difference(name, float("inf"), tolerance)
+    finite = np.isfinite(b)
+    if not finite.any():
+        return Difference(name, 0.0, tolerance)
+    scale = float(np.abs(b[finite]).max()) or 1.0
+    return Difference(name, float(np.abs(a[finite] - b[finite]).max()) / scale, tolerance)
+
+
+def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
+    """The results of one run, on the host."""
+    values: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
+    channels: dict[int, np.ndarray[Any, Any]] = {}
+    islands = process().machine.islands_for(plan)
+    for port, value in zip(plan.inputs, arguments, strict=True):
+        if port.slot >= 0:
+            values[port.island, port.slot] = as_host(value, port, plan.name)
+    for held in plan.constant_buffers:
+        type_ = plan.stream(held.island).buffers[held.slot].type
+        raw = np.frombuffer(plan.constants[held.member], numpy_dtype(type_.dtype))
+        values[held.island, held.slot] = raw.reshape(type_.shape)
+    called: dict[tuple[int, int], Any] = {}
+    for at, instruction in linearize(plan):
+        island = plan.streams[at].island
+        match instruction:
+            case Run():
+                key = instruction.computation, instruction.mesh
+                if key not in called:
+                    devices = islands[island].at(plan.meshes[instruction.mesh].devices)
+                    called[key] = _callable(plan, instruction, devices)
+                outputs = called[key]([values[island, s] for s in instruction.inputs])
+                values.update(zip(((island, s) for s in instruction.outputs), outputs, strict=True))
+            case Send():
+                channels[instruction.channel] = values[island, instruction.slot]
+            case Recv():
+                values[island, instruction.slot] = channels[instruction.channel]
+            case Copy():
+                values[island, instruction.target] = values[island, instruction.source]
+            case _:
+                pass
+    return [values[p.island, p.slot] for p in plan.results]
+
+
+def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
+    """The computation as a function of host arrays."""
+    computation = plan.computations[run.computation]
+    spec = plan.meshes[run.mesh].spec
+    exported = _exported(computation, plan.platform, len(devices))
+    jit: Any = jax.jit
+    call = jit(exported.call)
+    shardings = [pjrt.named_sharding(spec, Layout(run.mesh, dims).dims, devices) for dims in computation.in_layouts]
+    anchor = pjrt.named_sharding(spec, (), devices)
+
+    def function(inputs: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
+        if not inputs:  # without an argument, only the context says which devices
+            outs = jit(exported.call, out_shardings=anchor)()
+        else:
+            outs = call(*[jax.device_put(x, s) for x, s in zip(inputs, shardings, strict=True)])
+        return [np.asarray(o) for o in outs]
+
+    return function
+
+
+def _exported(computation: Computation, platform: str, count: int) -> Any:
+    """The module as `jax.export` would have written it. Fields differ between versions of JAX; each has a value here."""
+    ins, outs = _avals(computation.inputs), _avals(computation.outputs)
+    fields: dict[str, Any] = {
+        "fun_name": computation.name,
+        "in_tree": jax.tree_util.tree_structure(((0,) * len(ins), {})),
+        "in_avals": ins,
+        "out_tree": jax.tree_util.tree_structure([0] * len(outs)),
+        "out_avals": outs,
+        "_has_named_shardings": False,
+        "_in_named_shardings": (None,) * len(ins),
+        "_out_named_shardings": (None,) * len(outs),
+        "in_shardings_hlo": (None,) * len(ins),
+        "out_shardings_hlo": (None,) * len(outs),
+        "nr_devices": count,
+        "platforms": (platform,),
+        "ordered_effects": (),
+        "unordered_effects": (),
+        "disabled_safety_checks": (),
+        "mlir_module_serialized": computation.module,
+        "calling_convention_version": jax.export.maximum_supported_calling_convention_version,
+        "module_kept_var_idx": tuple(range(len(ins))),
+        "uses_global_constants": False,
+        "_get_vjp": None,
+    }
+    known = {f.name for f in dataclasses.fields(jax.export.Exported)}
+    make: Any = jax.export.Exported
+    return make(**{n: v for n, v in fields.items() if n in known})
+
+
+def _avals(types: Sequence[ArrayType]) -> tuple[Any, ...]:
+    return tuple(jax.core.ShapedArray(t.shape, numpy_dtype(t.dtype)) for t in types)
