@@ -11,7 +11,7 @@ from pathways.cli.errors import NoDump
 from pathways.cli.summary import channels, dcn_bytes, size, table
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan import Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
+from pathways.dialect.plan import Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
 from pathways.dialect.planfile import load_plan
 from pathways.runtime.validate import validate
 
@@ -60,14 +60,16 @@ def describe(plan: Plan) -> str:
         f"islands {plan.topology}",
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
         f"transfers between islands: {moves}, {size(crossing)} a run",
-        table([[a.name, str(a.type), f"{_at(plan, a)} -> {_at(plan, b)}"] for a, b in channels(plan)] or [["none"]], "  "),
+        table(
+            [[a.name, str(a.type), f"{_at(plan, a)} -> {_at(plan, b)}"] for a, b in channels(plan)] or [["none"]], "  "
+        ),
     ]
     for stream in plan.streams:
         parts += _stream(plan, stream)
     return "\n".join(parts)
 
 
-def _at(plan: Plan, buffer: Any) -> str:
+def _at(plan: Plan, buffer: Buffer) -> str:
     mesh = plan.meshes[buffer.layout.mesh]
     return f"{mesh.island} {plan.sharding(buffer.layout)}"
 
@@ -85,8 +87,9 @@ def _stream(plan: Plan, stream: Stream) -> list[str]:
         [f"%{i}", b.name, b.role, str(b.type), str(plan.sharding(b.layout)), size(b.bytes), _life(b.birth, b.death)]
         for i, b in enumerate(stream.buffers)
     ]
+    counts = f"{len(stream.instructions)} instructions, {len(buffers)} buffers"
     return [
-        f"{stream.island}: {len(stream.instructions)} instructions, {len(buffers)} buffers, peak {size(stream.peak_bytes)} a device",
+        f"{stream.island}: {counts}, peak {size(stream.peak_bytes)} a device",
         table(buffers or [["no buffers"]], "  "),
         table([_instruction(plan, i) for i in stream.instructions] or [["no instructions", "", ""]], "  "),
     ]

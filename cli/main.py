@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -34,7 +33,5 @@ def main() -> None:
     """Compile JAX programs over virtual devices into plans for many islands, and run them."""
 
 
-_COMMANDS: Sequence[click.Command | Callable[..., Any]] = (compile_, run, inspect_, opt)
-for _command in _COMMANDS:
-    if isinstance(_command, click.Command):
-        main.add_command(_command)
+for _command in (compile_, run, inspect_, opt):
+    main.add_command(_command)

@@ -10,13 +10,13 @@ import click
 import numpy as np
 
 from pathways.api.array import Array
+from pathways.api.process import process
 from pathways.api.reference import Difference, compare, run_reference
 from pathways.api.stages import Compiled, load
 from pathways.cli.errors import Mismatch
 from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
 from pathways.cli.source import load_program, lower_program, split_spec
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.api.process import process
 
 EXAMPLE = """
 \b
@@ -53,7 +53,11 @@ def run(
     results, timings = _repeat(compiled, arguments, repeat)
     differences = _differences(compiled, arguments, results) if reference else None
     if outputs is not None:
-        np.savez(outputs, allow_pickle=False, **{p.name: _host(r) for p, r in zip(compiled.plan.results, results, strict=True)})
+        np.savez(
+            outputs,
+            allow_pickle=False,
+            **{p.name: _host(r) for p, r in zip(compiled.plan.results, results, strict=True)},
+        )
     _report(compiled, results, timings, differences, as_json)
     if differences is not None and (worst := [d for d in differences if not d.close]):
         have = "\n".join(str(d) for d in worst)

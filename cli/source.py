@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pathways.api.program import Program as ProgramFunction
 from pathways.cli.errors import BadSource, SourceFailed
@@ -21,7 +21,8 @@ def load_program(path: Path, name: str | None) -> ProgramFunction:
     """The program in a Python file: the one named, or the only one. Raises PWC0801, PWC0802."""
     if not path.is_file():
         raise PathwaysError(_bad(path, "no such file", "a Python file with a pw.program", "check the path"))
-    programs = {n: v for n, v in vars(_import(path)).items() if isinstance(v, ProgramFunction)}
+    found = cast("dict[str, Any]", vars(_import(path)))
+    programs = {n: v for n, v in found.items() if isinstance(v, ProgramFunction)}
     distinct = list({id(v): n for n, v in reversed(programs.items())}.values())[::-1]
     if name is not None and name in programs:
         return programs[name]
@@ -36,7 +37,9 @@ def _import(path: Path) -> Any:
     module_name = f"__pwc__{path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise PathwaysError(_bad(path, "a file that is not Python", "a .py file, a .mlir dump or a plan", "see pwc --help"))
+        raise PathwaysError(
+            _bad(path, "a file that is not Python", "a .py file, a .mlir dump or a plan", "see pwc --help")
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     sys.path.insert(0, str(path.resolve().parent))

@@ -56,7 +56,9 @@ def compile_summary(plan: Plan, timing: Timing) -> str:
         "placed",
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
         "memory   peak a device, without temporaries of executables" + _unchecked(plan),
-        table([[s.island, size(s.peak_bytes), _calls(runs_of(plan, s.island))] for s in plan.streams] or [["none"]], "  "),
+        table(
+            [[s.island, size(s.peak_bytes), _calls(runs_of(plan, s.island))] for s in plan.streams] or [["none"]], "  "
+        ),
         "time     " + ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in timing.passes.items()),
     ]
     return "\n".join(lines)

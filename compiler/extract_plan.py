@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType, from_mlir
@@ -146,7 +146,7 @@ class _Reader:
         meshes = meshes_of(op)
         attributes = main.operation.attributes
         ins, outs = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
-        results = attributes["res_attrs"] if "res_attrs" in attributes else [{}] * len(outs)
+        results = cast("list[Any]", attributes["res_attrs"] if "res_attrs" in attributes else [{}] * len(outs))
         in_layouts = tuple(_dims(d, t) for d, t in zip(main.arg_attrs, ins, strict=True))
         out_layouts = tuple(_dims(d, t) for d, t in zip(results, outs, strict=True))
         size = op.attributes["mhlo.num_partitions"].value
@@ -165,10 +165,8 @@ class _Reader:
             if not argument.is_constant:
                 inputs.append(self.port(value, argument))
                 continue
-            if argument.value is not None:
-                data = bytes.fromhex(argument.value)
-            else:
-                data = constants[argument.constant or ""]
+            inline = argument.value
+            data = bytes.fromhex(inline) if inline is not None else constants[argument.constant or ""]
             member = hashlib.sha256(data).hexdigest()[:16]
             raw[member] = data
             held.append(ConstantData(self.island(value), self.slots[value], member))

@@ -66,7 +66,7 @@ def run_pipeline(
     """
     timing = Timing()
     for step in passes:
-        if program.phase.reached(step.ensures) or step.ensures.index > upto.index:
+        if program.phase.reached(step.ensures) or step.ensures.position > upto.position:
             continue
         run_pass(program, step, session, timing)
         if listen is not None:

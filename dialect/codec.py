@@ -48,7 +48,9 @@ def encode_plan(plan: nouns.Plan) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def decode_plan(raw: bytes, modules: dict[str, bytes], constants: dict[str, bytes], phases: dict[str, bytes]) -> nouns.Plan:
+def decode_plan(
+    raw: bytes, modules: dict[str, bytes], constants: dict[str, bytes], phases: dict[str, bytes]
+) -> nouns.Plan:
     """Raises `DecodeError` for what is not a plan message; missing modules raise KeyError."""
     message = _PLAN.FromString(raw)
     return _decode(message, {"modules": modules, "constants": constants, "phases": phases})

@@ -7,10 +7,9 @@ an operand, attribute or result. Never attach a trait or an interface to such an
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
 from pathways.dialect.mlir import Attribute, Operation, Value, ir
-
 
 T = TypeVar("T")
 
@@ -127,7 +126,10 @@ class PwOp(ir.OpView):
 
     @classmethod
     def fields(cls) -> dict[str, Field[Any]]:
-        return {n: f for base in reversed(cls.__mro__) for n, f in vars(base).items() if isinstance(f, Field)}
+        found: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            found.update(cast("dict[str, Any]", vars(base)))
+        return {n: f for n, f in found.items() if isinstance(f, Field)}
 
     @classmethod
     def create(

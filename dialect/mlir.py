@@ -1,3 +1,4 @@
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 """MLIR through jaxlib's bindings: contexts, parsing and printing. The compat module of this layer.
 
 `jax.extend.mlir` is the public door to `ir`, `passmanager` and the `func`, `sdy` and `stablehlo` dialects. Two things

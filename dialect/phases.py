@@ -12,13 +12,13 @@ class Phase(StrEnum):
     PLAN = "plan"
 
     @property
-    def index(self) -> int:
+    def position(self) -> int:
         return list(Phase).index(self)
 
     def reached(self, other: "Phase") -> bool:
         """Whether IR of this phase has all that `other` ensures."""
-        return self.index >= other.index
+        return self.position >= other.position
 
     @property
     def dump_name(self) -> str:
-        return f"{self.index + 1:02}.{self}.mlir"
+        return f"{self.position + 1:02}.{self}.mlir"

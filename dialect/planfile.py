@@ -17,12 +17,12 @@ import zipfile
 from pathlib import Path
 from typing import Any, cast
 
-import jax
-import jaxlib
+import jaxlib.version
 
 from pathways.dialect.codec import DecodeError, decode_plan, encode_plan
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import DamagedPlan, NotAPlan, PlanVersion
+from pathways.dialect.jax_api import VERSION as VERSION_OF_JAX
 from pathways.dialect.plan import FORMAT, Plan
 
 _SEAL = b"pathways-plan sha256:"
@@ -44,7 +44,7 @@ def write_plan(plan: Plan) -> bytes:
         "program": plan.name,
         "platform": plan.platform,
         "topology": str(plan.topology),
-        "writer": {"pathways": VERSION, "jax": jax.__version__, "jaxlib": jaxlib.__version__},
+        "writer": {"pathways": VERSION, "jax": VERSION_OF_JAX, "jaxlib": jaxlib.version.__version__},
         "members": {name: hashlib.sha256(members[name]).hexdigest() for name in sorted(members)},
     }
     out = io.BytesIO()

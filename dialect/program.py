@@ -23,7 +23,7 @@ from typing import Any
 from pathways.dialect import pw
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, from_mlir
-from pathways.dialect.mlir import Attribute, Module, Operation, Value, func, ir
+from pathways.dialect.mlir import Attribute, Module, Operation, Value, ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, read_sharding, write_sharding
 from pathways.dialect.sharding import MeshSpec, Sharding
@@ -67,7 +67,7 @@ class Argument:
 
 def _read_argument(attribute: Any) -> Argument:
     def get(key: str) -> Any:
-        return attribute[f"pw.{key}"] if f"pw.{key}" in attribute else None
+        return attribute[f"pw.{key}"] if f"pw.{key}" in attribute else None  # noqa: SIM401
 
     def text(key: str) -> str | None:
         found = get(key)

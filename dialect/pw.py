@@ -11,7 +11,6 @@ from pathways.dialect.declare import (
     INTEGERS,
     NUMBER,
     STRING,
-    STRINGS,
     SYMBOL,
     Arity,
     Field,
@@ -102,7 +101,7 @@ class TransferOp(PwOp):
 
 
 class PlanOp(PwOp):
-    """The instruction stream of one island; its region holds pw.buffer, then pw.run, pw.send, pw.recv, pw.copy, pw.free."""
+    """The instruction stream of one island: pw.buffer, pw.run, pw.send, pw.recv, pw.copy and pw.free in its region."""
 
     OPERATION_NAME = "pw.plan"
     regions_ = Arity(1)
@@ -198,5 +197,3 @@ class _Dialect(ir.Dialect):
 
 for _op in OPS:
     register_operation(_Dialect, _op)
-
-__all__ = ["STRINGS", *[op.__name__ for op in OPS]]

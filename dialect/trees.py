@@ -9,9 +9,11 @@ import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import is_not
 from typing import Any, cast
 
-from jax import tree_util
+from pathways.dialect.jax_api import tree_util
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def describe_tree(treedef: Any) -> Tree:
     children = tuple(describe_tree(c) for c in treedef.children())
     if data is None:
         return Tree("none")
-    cls, aux = data
+    cls: Any = data[0]
+    aux: Any = data[1]
     if cls in (dict, OrderedDict, defaultdict):
         names = aux[1] if cls is defaultdict else aux
         if all(isinstance(k, str) for k in names):
@@ -43,8 +46,8 @@ def describe_tree(treedef: Any) -> Tree:
         return Tree("dict", children, tuple(repr(k) for k in names))
     if cls in (list, tuple):
         return Tree(cls.__name__, children)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return Tree("namedtuple", children, tuple(cls._fields), _class_name(cls))
+    if hasattr(cls, "_fields") and issubclass(cls, tuple):
+        return Tree("namedtuple", children, tuple(cast("Any", cls)._fields), _class_name(cast("Any", cls)))
     return Tree("object", children, _object_keys(treedef), _class_name(cls))
 
 
@@ -56,7 +59,7 @@ def _object_keys(treedef: Any) -> tuple[str, ...]:
     """The names that a registered class gives its children, if it gives any."""
     children = treedef.children()
     dummy: Any = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
-    paths = tree_util.tree_flatten_with_path(dummy, is_leaf=lambda x: x is not dummy)[0]
+    paths = tree_util.tree_flatten_with_path(dummy, is_leaf=partial(is_not, dummy))[0]
     if len(paths) != len(children):
         return ()
     return tuple(tree_util.keystr(path) for path, _ in paths)
@@ -97,9 +100,8 @@ def _known_namedtuple(tree: Tree) -> Any:
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
-    if isinstance(found, type) and issubclass(found, tuple) and cast("Any", found)._fields == tree.keys:
-        return found
-    return None
+    is_tuple = isinstance(found, type) and issubclass(found, tuple)
+    return cast("Any", found) if is_tuple and getattr(cast("Any", found), "_fields", None) == tree.keys else None
 
 
 def count_leaves(tree: Tree) -> int:

@@ -153,7 +153,11 @@ def _bindings(program: Program) -> Iterator[Broken]:
                 yield op.operation, f"is bound to device {device} of {op.island}", f"devices 0 to {size - 1}"
             other = taken.setdefault((op.island, device), symbol)
             if other != symbol:
-                yield op.operation, f"shares device {device} of {op.island} with @{other}", "slices with disjoint devices"
+                yield (
+                    op.operation,
+                    f"shares device {device} of {op.island} with @{other}",
+                    "slices with disjoint devices",
+                )
     for call in program.calls():
         owner = program.slices[program.slice_of(call.mesh)]
         if call.island != owner.island:
@@ -186,7 +190,11 @@ def _order(program: Program) -> Iterator[Broken]:
         steps.add(op.step)
         for value in op.operands:
             if made.get(value, -1) >= op.step:
-                yield op.operation, f"runs at step {op.step}, its operand at {made[value]}", "producers before consumers"
+                yield (
+                    op.operation,
+                    f"runs at step {op.step}, its operand at {made[value]}",
+                    "producers before consumers",
+                )
         made.update((r, op.step) for r in op.results)
 
 
@@ -201,7 +209,11 @@ def _plans(program: Program) -> Iterator[Broken]:
             reads, writes, drops = _effects(op)
             for slot in reads:
                 if slot not in alive:
-                    yield op.operation, f"reads slot {slot}, which holds nothing", "buffers written before and not freed"
+                    yield (
+                        op.operation,
+                        f"reads slot {slot}, which holds nothing",
+                        "buffers written before and not freed",
+                    )
             alive -= set(drops)
             if isinstance(op, pw.BufferOp) and op.birth < 0:
                 alive.add(op.slot)

@@ -1,6 +1,6 @@
 """Pathways: JAX programs over virtual devices, compiled into one plan for many islands of accelerators.
 
-    import pathways as pw
+import pathways as pw
 """
 
 from pathways.api.array import Array as Array

@@ -4,6 +4,7 @@ Beyond 32, collective programs hang on CPU (jaxlib 0.10, measured), and dispatch
 execution: waiting for the oldest is free while the devices keep up.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +49,5 @@ class Gang:
 
 
 def _wait(token: Any) -> None:
-    try:
+    with contextlib.suppress(*FAILURES):  # the execution's results carry the error to whoever reads them
         token.block_until_ready()
-    except FAILURES:  # the execution's results carry the error to whoever reads them
-        pass

@@ -57,7 +57,9 @@ class Executables:
 class LoadedPlan:
     """A plan ready to run. `run` enqueues everything and returns futures."""
 
-    def __init__(self, plan: Plan, machine: Machine, store: Store, executables: Executables, path: str = "plan") -> None:
+    def __init__(
+        self, plan: Plan, machine: Machine, store: Store, executables: Executables, path: str = "plan"
+    ) -> None:
         validate(plan, path)
         order = linearize(plan, path)
         self.plan = plan
@@ -65,7 +67,9 @@ class LoadedPlan:
         self._executables = executables
         self._islands = machine.islands_for(plan)
         self._offsets = _offsets(plan)
-        self._types = {self._offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)}
+        self._types = {
+            self._offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)
+        }
         self._size = len(self._types)
         self._launches = {s.island: 0 for s in plan.streams}
         self._channels: dict[int, int] = {}

@@ -1,12 +1,13 @@
 """What a client hands in: checked against the plan, then put on devices."""
 
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import numpy_dtype
+from pathways.dialect.jax_api import dtypes, key_data
 from pathways.dialect.plan import Port
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.store import Handle
@@ -44,11 +45,11 @@ def as_host(value: Any, port: Port, program: str, where: Where | None = None) ->
 
 
 def _key_data(value: Any, refuse: Any) -> Any:
-    if not isinstance(value, jax.Array) or not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if not isinstance(value, jax.Array) or not dtypes.issubdtype(value.dtype, dtypes.prng_key):
         if getattr(value, "dtype", None) == np.uint32:
             return value
         raise refuse(f"{getattr(value, 'dtype', type(value).__name__)}, not a typed key (jax.random.key)")
-    return cast("Any", jax.random.key_data)(value)
+    return key_data(value)
 
 
 def _converts(have: "np.dtype[Any]", want: "np.dtype[Any]", *, strong: bool) -> bool:

@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """PJRT through jaxlib: the compat module of the runtime, and the only one that touches jaxlib's runtime API.
 
 Each name below is private or half-private; the public fallback for execution is `jax.stages.Compiled.__call__`, which
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import jax
-import jaxlib
+import jaxlib.version
 import numpy as np
 from jax._src import core as _core
 from jax._src.array import ArrayImpl as _ArrayImpl
@@ -69,7 +70,7 @@ def lowering_platform(platform: str) -> str:
 
 
 def fingerprint() -> str:
-    return f"jax {jax.__version__}, jaxlib {jaxlib.__version__}"
+    return f"jax {jax.__version__}, jaxlib {jaxlib.version.__version__}"
 
 
 def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> NamedSharding:
@@ -105,16 +106,16 @@ def reload(executable: Executable, devices: Sequence[Device]) -> Executable:
 
 def result_handlers(types: Sequence[ArrayType], shardings: Sequence[NamedSharding]) -> Handlers:
     """What makes arrays of an execution's results; made once, at load."""
-    return [
-        _pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)
-    ]
+    return [_pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)]
 
 
 def _aval(type_: ArrayType) -> Any:
     return _core_any.ShapedArray(type_.shape, numpy_dtype(type_.dtype))
 
 
-def put(host: "np.ndarray[Any, Any]", type_: ArrayType, where: Sharding, sharding: NamedSharding, devices: Sequence[Device]) -> Array:
+def put(
+    host: "np.ndarray[Any, Any]", type_: ArrayType, where: Sharding, sharding: NamedSharding, devices: Sequence[Device]
+) -> Array:
     """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards."""
     shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in where.boxes(type_.shape)]
     return _xc.batched_device_put(_aval(type_), sharding, shards, list(devices))

@@ -159,4 +159,6 @@ def _zero(type_: ArrayType) -> str:
 def _main(parameters: Sequence[str], results: Sequence[str], lines: Sequence[str], returned: Sequence[str]) -> str:
     body = "\n    ".join(lines)
     signature = f"func.func public @main({', '.join(parameters)}) -> ({', '.join(results)})"
-    return f"module {{\n  {signature} {{\n    {body}\n    return {', '.join(returned)} : {', '.join(results)}\n  }}\n}}\n"
+    return (
+        f"module {{\n  {signature} {{\n    {body}\n    return {', '.join(returned)} : {', '.join(results)}\n  }}\n}}\n"
+    )

@@ -60,7 +60,10 @@ def _machines(plan: Plan) -> _Problems:
         if mesh.island not in sizes:
             yield f"mesh {mesh.name} on {mesh.island}", "meshes on islands of the topology"
         elif size != len(mesh.devices) or len(set(mesh.devices)) != size or size < 1:
-            yield f"mesh {mesh.name} of {size} over devices {mesh.devices}", "as many different devices as the axes span"
+            yield (
+                f"mesh {mesh.name} of {size} over devices {mesh.devices}",
+                "as many different devices as the axes span",
+            )
         elif any(not 0 <= d < sizes[mesh.island] for d in mesh.devices):
             yield f"mesh {mesh.name} on devices {mesh.devices}", f"devices 0 to {sizes[mesh.island] - 1}"
         if len({name for name, _ in mesh.axes}) != len(mesh.axes):

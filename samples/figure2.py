@@ -1,3 +1,4 @@
+# pyright: basic
 """Figure 2 of the Pathways paper: three computations on three slices, one program."""
 
 import jax

@@ -1,3 +1,4 @@
+# pyright: basic
 """A small decoder-only transformer, trained on real text in two pipeline stages of 2 x 2 devices each.
 
     python samples/train_lm.py --steps 30
@@ -19,7 +20,8 @@ import pathways as pw
 
 LAYERS, STAGES, WIDTH, HEADS, CONTEXT = 4, 2, 64, 4, 32
 MICROBATCHES, BATCH = 4, 8
-TEXT = np.frombuffer("\n".join(pydoc_data.topics.topics[k] for k in sorted(pydoc_data.topics.topics)).encode(), np.uint8)
+TOPICS = pydoc_data.topics.topics
+TEXT = np.frombuffer("\n".join(TOPICS[k] for k in sorted(TOPICS)).encode(), np.uint8)
 VOCABULARY = 256
 OPTIMIZER = optax.adam(3e-3)
 

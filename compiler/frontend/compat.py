@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """JAX's internals as the front end needs them, the same on jax 0.10 to 0.12. The compat module of the front end.
 
 Why each name is here, and what would replace it:
@@ -20,6 +21,7 @@ import jax.extend.source_info_util as jex_source
 from jax._src import source_info_util as _source
 
 from pathways.compiler.frontend.caller import PACKAGE_ROOTS, innermost_users
+from pathways.dialect import jax_api
 from pathways.dialect.diagnostics import Where
 
 Aval: TypeAlias = Any
@@ -70,9 +72,9 @@ def sub_jaxprs(eqn: Eqn) -> Iterator[Any]:
     """All jaxprs in an equation's parameters."""
     for value in eqn.params.values():
         for item in cast("Sequence[Any]", value) if isinstance(value, tuple | list) else (value,):
-            if hasattr(item, "eqns") and hasattr(item, "invars"):
-                yield item
-            elif hasattr(item, "jaxpr") and hasattr(item.jaxpr, "eqns"):
+            if (hasattr(item, "eqns") and hasattr(item, "invars")) or (
+                hasattr(item, "jaxpr") and hasattr(item.jaxpr, "eqns")
+            ):
                 yield item
 
 
@@ -111,25 +113,21 @@ def bind(eqn: Eqn, values: Sequence[Any]) -> list[Any]:
 
 
 def make_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
-    make: Any = jax.make_jaxpr
-    return make(function)(*args)
+    return jax_api.make_jaxpr(function)(*args)
 
 
 def aval_of(value: Any) -> Aval:
-    typeof: Any = jax.typeof
-    return typeof(value)
+    return jax_api.typeof(value)
 
 
 def is_key(aval: Aval) -> bool:
     """Whether an abstract value is an array of typed PRNG keys (or another extended type)."""
-    dtypes: Any = jax.dtypes
-    return dtypes.issubdtype(aval.dtype, dtypes.extended)
+    return jax_api.dtypes.issubdtype(aval.dtype, jax_api.dtypes.extended)
 
 
 def key_data_aval(aval: Aval) -> jax.ShapeDtypeStruct:
     """How an array of keys is stored."""
-    evaluated: Any = jax.eval_shape(cast("Any", jax.random.key_data), struct(aval))
-    return evaluated
+    return jax_api.eval_shape(jax_api.key_data, struct(aval))
 
 
 def struct(aval: Aval) -> jax.ShapeDtypeStruct:

@@ -6,8 +6,8 @@ and traces through them. They hold no memory and cannot compute: that is for the
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,14 +21,14 @@ _device_ids = itertools.count()
 _slice_ids = itertools.count()
 
 
-@dataclass(frozen=True)
-class _Memory:
-    """A memory of a virtual device. JAX compares these: with identity, vmap and jacfwd lose their mesh."""
+class _Memory(str):
+    """A memory of a virtual device. JAX compares these with the names of memory kinds: where that fails, vmap,
+    jacfwd and arrays of keys lose their mesh without a word.
+    """
 
-    kind: str
-
-    def __repr__(self) -> str:
-        return self.kind
+    @property
+    def kind(self) -> str:
+        return str(self)
 
 
 class _Client:
@@ -129,7 +129,7 @@ class VirtualSlice:
                     slice=self.name,
                     have_=f"axes {names} of shape ({product}) = {math.prod(sizes)} devices",
                     rule=f"one size an axis, {len(self.devices)} devices in all",
-                    advice=f"choose sizes with the product {len(self.devices)}, or add_slice({math.prod(sizes)} devices)",
+                    advice=f"choose sizes with the product {len(self.devices)}, or a slice of {math.prod(sizes)}",
                     where=caller(),
                 )
             )
@@ -172,9 +172,11 @@ class VirtualDeviceSet:
         asked = {"tpu": tpu_devices, "gpu": gpu_devices, "cpu": cpu_devices, None: devices}
         given = {platform: n for platform, n in asked.items() if n is not None}
         if len(given) != 1:
-            raise _bad_count("exactly one of devices=, tpu_devices=, gpu_devices=, cpu_devices=", f"{len(given)} of them")
+            raise _bad_count(
+                "exactly one of devices=, tpu_devices=, gpu_devices=, cpu_devices=", f"{len(given)} of them"
+            )
         ((platform, count),) = given.items()
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        if isinstance(count, bool) or operator.index(count) < 1:
             raise _bad_count("a whole number of devices from 1", repr(count))
         if topology is not None and math.prod(topology) != count:
             raise _bad_count(f"a topology of {count} devices", f"{topology} = {math.prod(topology)} devices")

@@ -5,7 +5,7 @@ slice only through constraints and shard_maps are *placed*: one call each. A `ji
 each of its operations follows its own data (one jit around `optax.update` would drag all parameters to one slice).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -17,8 +17,8 @@ from pathways.compiler.frontend.graph import Call, Callee, Constant, Graph, Loos
 from pathways.compiler.frontend.hoist import hoisted_consts
 from pathways.compiler.frontend.mentions import JITS, MOVES, MentionFinder, Mentions, jit_meshes, move_targets
 from pathways.compiler.frontend.meshes import SliceMesh, check_divides, read_sharding
-from pathways.compiler.frontend.strays import Strays
 from pathways.compiler.frontend.names import call_name
+from pathways.compiler.frontend.strays import Strays
 from pathways.compiler.frontend.unroll import Stacked, index_of, stack, unrolled_order
 from pathways.dialect.diagnostics import PathwaysError, Where
 
@@ -84,7 +84,7 @@ class _Flattener:
         if name in OPENED:
             (inner,) = list(compat.sub_jaxprs(eqn))[:1]
             return self.inline(body_of(inner), operands, scope)
-        self._refuse_control_flow(eqn, name)
+        raise self._control_flow(eqn, name)
 
     def constant(self, array: Any, name: str = "") -> Constant:
         """One constant an array, whoever closes over it."""
@@ -113,7 +113,7 @@ class _Flattener:
         self.graph.nodes.append(Loose(eqn, taken, outputs, scope, where_of(eqn)))
         return cast("list[Operand]", outputs)
 
-    def traced(self, function: Any, operands: Sequence[Operand], scope: str) -> list[Operand]:
+    def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Adds what `function` does to the graph, as loose operations."""
         values = [self.as_value(o) for o in operands]
         key = (function, *(str(v.aval) for v in values))
@@ -213,9 +213,9 @@ class _Flattener:
             )
         )
 
-    def _refuse_control_flow(self, eqn: Eqn, name: str) -> Any:
+    def _control_flow(self, eqn: Eqn, name: str) -> PathwaysError:
         what = {"while": "a loop whose trip count is data (while_loop, fori_loop)", "cond": "a branch on data (cond)"}
-        raise PathwaysError(
+        return PathwaysError(
             Unsupported(
                 what=what.get(name, f"{name}") + " around placed calls",
                 have_=f"{name} with a call on a slice inside",

@@ -8,10 +8,9 @@ handed in.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
-
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.compat import Body, Eqn, body_of, is_unspecified
+from pathways.dialect.jax_api import jit
 
 
 def hoisted_consts(jaxpr: Any) -> list[Any]:
@@ -57,7 +56,6 @@ def _jit_with_consts(eqn: Eqn, consts: list[Any], values: list[Any]) -> list[Any
         return apply(params["jaxpr"], consts, values)
 
     inner.__name__ = params["name"]
-    jit: Any = jax.jit
     ins = tuple(None if is_unspecified(s) else s for s in params["in_shardings"])
     outs = [None if is_unspecified(s) else s for s in params["out_shardings"]]
     return jit(inner, in_shardings=(None, *ins), out_shardings=outs)(consts, *values)

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.gather import Group
 from pathways.compiler.frontend.graph import Call, Loose, Value
 from pathways.compiler.frontend.hoist import apply, hoisted_consts
+from pathways.dialect.jax_api import jit
 from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse
 
 
@@ -60,7 +59,6 @@ class Lowering:
     def _lower(self, name: str, function: Callable[..., Any], options: dict[str, Any], inputs: list[Value]) -> Lowered:
         symbol = _symbol(name)
         function.__name__ = symbol
-        jit: Any = jax.jit
         jitted = jit(function, keep_unused=True, **options)
         lowered: Any = jitted.trace(*(compat.struct(v.aval) for v in inputs)).lower(lowering_platforms=(self.platform,))
         module: Module = lowered.compiler_ir("stablehlo")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 
 from pathways.compiler.frontend.compat import Eqn, body_of, func_source, is_unspecified, sub_jaxprs, where_of
 from pathways.compiler.frontend.meshes import SliceMesh, read_sharding, slice_mesh, slices_of
@@ -16,7 +16,7 @@ MOVES = frozenset({"device_put", "reshard", "sharding_constraint"})
 
 @dataclass
 class Mentions:
-    """What is inside: `meshes` by number of slice; `calls`: a placed jit or a move; `callback`: the first, and its line.
+    """What is inside: `meshes` by number of slice; `calls`: a placed jit or a move; `callback`: the first one.
 
     `strayed`: a jit that has lost its shardings, see `MentionFinder`.
     """
@@ -96,7 +96,7 @@ class MentionFinder:
             found.meshes = jit_meshes(eqn)
             found.calls = bool(found.meshes)
             found.strayed = not found.meshes and function_of(eqn) in self.places
-        elif name == "shard_map" and hasattr(eqn.params["mesh"], "devices"):
+        elif name == "shard_map" and isinstance(eqn.params["mesh"], Mesh):
             mesh = slice_mesh(eqn.params["mesh"], "a shard_map", where_of(eqn))
             found.meshes = {mesh.slice.number: mesh}
         elif name in MOVES:
@@ -111,33 +111,36 @@ def jit_meshes(eqn: Eqn) -> dict[int, SliceMesh]:
     what = f"the call of {params['name']}"
     found = slices_of((*params["in_shardings"], *params["out_shardings"]), what, where)
     context = params.get("ctx_mesh")
-    if not found and context is not None and not context.empty and hasattr(context, "devices"):
+    if not found and isinstance(context, Mesh) and not context.empty:
         mesh = slice_mesh(context, what, where)
         found = {mesh.slice.number: mesh}
     return found
 
 
 def move_targets(eqn: Eqn) -> list[Any]:
-    """The sharding that each operand is moved to; None where the equation names none."""
+    """The sharding that each operand is moved to; None where the equation names no devices.
+
+    A transposed device_put goes back to the type its operand had, on no devices in particular.
+    """
     name, params = eqn.primitive.name, eqn.params
     if name == "device_put":
-        return [None if is_unspecified(d) else d for d in params["devices"]]
+        return [None if is_unspecified(d) or _is_abstract(d) else d for d in params["devices"]]
     if name == "sharding_constraint":
-        return [params["sharding"]]
+        return [None if _is_abstract(params["sharding"]) else params["sharding"]]
     target, concrete = params["dst_sharding"], params.get("concrete_mesh")
-    if concrete is not None and hasattr(concrete, "devices"):
+    if isinstance(concrete, Mesh):
         target = NamedSharding(concrete, target.spec)
-    return [target]
+    return [None if _is_abstract(target) else target]
 
 
 def move_meshes(eqn: Eqn) -> list[SliceMesh]:
     where, found = where_of(eqn), list[SliceMesh]()
     for target in move_targets(eqn):
-        if target is not None and not _is_abstract(target):
+        if target is not None:
             found.append(read_sharding(target, 0, eqn.primitive.name, where)[0])
     return found
 
 
 def _is_abstract(sharding: Any) -> bool:
     mesh = getattr(sharding, "mesh", None)
-    return mesh is not None and not hasattr(mesh, "devices")
+    return mesh is not None and not isinstance(mesh, Mesh)

@@ -1,8 +1,9 @@
 """From JAX's shardings to ours: which slice, which mesh on it, which axes for each dimension."""
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from pathways.compiler.errors import BadSlice, NotDivisible, RealDevices, SeveralSlices, Unsupported
@@ -23,8 +24,6 @@ class SliceMesh:
 
     def jax_mesh(self) -> Any:
         """The same as a `jax.sharding.Mesh` of virtual devices."""
-        import numpy as np
-
         grid = np.empty(self.spec.size, dtype=object)
         grid[:] = [self.slice.devices[i] for i in self.spec.devices]
         return Mesh(grid.reshape(self.spec.shape), tuple(name for name, _ in self.spec.axes))
@@ -64,7 +63,7 @@ def slice_mesh(mesh: Any, what: str, where: Where | None) -> SliceMesh:
 def read_sharding(sharding: JaxSharding, rank: int, what: str, where: Where | None) -> tuple[SliceMesh, Dims]:
     """Reads a `NamedSharding` (or a single virtual device) for an array of `rank` dimensions."""
     if isinstance(sharding, SingleDeviceSharding):
-        (device,) = sharding.device_set
+        (device,) = cast("set[Any]", cast("Any", sharding).device_set)
         if not isinstance(device, VirtualDevice):
             raise PathwaysError(RealDevices(what=what, devices=str(device), where=where))
         return SliceMesh(device.slice, MeshSpec((("device", 1),), (device.position,))), replicated(rank)
@@ -97,7 +96,7 @@ def read_sharding(sharding: JaxSharding, rank: int, what: str, where: Where | No
             case str():
                 dims.append((entry,))
             case tuple():
-                dims.append(tuple(str(a) for a in entry))
+                dims.append(tuple(str(a) for a in cast("tuple[Any, ...]", entry)))
             case _:
                 dims.append(())  # PartitionSpec.UNCONSTRAINED: propagation decides
     dims += [()] * (rank - len(dims))

@@ -34,7 +34,7 @@ def sink(graph: Graph) -> None:
     made: _Made = {}
     nodes: list[Node] = []
     for node in graph.nodes:
-        if _is_negligible(node, made):
+        if isinstance(node, Loose) and _is_negligible(node, made):
             made.update((v, node) for v in node.outputs)
             nodes.append(node)
             continue
@@ -50,10 +50,8 @@ def sink(graph: Graph) -> None:
     graph.prune()
 
 
-def _is_negligible(node: Node, made: _Made) -> bool:
-    if not isinstance(node, Loose) or node.eqn.primitive.name not in NEGLIGIBLE:
-        return False
-    return all(v in made for v in node.inputs)
+def _is_negligible(node: Loose, made: _Made) -> bool:
+    return node.eqn.primitive.name in NEGLIGIBLE and all(v in made for v in node.inputs)
 
 
 def _copy(value: Value, made: _Made, follows: Loose | None, nodes: list[Node], done: dict[Value, Value]) -> Value:

@@ -44,7 +44,9 @@ class Strays:
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
             return None
         chosen = ranked[0][0]
-        return chosen, tuple(self._sharding(o, chosen, s) for o, s in zip(operands, eqn.params["in_shardings"], strict=True))
+        return chosen, tuple(
+            self._sharding(o, chosen, s) for o, s in zip(operands, eqn.params["in_shardings"], strict=True)
+        )
 
     def _sharding(self, operand: Operand, mesh: SliceMesh, own: Any) -> JaxSharding:
         given = self._given.get(operand, {}) if isinstance(operand, Value) else {}

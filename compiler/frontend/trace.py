@@ -16,6 +16,7 @@ from pathways.compiler.frontend.lower import Lowering
 from pathways.compiler.frontend.order import order
 from pathways.compiler.frontend.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import make_context
 from pathways.dialect.program import Program
 from pathways.dialect.trees import describe_tree
@@ -49,8 +50,8 @@ def trace(
 
     def flat(*args: Any) -> list[Any]:
         out = function(*args)
-        leaves, tree = jax.tree_util.tree_flatten_with_path(out)
-        trees.append(([f"out{jax.tree_util.keystr(path)}" for path, _ in leaves], tree))
+        leaves, tree = tree_util.tree_flatten_with_path(out)
+        trees.append(([f"out{tree_util.keystr(path)}" for path, _ in leaves], tree))
         return [leaf for _, leaf in leaves]
 
     jaxpr = _make_jaxpr(flat, arguments, name, where)
@@ -59,7 +60,7 @@ def trace(
     sink(graph)
     homes = find_homes(graph)
     units = order(graph, gather(graph, homes))
-    in_tree = describe_tree(jax.tree_util.tree_structure(tuple(arguments)))
+    in_tree = describe_tree(tree_util.tree_structure(tuple(arguments)))
     names = Names(name, leaf_names, result_names, donated, where, in_tree, describe_tree(out_tree))
     emitted = emit(graph, homes, units, names, Lowering(platform), make_context())
     verify(Program(emitted.module))

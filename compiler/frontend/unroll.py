@@ -4,16 +4,16 @@ A forward scan stacks the residuals that the backward scan takes apart again. Bu
 every backward step wait for every forward step; as lists, microbatches stay independent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from pathways.compiler.frontend.compat import Aval
 from pathways.compiler.frontend.graph import Constant, Operand, Value
+from pathways.dialect.jax_api import numpy
 
 
 class Tracer(Protocol):
@@ -21,7 +21,7 @@ class Tracer(Protocol):
 
     def constant(self, array: Any, name: str = "") -> Constant: ...
     def as_value(self, operand: Operand) -> Value: ...
-    def traced(self, function: Any, operands: Sequence[Operand], scope: str) -> list[Operand]: ...
+    def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]: ...
 
 
 @dataclass(eq=False)
@@ -59,10 +59,10 @@ def stack(tracer: Tracer, stacked: Stacked) -> Value:
         if stacked.elements:
             (array,) = tracer.traced(_stack, stacked.elements, stacked.scope)
         else:
-            (array,) = tracer.traced(lambda: jnp.empty(stacked.aval.shape, stacked.aval.dtype), [], stacked.scope)
+            (array,) = tracer.traced(lambda: numpy.empty(stacked.aval.shape, stacked.aval.dtype), [], stacked.scope)
         stacked.built.append(tracer.as_value(array))
     return stacked.built[0]
 
 
 def _stack(*elements: Any) -> Any:
-    return jnp.stack(elements)
+    return numpy.stack(elements)

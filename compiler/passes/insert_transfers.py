@@ -1,7 +1,7 @@
 """All movement becomes explicit: a use elsewhere, or in another sharding, goes through a pw.transfer."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect import pw
@@ -46,9 +46,7 @@ class _Inserter:
         self.places = value_places(program)
         self.moved: dict[tuple[Value, Placed], Value] = {}
         self.arguments = program.arguments
-        self.constants = {
-            v: a for v, a in zip(program.block.arguments, self.arguments, strict=True) if a.is_constant
-        }
+        self.constants = {v: a for v, a in zip(program.block.arguments, self.arguments, strict=True) if a.is_constant}
 
     def call(self, call: pw.CallOp) -> None:
         wanted = call.in_shardings or ()
@@ -60,7 +58,7 @@ class _Inserter:
     def transfer(self, op: pw.TransferOp) -> None:
         """The user's own: dropped where the value is there already, else completed."""
         (value,) = op.operands
-        (target,) = op.sharding or ()
+        (target,) = cast("tuple[Placed]", op.sharding)
         (result,) = op.results
         if value in self.constants:
             result.replace_all_uses_with(self._constant(value, target))

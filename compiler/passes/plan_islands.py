@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pathways.compiler.lifetimes import Lifetime, donations, lifetimes
 from pathways.compiler.passes.base import Pass, Session
@@ -10,7 +10,6 @@ from pathways.dialect import pw
 from pathways.dialect.mlir import Value, ir, name_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
-from pathways.dialect.sdy import Placed
 from pathways.dialect.values import value_places
 
 
@@ -183,7 +182,7 @@ def _result_name(name: str, index: int, call: pw.CallOp) -> str:
 
 def _shown(value: Value, writer: _Writer) -> str:
     if isinstance(value.owner, ir.Block):
-        return writer.program.arguments[value.arg_number].name
+        return writer.program.arguments[cast("int", value.arg_number)].name
     return name_of(value.owner)
 
 

@@ -102,7 +102,8 @@ class Free:
     def refuse(self) -> PathwaysError:
         """The capacity error, with the arithmetic of all slices."""
         needs = ", ".join(
-            f"{r.symbol}: {r.devices} devices" + (f" of kind {r.kind}" if r.kind else "")
+            f"{r.symbol}: {r.devices} devices"
+            + (f" of kind {r.kind}" if r.kind else "")
             + (f" on {r.pin}" if r.pin else "")
             for r in self._slices
         )
@@ -131,7 +132,9 @@ def check(policy: str, placement: Placement, slices: Iterable[SliceRequest], top
         if any(not 0 <= d < island.size for d in binding.devices):
             raise refuse(f"{request.symbol} on devices {binding.devices}", f"devices 0 to {island.size - 1}")
         if not request.fits(island):
-            raise refuse(f"{request.symbol} on {island.name} ({island.kind})", f"kind {request.kind}, pin {request.pin}")
+            raise refuse(
+                f"{request.symbol} on {island.name} ({island.kind})", f"kind {request.kind}, pin {request.pin}"
+            )
         if request.bound is not None and binding != request.bound:
             raise refuse(f"{request.symbol} on {binding}", f"{request.bound}: the slice is bound already")
         near = placement.bindings.get(request.near) if request.near else None

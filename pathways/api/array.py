@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Generator
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import device_put, eval_shape, random
 from pathways.dialect.plan import Port
 from pathways.runtime import pjrt
 from pathways.runtime.errors import NotAnArray
@@ -82,8 +83,8 @@ class Array:
         stored = self.stored()
         if self._port.dtype.startswith("key<"):
             implementation = self._port.dtype[4:-1]
-            return cast("Any", jax.random.wrap_key_data)(stored, impl=_IMPLEMENTATIONS.get(implementation, implementation))
-        return jax.device_put(stored)
+            return random.wrap_key_data(stored, impl=_IMPLEMENTATIONS.get(implementation, implementation))
+        return device_put(stored)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray[Any, Any]":
         if self._port.dtype == "float0":
@@ -144,8 +145,7 @@ def _key_dims(port: Port) -> int:
 def _user_dtype(port: Port) -> Any:
     if port.dtype.startswith("key<"):
         name = _IMPLEMENTATIONS.get(port.dtype[4:-1], port.dtype[4:-1])
-        make: Any = jax.eval_shape
-        return make(lambda: jax.random.key(0, impl=name)).dtype
+        return eval_shape(lambda: jax.random.key(0, impl=name)).dtype
     if port.dtype == "float0":
         return jax.dtypes.float0
     return pjrt.numpy_dtype(port.dtype)

@@ -27,7 +27,7 @@ class Process:
     executables: Executables = field(default_factory=Executables)
     islands: dict[int, tuple[Island, Binding]] = field(default_factory=dict[int, tuple[Island, Binding]])
     _made: int = 0
-    _noted: set[str] = field(default_factory=set[str])
+    _noted: set[str | None] = field(default_factory=set[str | None])
 
     def session(self, program: Program, slices: Mapping[str, VirtualSlice], topology: Topology | None) -> Session:
         """What placement may use: the given topology, or one that keeps the bindings of earlier programs."""
@@ -61,8 +61,8 @@ class Process:
         return LoadedPlan(plan, self.machine, self.store, self.executables, path)
 
     def _note_preferences(self, plan: Plan) -> None:
-        for wanted in dict.fromkeys(s.prefer for s in plan.slices if s.prefer not in (None, self.platform)):
-            if wanted is not None and wanted not in self._noted:
+        for wanted in dict.fromkeys(s.prefer for s in plan.slices):
+            if wanted not in (None, self.platform) and wanted not in self._noted:
                 self._noted.add(wanted)
                 print(f"note: no {wanted} devices here, {self.platform} devices take their place", file=sys.stderr)
 
@@ -71,8 +71,8 @@ def host_topology() -> Topology:
     """The host's own devices."""
     islands: list[Island] = []
     for number, devices in enumerate(host_islands()):
-        stats = devices[0].memory_stats() or {}
-        memory = stats.get("bytes_limit")
+        stats: dict[str, int] | None = devices[0].memory_stats()
+        memory = stats.get("bytes_limit") if stats else None
         kind = str(devices[0].device_kind)
         islands.append(Island(f"island{number}", devices=len(devices), kind=kind, memory=memory))
     return Topology(tuple(islands))

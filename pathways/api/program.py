@@ -16,6 +16,7 @@ from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.caller import caller
 from pathways.compiler.frontend.trace import trace
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.jax_api import tree_util
 from pathways.runtime.pjrt import lowering_platform
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
@@ -87,7 +88,7 @@ class Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self._bind(args, kwargs)
-        leaves, tree = jax.tree_util.tree_flatten(call.dynamic)
+        leaves, tree = tree_util.tree_flatten(call.dynamic)
         key = (call.static, tree, *(_key(self._aval(leaf)) for leaf in leaves))
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -106,13 +107,13 @@ class Program:
         return self._lower(platform, self._bind(args, kwargs))
 
     def _lower(self, platform: str, call: "_Call") -> Lowered:
-        flat, tree = jax.tree_util.tree_flatten_with_path(call.dynamic)
+        flat, tree = tree_util.tree_flatten_with_path(call.dynamic)
         structs = [compat.struct(self._aval(leaf)) for _, leaf in flat]
-        leaf_names = [call.names[path[0].idx] + jax.tree_util.keystr(path[1:]) for path, _ in flat]
+        leaf_names: list[str] = [call.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]
         donated = frozenset(i for i, (path, _) in enumerate(flat) if call.positions[path[0].idx] in self._donate)
         traced = trace(
             call.function(self.function),
-            jax.tree_util.tree_unflatten(tree, structs),
+            tree_util.tree_unflatten(tree, structs),
             leaf_names,
             donated,
             name=self.name,
@@ -125,7 +126,9 @@ class Program:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise self._refuse(f"wrong arguments for {self.name}", str(error), f"{self.name}{self._signature}") from None
+            raise self._refuse(
+                f"wrong arguments for {self.name}", str(error), f"{self.name}{self._signature}"
+            ) from None
         names = _parameter_names(self._signature, bound)
         values = [*bound.args, *bound.kwargs.values()]
         static = tuple((i, values[i]) for i in sorted(self._static) if i < len(values))

@@ -7,12 +7,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.export
 import numpy as np
 
 from pathways.api.process import process
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.jax_api import ShapedArray, device_put, export, jit, tree_util
 from pathways.dialect.plan import Computation, Copy, Layout, Plan, Recv, Run, Send
 from pathways.runtime import pjrt
 from pathways.runtime.inputs import as_host
@@ -92,7 +91,6 @@ def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
     computation = plan.computations[run.computation]
     spec = plan.meshes[run.mesh].spec
     exported = _exported(computation, plan.platform, len(devices))
-    jit: Any = jax.jit
     call = jit(exported.call)
     shardings = [pjrt.named_sharding(spec, Layout(run.mesh, dims).dims, devices) for dims in computation.in_layouts]
     anchor = pjrt.named_sharding(spec, (), devices)
@@ -101,20 +99,20 @@ def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
         if not inputs:  # without an argument, only the context says which devices
             outs = jit(exported.call, out_shardings=anchor)()
         else:
-            outs = call(*[jax.device_put(x, s) for x, s in zip(inputs, shardings, strict=True)])
+            outs = call(*[device_put(x, s) for x, s in zip(inputs, shardings, strict=True)])
         return [np.asarray(o) for o in outs]
 
     return function
 
 
 def _exported(computation: Computation, platform: str, count: int) -> Any:
-    """The module as `jax.export` would have written it. Fields differ between versions of JAX; each has a value here."""
+    """The module as `jax.export` would have written it. Fields differ between versions of JAX."""
     ins, outs = _avals(computation.inputs), _avals(computation.outputs)
     fields: dict[str, Any] = {
         "fun_name": computation.name,
-        "in_tree": jax.tree_util.tree_structure(((0,) * len(ins), {})),
+        "in_tree": tree_util.tree_structure(((0,) * len(ins), {})),
         "in_avals": ins,
-        "out_tree": jax.tree_util.tree_structure([0] * len(outs)),
+        "out_tree": tree_util.tree_structure([0] * len(outs)),
         "out_avals": outs,
         "_has_named_shardings": False,
         "_in_named_shardings": (None,) * len(ins),
@@ -127,15 +125,14 @@ def _exported(computation: Computation, platform: str, count: int) -> Any:
         "unordered_effects": (),
         "disabled_safety_checks": (),
         "mlir_module_serialized": computation.module,
-        "calling_convention_version": jax.export.maximum_supported_calling_convention_version,
+        "calling_convention_version": export.maximum_supported_calling_convention_version,
         "module_kept_var_idx": tuple(range(len(ins))),
         "uses_global_constants": False,
         "_get_vjp": None,
     }
-    known = {f.name for f in dataclasses.fields(jax.export.Exported)}
-    make: Any = jax.export.Exported
-    return make(**{n: v for n, v in fields.items() if n in known})
+    known = {f.name for f in dataclasses.fields(export.Exported)}
+    return export.Exported(**{n: v for n, v in fields.items() if n in known})
 
 
 def _avals(types: Sequence[ArrayType]) -> tuple[Any, ...]:
-    return tuple(jax.core.ShapedArray(t.shape, numpy_dtype(t.dtype)) for t in types)
+    return tuple(ShapedArray(t.shape, numpy_dtype(t.dtype)) for t in types)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pathways.api.array import Array
@@ -16,6 +15,7 @@ from pathways.compiler.frontend.emit import Emitted
 from pathways.compiler.frontend.meshes import SliceMesh
 from pathways.compiler.pipeline import Timing, default_pipeline, run_pipeline
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, parse, pretty, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port
@@ -93,7 +93,7 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         """Runs the plan. Raises PWC0501 or PWC0502 for arguments that it was not compiled for."""
-        leaves, tree = jax.tree_util.tree_flatten(args)
+        leaves, tree = tree_util.tree_flatten(args)
         if tree != self._in_tree:
             self._check_structure(tree)
         return self.unflatten(self.run_flat(leaves))
@@ -107,7 +107,7 @@ class Compiled:
     def unflatten(self, results: Sequence[Any]) -> Any:
         """The results in the structure that the program returned."""
         if self._out_tree is not None:
-            return jax.tree_util.tree_unflatten(self._out_tree, results)
+            return tree_util.tree_unflatten(self._out_tree, results)
         return build_tree(self.plan.out_tree, results)
 
     def _check_structure(self, tree: Any) -> None:

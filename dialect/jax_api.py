@@ -1,0 +1,28 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+"""JAX's public functions, declared as what they are to a type checker: anything. JAX's own stubs are partial.
+
+The compat module for types; nothing here is private to JAX.
+"""
+
+from typing import Any
+
+import jax
+import jax.core as jax_core
+import jax.export
+import jax.numpy as jnp
+
+device_put: Any = jax.device_put
+eval_shape: Any = jax.eval_shape
+export: Any = jax.export
+jit: Any = jax.jit
+key_data: Any = jax.random.key_data
+make_jaxpr: Any = jax.make_jaxpr
+numpy: Any = jnp
+random: Any = jax.random
+typeof: Any = jax.typeof
+dtypes: Any = jax.dtypes
+devices: Any = jax.devices
+tree_util: Any = jax.tree_util
+ShapedArray: Any = jax_core.ShapedArray
+JaxRuntimeError: type[Exception] = jax.errors.JaxRuntimeError
+VERSION: str = jax.__version__

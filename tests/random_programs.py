@@ -1,0 +1,174 @@
+"""Random programs: a description drawn from a seed, and two readings of it, placed on slices and plain.
+
+A description is a block of statements over arrays of one shape; both readings do the same arithmetic, so that their
+results must agree. `draw(seed)` is deterministic.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+
+SHAPE = (8, 8)
+INPUTS = 3
+
+
+def _slices() -> list[list[Mesh]]:
+    """Three slices, each with the meshes that programs put on it."""
+    devices = pw.make_virtual_device_set()
+    two, four, one = (devices.add_slice(devices=n) for n in (2, 4, 1))
+    return [
+        [two.mesh("x")],
+        [four.mesh(("x", "y"), (2, 2)), four.mesh("z", (4,))],
+        [one.mesh("x")],
+    ]
+
+
+MESHES = [mesh for slice_ in _slices() for mesh in slice_]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`kind` says what to do with values `a` and `b` (indices); `detail` is its own."""
+
+    kind: str
+    a: int
+    b: int
+    detail: Any
+
+
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "dot": lambda a, b: jnp.tanh(a @ b),
+    "add": lambda a, b: a + 0.5 * b,
+    "sin": lambda a, b: jnp.sin(a) * jnp.cos(b),
+    "norm": lambda a, b: (a - a.mean(0)) / (1 + jnp.abs(b).sum()),
+    "flip": lambda a, b: a[::-1].T + b[:, :1],
+}
+
+
+def _spec(rng: random.Random, mesh: Mesh) -> P:
+    axes = list(mesh.axis_names)
+    rng.shuffle(axes)
+    entries: list[Any] = [None, None]
+    for axis in axes:
+        where = rng.choice([0, 1, 2])
+        if where < 2:
+            old = entries[where]
+            entries[where] = axis if old is None else (*((old,) if isinstance(old, str) else old), axis)
+    return P(*entries)
+
+
+def _sharding(rng: random.Random, mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, _spec(rng, mesh))
+
+
+def draw_block(rng: random.Random, inputs: int, length: int, depth: int) -> tuple[Statement, ...]:
+    """A block over `inputs` values; statement i makes value `inputs + i`."""
+    statements: list[Statement] = []
+    for i in range(length):
+        a, b = rng.randrange(inputs + i), rng.randrange(inputs + i)
+        simple = ["call", "call", "call", "loose", "jit", "put", "constrain", "shard_map"]
+        kind = rng.choice(simple + (["scan", "grad", "vmap", "remat"] if depth else []))
+        statements.append(Statement(kind, a, b, _detail(rng, kind, depth)))
+    return tuple(statements)
+
+
+def _detail(rng: random.Random, kind: str, depth: int) -> Any:
+    mesh = rng.choice(MESHES)
+    match kind:
+        case "call":
+            given = [_sharding(rng, mesh) if rng.random() < 0.7 else None for _ in range(3)]
+            if given[0] is None and given[1] is None:
+                given[rng.randrange(2)] = _sharding(rng, mesh)
+            return rng.choice(list(FUNCTIONS)), given
+        case "loose" | "jit":
+            return rng.choice(list(FUNCTIONS))
+        case "put" | "constrain":
+            return _sharding(rng, mesh)
+        case "shard_map":
+            return mesh, _spec(rng, mesh)
+        case "scan":
+            return draw_block(rng, 2, rng.randint(1, 3), depth - 1), rng.randint(1, 3), rng.random() < 0.5
+        case _:
+            return draw_block(rng, 2, rng.randint(1, 3), depth - 1)
+
+
+def run_block(block: Sequence[Statement], values: Sequence[Any], placed: bool) -> list[Any]:
+    """All values of a block, its inputs first."""
+    known = list(values)
+    for statement in block:
+        known.append(_run(statement, known[statement.a], known[statement.b], placed))
+    return known
+
+
+def _run(statement: Statement, a: Any, b: Any, placed: bool) -> Any:
+    detail = statement.detail
+    match statement.kind:
+        case "call":
+            name, (first, second, out) = detail
+            function = FUNCTIONS[name]
+            if not placed:
+                return function(a, b)
+            return jax.jit(function, in_shardings=(first, second), out_shardings=out)(a, b)
+        case "loose":
+            return FUNCTIONS[detail](a, b)
+        case "jit":
+            return jax.jit(FUNCTIONS[detail])(a, b)
+        case "put":
+            return jax.device_put(a, detail) if placed else a
+        case "constrain":
+            return lax.with_sharding_constraint(a, detail) if placed else a
+        case "shard_map":
+            mesh, spec = detail
+            body = partial(_centered, axes=tuple(mesh.axis_names) if placed else ())
+            return jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(a) if placed else body(a)
+        case "scan":
+            return _scan(detail, a, b, placed)
+        case "grad":
+            return jax.grad(lambda x: (run_block(detail, [x, b], placed)[-1] ** 2).mean())(a)
+        case "vmap":
+            return jax.vmap(lambda x: run_block(detail, [x, b], placed)[-1])(jnp.stack([a, b])).sum(0)
+        case _:
+            inner = jax.checkpoint(lambda x: run_block(detail, [x, b], placed)[-1])
+            return jax.grad(lambda x: inner(x).sum())(a)
+
+
+def _centered(x: Any, axes: tuple[str, ...]) -> Any:
+    """The mean over the whole array is the mean of the shards' means: shards are of equal size."""
+    return x - (lax.pmean(x.mean(), axes) if axes else x.mean())
+
+
+def _scan(detail: Any, a: Any, b: Any, placed: bool) -> Any:
+    block, length, reverse = detail
+
+    def body(carry: Any, x: Any) -> Any:
+        result = run_block(block, [carry, x], placed)[-1]
+        return jnp.tanh(result), result.mean()
+
+    carry, ys = lax.scan(body, a, jnp.stack([b * (i + 1) for i in range(length)]), reverse=reverse)
+    return carry + ys.sum()
+
+
+def draw(seed: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The placed and the plain reading of program `seed`: functions of `INPUTS` arrays of `SHAPE`."""
+    rng = random.Random(seed)
+    block = draw_block(rng, INPUTS, rng.randint(2, 6), depth=2)
+    results = [rng.randrange(INPUTS + len(block)) for _ in range(2)] + [INPUTS + len(block) - 1]
+
+    def read(placed: bool) -> Callable[..., Any]:
+        def program(*values: Any) -> Any:
+            known = run_block(block, values, placed)
+            return [known[i] for i in results]
+
+        return program
+
+    return read(True), read(False)
