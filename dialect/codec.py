@@ -16,7 +16,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import Tree
 
-__all__ = ["DecodeError", "decode_plan", "encode_plan"]
+__all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "schema"]
 
 
 def _load_schema() -> Any:
@@ -30,7 +30,7 @@ def _load_schema() -> Any:
 
 _PLAN: Any = _load_schema()
 
-_CLASSES: dict[str, type] = {
+CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *(nouns.PlanSlice, nouns.PlanMesh, nouns.Layout, nouns.Buffer, nouns.Stream, nouns.Computation, nouns.Port),
@@ -38,8 +38,13 @@ _CLASSES: dict[str, type] = {
         *(Where, ArrayType, Island, Topology, Tree),
     )
 }
-_OUTSIDE = frozenset({"module", "constants", "phases"})
+OUTSIDE = frozenset({"module", "constants", "phases"})
 """Fields whose bytes are members of the file of their own."""
+
+
+def schema() -> dict[str, Any]:
+    """The descriptors of all messages, by name."""
+    return dict(_PLAN.DESCRIPTOR.file.message_types_by_name)
 
 
 def encode_plan(plan: nouns.Plan) -> bytes:
@@ -110,7 +115,7 @@ def _decode(message: Any, members: dict[str, Any]) -> Any:
         fields["module"] = members["modules"][fields["name"]]
     if kind == "Plan":
         fields |= {"constants": members["constants"], "phases": members["phases"]}
-    return _CLASSES[kind](**fields)
+    return CLASSES[kind](**fields)
 
 
 def _decode_field(message: Any, field: Any, members: dict[str, Any]) -> Any:

@@ -109,7 +109,7 @@ class Program:
             case pw.MeshOp():
                 self.meshes[op.sym_name] = op
             case pw.IslandOp():
-                self.islands[op.sym_name] = op
+                self.islands[op.name] = op
             case pw.PlanOp():
                 self.plans[op.island] = op
             case _ if op.operation.name == "builtin.module":

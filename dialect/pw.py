@@ -58,7 +58,7 @@ class IslandOp(PwOp):
     """Devices joined by a fast interconnect; an abstract one, mapped to a physical one when a plan is loaded."""
 
     OPERATION_NAME = "pw.island"
-    sym_name = Field(STRING, "the symbol")
+    name = Field(STRING, "the name the topology gives it; may be equal to a symbol")
     hosts = Field(INTEGER, "how many hosts")
     devices = Field(INTEGER, "how many devices a host")
     kind = Field(STRING, "the device kind, or any")

@@ -35,7 +35,7 @@ def describe_tree(treedef: Any) -> Tree:
         return LEAF
     data = treedef.node_data()
     children = tuple(describe_tree(c) for c in treedef.children())
-    if data is None:
+    if data is None or data[0] is type(None):
         return Tree("none")
     cls: Any = data[0]
     aux: Any = data[1]

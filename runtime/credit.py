@@ -1,7 +1,7 @@
 """At most so many executions in flight on a device, whichever program they are of.
 
-Beyond 32, collective programs hang on CPU (jaxlib 0.10, measured), and dispatch blocks anyway. Held is a token an
-execution: waiting for the oldest is free while the devices keep up.
+Beyond 32, collective programs hang on CPU (jaxlib 0.10, measured), and dispatch blocks anyway. A device runs what it is
+given in order, so a token for every fifth execution is enough: when it is done, so are all before it.
 """
 
 import contextlib
@@ -11,16 +11,20 @@ from typing import Any
 
 from pathways.runtime.pjrt import FAILURES
 
-LIMIT = 16
+STRIDE = 5
+"""One token for so many executions."""
+TOKENS = 2
+"""So many tokens may be unfinished: at most STRIDE * (TOKENS + 1) = 15 executions are in flight on a device."""
 
 
 class DeviceQueue:
-    """The tokens of executions that may still run on one device, oldest first."""
+    """What may still run on one device: unfinished tokens, oldest first, and the executions since the last."""
 
-    __slots__ = ("tokens",)
+    __slots__ = ("since", "tokens")
 
     def __init__(self) -> None:
         self.tokens: deque[Any] = deque()
+        self.since = 0
 
 
 class Gang:
@@ -29,23 +33,26 @@ class Gang:
     __slots__ = ("_queues",)
 
     def __init__(self, queues: Sequence[DeviceQueue]) -> None:
-        self._queues = [q.tokens for q in queues]
+        self._queues = tuple(queues)
 
-    def admit(self) -> None:
-        """Returns when every device has room for one more."""
-        for tokens in self._queues:
-            if len(tokens) >= LIMIT:
-                _wait(tokens.popleft())
+    def admit(self) -> bool:
+        """Counts one execution, waiting until there is room for it; whether `started` wants its token."""
+        due = False
+        for queue in self._queues:
+            queue.since += 1
+            if queue.since >= STRIDE:
+                due = True
+        if due:
+            for queue in self._queues:
+                if len(queue.tokens) >= TOKENS:
+                    _wait(queue.tokens.popleft())
+        return due
 
     def started(self, token: Any) -> None:
-        for tokens in self._queues:
-            tokens.append(token)
-
-    def drain(self) -> None:
-        """Returns when nothing is in flight."""
-        for tokens in self._queues:
-            while tokens:
-                _wait(tokens.popleft())
+        """Keeps the token of the execution that `admit` asked it of."""
+        for queue in self._queues:
+            queue.tokens.append(token)
+            queue.since = 0
 
 
 def _wait(token: Any) -> None:

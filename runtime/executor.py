@@ -4,6 +4,7 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,13 +12,12 @@ import numpy as np
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.plan import Copy, Free, Instruction, Layout, Plan, PlanMesh, Port, Recv, Run, Send
-from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime import pjrt, transfers
 from pathways.runtime.credit import Gang
 from pathways.runtime.errors import ComputationFailed
-from pathways.runtime.inputs import HasHandle, as_host
+from pathways.runtime.inputs import Line, as_host, handle_of
 from pathways.runtime.linearize import linearize
-from pathways.runtime.machine import Machine, PhysicalIsland
+from pathways.runtime.machine import Machine
 from pathways.runtime.store import Handle, Poison, Store, StoredBuffer
 from pathways.runtime.validate import validate
 
@@ -73,22 +73,23 @@ class LoadedPlan:
         self._size = len(self._types)
         self._launches = {s.island: 0 for s in plan.streams}
         self._channels: dict[int, int] = {}
-        self._real = [self._real_sharding(m) for m in plan.meshes]
+        self._sides: dict[Layout, transfers.Side] = {}
         self._constants = self._put_constants()
-        self._steps: list[Step] = [self._prepare(at, i) for at, i in order]
+        self._steps = self._prepare_all(order)
         self._arrivals: dict[Any, transfers.Move] = {}
         self._lock = threading.Lock()
 
     def _devices(self, mesh: PlanMesh) -> tuple[pjrt.Device, ...]:
         return self._islands[mesh.island].at(mesh.devices) if mesh.island in self._islands else ()
 
-    def _real_sharding(self, mesh: PlanMesh) -> Callable[[Layout], Any]:
-        devices = self._devices(mesh)
-        return lambda layout: pjrt.named_sharding(mesh.spec, layout.dims, devices)
-
     def _side(self, layout: Layout) -> transfers.Side:
-        mesh = self.plan.meshes[layout.mesh]
-        return transfers.Side(self.plan.sharding(layout), self._real[layout.mesh](layout), self._devices(mesh))
+        """A layout on this machine's devices; made once, since JAX takes its time to make a sharding."""
+        if layout not in self._sides:
+            mesh = self.plan.meshes[layout.mesh]
+            devices = self._devices(mesh)
+            real = pjrt.named_sharding(mesh.spec, layout.dims, devices)
+            self._sides[layout] = transfers.Side(self.plan.sharding(layout), real, devices)
+        return self._sides[layout]
 
     def _put_constants(self) -> dict[int, Any]:
         held: dict[int, Any] = {}
@@ -103,12 +104,27 @@ class LoadedPlan:
         side = self._side(layout)
         return pjrt.put(host, type_, side.sharding, side.real, side.devices)
 
+    def _prepare_all(self, order: Sequence[tuple[int, Instruction]]) -> list[Step]:
+        """One step an instruction; a free right behind the computation it waits for is part of its step."""
+        steps: list[Step] = []
+        skip = False
+        for (at, instruction), following in zip_longest(order, order[1:]):
+            freed = following[1] if following is not None and following[0] == at else None
+            if skip:
+                skip = False
+            elif isinstance(instruction, Run) and isinstance(freed, Free):
+                steps.append(self._prepare_run(instruction, at, freed.slots))
+                skip = True
+            else:
+                steps.append(self._prepare(at, instruction))
+        return steps
+
     def _prepare(self, at: int, instruction: Instruction) -> Step:
         stream = self.plan.streams[at]
         offset = self._offsets[stream.island]
         match instruction:
             case Run():
-                return self._prepare_run(instruction, stream.island, offset)
+                return self._prepare_run(instruction, at, ())
             case Send():
                 # The receiving island's copy does the work; until then the channel holds the buffer, since the
                 # sending island may free its slot at once.
@@ -124,26 +140,29 @@ class LoadedPlan:
             case Free():
                 return _free([offset + s for s in instruction.slots])
 
-    def _prepare_run(self, run: Run, island: str, offset: int) -> Step:
+    def _prepare_run(self, run: Run, at: int, freed: Sequence[int]) -> Step:
+        island = self.plan.streams[at].island
+        offset = self._offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
         devices = self._devices(mesh)
         executable = self._executables.load(computation.module, devices)
-        shardings = [self._real[run.mesh](Layout(run.mesh, d)) for d in computation.out_layouts]
+        shardings = [self._side(Layout(run.mesh, d)).real for d in computation.out_layouts]
         handlers = pjrt.result_handlers(computation.outputs, shardings)
         physical = self._islands[island]
         gang = Gang([physical.queues[d] for d in mesh.devices])
         inputs = [offset + s for s in run.inputs]
         outputs = [offset + s for s in run.outputs]
-        gone = [inputs[i] for i in run.donated]
+        gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
         execute, admit, started = executable.execute_sharded, gang.admit, gang.started
         launches = self._launches
 
         def step(slots: Slots) -> None:
-            admit()
+            due = admit()
             launches[island] = launch = (launches[island] + 1) & 0x7FFFFFFF
             try:
-                results = execute([slots[i] for i in inputs], launch_id=launch, with_tokens=True)
-                started(results.consume_token())
+                results = execute([slots[i] for i in inputs], launch_id=launch, with_tokens=due)
+                if due:
+                    started(results.consume_token())
                 for slot, array in zip(outputs, results.consume_with_handlers(handlers), strict=True):
                     slots[slot] = array
             except Exception as error:  # whatever it is, dependents must learn of it and others go on
@@ -173,7 +192,7 @@ class LoadedPlan:
     def _compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
         return self._executables.load(text, [device])
 
-    def run(self, arguments: Sequence[Any], where: Where | None = None) -> list[Handle]:
+    def run(self, arguments: Sequence[Any], where: Line = lambda: None) -> list[Handle]:
         """Enqueues one run; `arguments` are one value an input port. Returns handles at once.
 
         Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones.
@@ -187,39 +206,40 @@ class LoadedPlan:
                 step(slots)
             return self._results(slots, owners)
 
-    def _bind(self, slots: Slots, arguments: Sequence[Any], where: Where | None) -> dict[int, StoredBuffer]:
+    def _bind(self, slots: Slots, arguments: Sequence[Any], where: Line) -> dict[int, StoredBuffer]:
         """Puts the arguments into slots; gives the buffers that clients already hold, by slot."""
         owners: dict[int, StoredBuffer] = {}
         taken: list[StoredBuffer] = []
-        used = Counter(id(v.handle.buffer) for v in arguments if isinstance(v, HasHandle))
-        for port, value in zip(self.plan.inputs, arguments, strict=True):
+        handles = [handle_of(v) for v in arguments]
+        used = Counter(id(h.buffer) for h in handles if h is not None)
+        for port, value, handle in zip(self.plan.inputs, arguments, handles, strict=True):
             if port.slot < 0:
                 continue
             index = self._offsets[port.island] + port.slot
-            if not isinstance(value, HasHandle):
+            if handle is None:
                 slots[index] = self._place(as_host(value, port, self.plan.name, where), port)
                 continue
-            buffer = value.handle.buffer
-            array = self._arrive(value.handle, index, where)
+            buffer = handle.buffer
+            array = self._arrive(handle, index, where)
             if array is buffer.array and port.donated and (buffer.holders > 1 or used[id(buffer)] > 1):
                 side = self._side(self._types[index][1])
                 array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
             if array is buffer.array:
-                if port.donated:
-                    taken.append(buffer)
-                else:
-                    owners[index] = buffer
+                owners[index] = buffer
+            if port.donated:
+                taken.append(buffer)
+                owners.pop(index, None)
             slots[index] = array
         for buffer in taken:
             buffer.taken_by, buffer.array = self.plan.name, None
         return owners
 
-    def _arrive(self, handle: Handle, index: int, where: Where | None) -> Any:
+    def _arrive(self, handle: Handle, index: int, where: Line) -> Any:
         """The array of a handle where this plan wants it: itself, or moved there from another program's place."""
         buffer, array = handle.buffer, handle.array(where)
         type_, layout = self._types[index]
         side = self._side(layout)
-        fits = buffer.devices == side.devices and buffer.sharding.same_layout(_local(side.sharding), type_.shape)
+        fits = buffer.devices == side.devices and buffer.sharding.same_layout(side.local, type_.shape)
         if fits or isinstance(array, Poison):
             return array
         key = index, buffer.devices, buffer.sharding
@@ -240,25 +260,9 @@ class LoadedPlan:
                 type_, layout = self._types[index]
                 side = self._side(layout)
                 held = 1 if index in self._constants else 0
-                sharding = _local(side.sharding)
-                owners[index] = StoredBuffer(slots[index], type_, sharding, side.devices, port.name, holders=held)
+                owners[index] = StoredBuffer(slots[index], type_, side.local, side.devices, port.name, holders=held)
             handles.append(self.store.hold(owners[index]))
         return handles
-
-    def drain(self) -> None:
-        """Returns when nothing of any program is in flight on this plan's devices."""
-        for island in self._islands.values():
-            _drain(island)
-
-
-def _drain(island: PhysicalIsland) -> None:
-    Gang(island.queues).drain()
-
-
-def _local(sharding: Sharding) -> Sharding:
-    """A sharding by position among its own devices, comparable between plans."""
-    spec = MeshSpec(sharding.mesh.axes, tuple(range(sharding.mesh.size)))
-    return Sharding(spec, sharding.dims)
 
 
 def _offsets(plan: Plan) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """What a client hands in: checked against the plan, then put on devices."""
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -12,22 +13,23 @@ from pathways.dialect.plan import Port
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.store import Handle
 
-
-@runtime_checkable
-class HasHandle(Protocol):
-    """What a client may hold of an earlier run: a handle on a buffer."""
-
-    @property
-    def handle(self) -> Handle: ...
+Line: TypeAlias = Callable[[], Where | None]
+"""Finds the user's line; asked only where there is an error."""
 
 
-def as_host(value: Any, port: Port, program: str, where: Where | None = None) -> "np.ndarray[Any, Any]":
+def handle_of(value: Any) -> Handle | None:
+    """The handle behind what a client holds of an earlier run."""
+    handle = getattr(value, "handle", None)
+    return handle if isinstance(handle, Handle) else None
+
+
+def as_host(value: Any, port: Port, program: str, where: Line = lambda: None) -> "np.ndarray[Any, Any]":
     """A value on the host in the stored form of `port`. Raises PWC0501 for another shape or element type."""
 
     def refuse(have: str) -> PathwaysError:
         shape = list(port.type.shape) if port.dtype == port.type.dtype else "stored as " + str(port.type)
         rule = f"{port.dtype} {shape}"
-        return PathwaysError(WrongInput(name=port.name, program=program, have_=have, rule=rule, where=where))
+        return PathwaysError(WrongInput(name=port.name, program=program, have_=have, rule=rule, where=where()))
 
     if port.dtype.startswith("key<"):
         value = _key_data(value, refuse)
@@ -37,6 +39,8 @@ def as_host(value: Any, port: Port, program: str, where: Where | None = None) ->
     dtype = numpy_dtype(port.type.dtype)
     if host.shape != port.type.shape:
         raise refuse(f"{host.dtype} {list(host.shape)}")
+    if host.dtype.kind == "V" and host.dtype.itemsize == dtype.itemsize and dtype.kind == "V":
+        host = host.view(dtype)  # files of numpy keep the bytes of bfloat16 and its like, not the name
     if host.dtype != dtype:
         if not _converts(host.dtype, dtype, strong=hasattr(value, "dtype")):
             raise refuse(f"{host.dtype} {list(host.shape)}")

@@ -34,7 +34,7 @@ class Machine:
 
     def __init__(self, platform: str) -> None:
         self.platform = platform
-        self._islands: dict[tuple[str, int], PhysicalIsland] = {}
+        self.bound: dict[tuple[str, int], PhysicalIsland] = {}
         self._queues: dict[pjrt.Device, DeviceQueue] = {}
         self._spare: list[pjrt.Device] = []
         self._lock = threading.Lock()
@@ -46,21 +46,21 @@ class Machine:
             raise PathwaysError(WrongPlatform(program=plan.name, plan_platform=plan.platform, have_=here))
         wanted = [plan.topology.island(s.island) for s in plan.streams]
         with self._lock:
-            missing = [i for i in wanted if (i.name, i.size) not in self._islands]
+            missing = [i for i in wanted if (i.name, i.size) not in self.bound]
             pool = self._pool(plan.name, missing)
             for island in missing:
                 self._bind(island, pool[island.name])
-            return {i.name: self._islands[i.name, i.size] for i in wanted}
+            return {i.name: self.bound[i.name, i.size] for i in wanted}
 
     def _bind(self, island: Island, devices: Sequence[pjrt.Device]) -> None:
         queues = tuple(self._queues.setdefault(d, DeviceQueue()) for d in devices)
-        self._islands[island.name, island.size] = PhysicalIsland(island.name, tuple(devices), queues)
+        self.bound[island.name, island.size] = PhysicalIsland(island.name, tuple(devices), queues)
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
         if self.platform == "cpu":
             return self._make_cpu(wanted)
         groups = host_islands()
-        taken = {d for bound in self._islands.values() for d in bound.devices}
+        taken = {d for bound in self.bound.values() for d in bound.devices}
         free = [[d for d in group if d not in taken] for group in groups]
         pool: dict[str, list[pjrt.Device]] = {}
         for island in wanted:
@@ -81,7 +81,7 @@ class Machine:
         """
         total = sum(i.size for i in wanted)
         if total > len(self._spare):
-            usable = max(total, _CPU_DEVICES)
+            usable = max(total, _FEWEST)
             self._spare = pjrt.make_cpu_devices(2 * usable)[:usable]
         pool: dict[str, list[pjrt.Device]] = {}
         for island in wanted:
@@ -89,8 +89,8 @@ class Machine:
         return pool
 
 
-_CPU_DEVICES = 16
-"""How many CPU devices are made at the least: a small plan's successors find room beside it."""
+_FEWEST = 4
+"""How many CPU devices are made at the least. Not many: a larger pool of threads makes every launch slower."""
 
 
 def host_islands() -> list[list[pjrt.Device]]:

@@ -5,6 +5,7 @@ shared is never overwritten: donating such a buffer donates a copy.
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,9 +76,9 @@ class Handle:
     def __del__(self) -> None:
         self._store.release(self.buffer)
 
-    def array(self, where: Where | None = None) -> Any:
-        """The array or its poison. Raises PWC0207 where it was donated."""
+    def array(self, where: Callable[[], Where | None]) -> Any:
+        """The array or its poison. Raises PWC0207, at the line that `where` finds, after it was donated."""
         buffer = self.buffer
         if buffer.taken_by is not None:
-            raise PathwaysError(UsedAfterDonation(name=buffer.name, taker=buffer.taken_by, where=where))
+            raise PathwaysError(UsedAfterDonation(name=buffer.name, taker=buffer.taken_by, where=where()))
         return buffer.array

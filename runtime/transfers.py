@@ -7,11 +7,12 @@ it got. Nothing goes through the host, nothing waits.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.reshard import Piece, plan_reshard
-from pathways.dialect.sharding import Box, Sharding
+from pathways.dialect.sharding import Box, MeshSpec, Sharding
 from pathways.runtime import pjrt
 
 Move: TypeAlias = Callable[[pjrt.Array], pjrt.Array]
@@ -26,6 +27,12 @@ class Side:
     sharding: Sharding
     real: pjrt.NamedSharding
     devices: tuple[pjrt.Device, ...]
+
+    @cached_property
+    def local(self) -> Sharding:
+        """The sharding by position among its own devices, comparable between plans."""
+        spec = MeshSpec(self.sharding.mesh.axes, tuple(range(self.sharding.mesh.size)))
+        return Sharding(spec, self.sharding.dims)
 
 
 def prepare(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Move:

@@ -71,18 +71,25 @@ def _sharding(rng: random.Random, mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, _spec(rng, mesh))
 
 
-def draw_block(rng: random.Random, inputs: int, length: int, depth: int) -> tuple[Statement, ...]:
-    """A block over `inputs` values; statement i makes value `inputs + i`."""
+def draw_block(
+    rng: random.Random, inputs: int, length: int, depth: int, *, batched: bool = False
+) -> tuple[Statement, ...]:
+    """A block over `inputs` values; statement i makes value `inputs + i`.
+
+    In a `batched` block there is no device_put: `jax.vmap` leaves its sharding as it is, on the wrong dimensions.
+    """
     statements: list[Statement] = []
     for i in range(length):
         a, b = rng.randrange(inputs + i), rng.randrange(inputs + i)
         simple = ["call", "call", "call", "loose", "jit", "put", "constrain", "shard_map"]
+        if batched:
+            simple.remove("put")
         kind = rng.choice(simple + (["scan", "grad", "vmap", "remat"] if depth else []))
-        statements.append(Statement(kind, a, b, _detail(rng, kind, depth)))
+        statements.append(Statement(kind, a, b, _detail(rng, kind, depth, batched)))
     return tuple(statements)
 
 
-def _detail(rng: random.Random, kind: str, depth: int) -> Any:
+def _detail(rng: random.Random, kind: str, depth: int, batched: bool) -> Any:
     mesh = rng.choice(MESHES)
     match kind:
         case "call":
@@ -97,9 +104,10 @@ def _detail(rng: random.Random, kind: str, depth: int) -> Any:
         case "shard_map":
             return mesh, _spec(rng, mesh)
         case "scan":
-            return draw_block(rng, 2, rng.randint(1, 3), depth - 1), rng.randint(1, 3), rng.random() < 0.5
+            block = draw_block(rng, 2, rng.randint(1, 3), depth - 1, batched=batched)
+            return block, rng.randint(1, 3), rng.random() < 0.5
         case _:
-            return draw_block(rng, 2, rng.randint(1, 3), depth - 1)
+            return draw_block(rng, 2, rng.randint(1, 3), depth - 1, batched=batched or kind == "vmap")
 
 
 def run_block(block: Sequence[Statement], values: Sequence[Any], placed: bool) -> list[Any]:
@@ -130,7 +138,9 @@ def _run(statement: Statement, a: Any, b: Any, placed: bool) -> Any:
         case "shard_map":
             mesh, spec = detail
             body = partial(_centered, axes=tuple(mesh.axis_names) if placed else ())
-            return jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(a) if placed else body(a)
+            return (
+                jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(a) if placed else body(a)
+            )
         case "scan":
             return _scan(detail, a, b, placed)
         case "grad":

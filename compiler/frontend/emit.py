@@ -11,7 +11,7 @@ from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.frontend.gather import Group, Unit
 from pathways.compiler.frontend.graph import Constant, Graph, Move, Value
 from pathways.compiler.frontend.homes import Homes
-from pathways.compiler.frontend.lower import Lowering, load_into
+from pathways.compiler.frontend.lower import Lowering, load_into, symbol_of
 from pathways.compiler.frontend.meshes import SliceMesh
 from pathways.dialect import pw
 from pathways.dialect.diagnostics import Where
@@ -76,7 +76,7 @@ class _Emitter:
         results = [self.type_of(v) for v in graph.outputs]
         with ir.InsertionPoint(self.module.body):
             function = func.FuncOp(
-                _symbol(self.names.program),
+                symbol_of(self.names.program),
                 ir.FunctionType.get(types, results),
                 loc=location(self.names.where, self.names.program, self.context),
             )
@@ -219,7 +219,3 @@ def _user_dtype(aval: compat.Aval) -> str | None:
 def _prefix(name: str) -> str:
     """The name that printed values carry."""
     return re.sub(r"\W+", "_", name).strip("_") or "value"
-
-
-def _symbol(name: str) -> str:
-    return re.sub(r"\W+", "_", name).strip("_") or "program"

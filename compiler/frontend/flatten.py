@@ -22,10 +22,19 @@ from pathways.compiler.frontend.strays import Strays
 from pathways.compiler.frontend.unroll import Stacked, index_of, stack, unrolled_order
 from pathways.dialect.diagnostics import PathwaysError, Where
 
-OPENED = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "checkpoint", "remat", "remat2"}) | {
-    "closed_call",
-    "core_call",
-}
+OPENED = frozenset(
+    {
+        "checkpoint",
+        "closed_call",
+        "core_call",
+        "custom_jvp_call",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "eval_jaxpr",
+        "remat",
+        "remat2",
+    }
+)
 """Calls that are opened where something placed is inside: differentiation has already happened."""
 BRANCHES = frozenset({"while", "cond"})
 
@@ -89,7 +98,7 @@ class _Flattener:
     def constant(self, array: Any, name: str = "") -> Constant:
         """One constant an array, whoever closes over it."""
         small = isinstance(array, int | float | bool | np.generic)
-        key = (type(array), str(array)) if small else id(array)
+        key: Any = (type(cast("object", array)), repr(cast("object", array))) if small else id(array)
         if key not in self._constants:
             aval = compat.aval_of(array)
             self._constants[key] = Constant(aval, array, name or f"constant {len(self._constants)}")
@@ -116,7 +125,7 @@ class _Flattener:
     def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Adds what `function` does to the graph, as loose operations."""
         values = [self.as_value(o) for o in operands]
-        key = (function, *(str(v.aval) for v in values))
+        key = (function, tuple(str(v.aval) for v in values))
         if key not in self._traced:
             self._traced[key] = compat.make_jaxpr(function, *(compat.struct(v.aval) for v in values))
         return self.inline(body_of(self._traced[key]), values, scope)

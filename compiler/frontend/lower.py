@@ -29,11 +29,11 @@ class Lowered:
 class Lowering:
     """Lowers for one platform, and remembers what it has lowered."""
 
-    def __init__(self, platform: str) -> None:
+    def __init__(self, platform: str, reserved: str) -> None:
         self.platform = platform
         self._by_key: dict[Any, Lowered] = {}
         self._by_content: dict[str, Lowered] = {}
-        self._symbols: set[str] = set()
+        self._symbols: set[str] = {reserved}
         self._alive: list[Any] = []
 
     @property
@@ -57,7 +57,7 @@ class Lowering:
         return self._by_key[key]
 
     def _lower(self, name: str, function: Callable[..., Any], options: dict[str, Any], inputs: list[Value]) -> Lowered:
-        symbol = _symbol(name)
+        symbol = symbol_of(name)
         function.__name__ = symbol
         jitted = jit(function, keep_unused=True, **options)
         lowered: Any = jitted.trace(*(compat.struct(v.aval) for v in inputs)).lower(lowering_platforms=(self.platform,))
@@ -141,6 +141,7 @@ def _hashable(value: Any) -> Any:
     return value
 
 
-def _symbol(name: str) -> str:
-    """A readable symbol: `<lambda>` becomes `lambda`."""
-    return re.sub(r"\W+", "_", name).strip("_") or "computation"
+def symbol_of(name: str) -> str:
+    """A readable symbol: `<lambda>` becomes `lambda`. `s0` and `m0` are slices and meshes."""
+    readable = re.sub(r"\W+", "_", name).strip("_") or "computation"
+    return f"{readable}_fn" if re.fullmatch(r"[sm]\d+", readable) else readable

@@ -1,13 +1,15 @@
 """What a jaxpr says of places, at any depth: the slices it names, and whether it calls or moves."""
 
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from jax.sharding import Mesh, NamedSharding
 
 from pathways.compiler.frontend.compat import Eqn, body_of, func_source, is_unspecified, sub_jaxprs, where_of
 from pathways.compiler.frontend.meshes import SliceMesh, read_sharding, slice_mesh, slices_of
-from pathways.dialect.diagnostics import Where
+from pathways.dialect.diagnostics import PathwaysError, Where
 
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print", "python_callback"})
 JITS = frozenset({"jit", "pjit"})
@@ -37,6 +39,17 @@ class Mentions:
         self.calls = self.calls or other.calls
         self.strayed = self.strayed or other.strayed
         self.callback = self.callback or other.callback
+
+
+@contextlib.contextmanager
+def located(eqn: Eqn) -> Generator[None]:
+    """Errors from inside a library's own function (pmap's, say) get the line of the user's call."""
+    try:
+        yield
+    except PathwaysError as error:
+        if error.diagnostic.where is not None:
+            raise
+        raise PathwaysError(replace(error.diagnostic, where=where_of(eqn))) from None
 
 
 Function: TypeAlias = tuple[str, str]
@@ -69,8 +82,9 @@ class MentionFinder:
             if eqn.primitive.name in JITS and (function := function_of(eqn)) is not None:
                 for mesh in jit_meshes(eqn).values():
                     self.places.setdefault(function, {})[mesh] = None
-            for inner in sub_jaxprs(eqn):
-                self._collect(inner, seen)
+            with located(eqn):
+                for inner in sub_jaxprs(eqn):
+                    self._collect(inner, seen)
 
     def in_jaxpr(self, jaxpr: Any) -> Mentions:
         if id(jaxpr) not in self._known:
@@ -81,10 +95,11 @@ class MentionFinder:
         return self._known[id(jaxpr)][1]
 
     def in_eqn(self, eqn: Eqn) -> Mentions:
-        found = self.own(eqn)
-        for jaxpr in sub_jaxprs(eqn):
-            found.add(self.in_jaxpr(jaxpr))
-        return found
+        with located(eqn):
+            found = self.own(eqn)
+            for jaxpr in sub_jaxprs(eqn):
+                found.add(self.in_jaxpr(jaxpr))
+            return found
 
     def own(self, eqn: Eqn) -> Mentions:
         """What the equation itself says, its inner jaxprs left out."""

@@ -38,8 +38,9 @@ class Strays:
         for mesh in finder.places.get(function, ()) if function else ():
             for operand in operands:
                 if isinstance(operand, Value):
-                    given = mesh in self._given.get(operand, ())
-                    votes[mesh] += given or self._made.get(operand) == (function, mesh)
+                    # What a call was given there says more than what was made there: that may be a neighbor's.
+                    votes[mesh] += 2 * (mesh in self._given.get(operand, ()))
+                    votes[mesh] += self._made.get(operand) == (function, mesh)
         ranked = [(mesh, n) for mesh, n in votes.most_common(2) if n]
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
             return None

@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 
-from pathways.compiler.errors import NotTraceable
+from pathways.compiler.errors import NotDivisible, NotTraceable
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.emit import Emitted, Names, emit
 from pathways.compiler.frontend.flatten import flatten
 from pathways.compiler.frontend.gather import gather
 from pathways.compiler.frontend.homes import find_homes
-from pathways.compiler.frontend.lower import Lowering
+from pathways.compiler.frontend.lower import Lowering, symbol_of
 from pathways.compiler.frontend.order import order
 from pathways.compiler.frontend.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
@@ -62,7 +62,7 @@ def trace(
     units = order(graph, gather(graph, homes))
     in_tree = describe_tree(tree_util.tree_structure(tuple(arguments)))
     names = Names(name, leaf_names, result_names, donated, where, in_tree, describe_tree(out_tree))
-    emitted = emit(graph, homes, units, names, Lowering(platform), make_context())
+    emitted = emit(graph, homes, units, names, Lowering(platform, symbol_of(name)), make_context())
     verify(Program(emitted.module))
     return Traced(emitted, out_tree)
 
@@ -80,6 +80,11 @@ def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, w
         problem = "a traced value was kept outside of the function that made it"
         advice = "return all values from the functions of a program"
         raise _not_traceable(name, problem, error, advice, where) from error
+    except ValueError as error:
+        if type(error).__name__ != "IndivisibleError":
+            raise
+        line = compat.where_of_exception(error) or where
+        raise PathwaysError(NotDivisible(value="a value", have_=str(error), where=line)) from error
     except TypeError as error:
         if "valid JAX type" not in str(error):
             raise

@@ -60,7 +60,7 @@ def _write_islands(program: Program, topology: Topology) -> None:
         program.islands[island.name] = pw.IslandOp.create(
             ip=ip,
             loc=ir.Location.unknown(),
-            sym_name=island.name,
+            name=island.name,
             hosts=island.hosts,
             devices=island.devices,
             kind=island.kind,

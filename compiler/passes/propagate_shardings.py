@@ -109,7 +109,16 @@ def _sweep(state: _State) -> bool:
             for value, known in zip(values, dims, strict=True):
                 if known is not None and state.lives.get(value) == call.mesh:
                     state.known.setdefault(value, known)
+    if len(state.known) == before:
+        _follow_moves(state)
     return len(state.known) > before
+
+
+def _follow_moves(state: _State) -> None:
+    """A value whose sharding nothing else determines lies as it is first moved: then there is no move."""
+    for op in state.program.nodes():
+        if isinstance(op, pw.TransferOp) and state.lives.get(op.operands[0]) == op.mesh:
+            state.known.setdefault(op.operands[0], state.known[op.results[0]])
 
 
 def _close(state: _State) -> None:
@@ -126,13 +135,15 @@ def _write(state: _State) -> None:
         if mesh is not None:
             arguments[i] = replace(arguments[i], sharding=Placed(mesh, state.known[value]))
     program.arguments = arguments
+    # All signatures first: specializing overwrites what inference reads.
+    signatures = {op: state.infer(op).closed(state.rank(op.callee)) for op in program.calls()}
     special: dict[tuple[str, str, Signature], str] = {}
     sources = _Sources()
     for op in program.nodes():
         if isinstance(op, pw.TransferOp):
             op.sharding = (Placed(op.mesh, state.known[op.results[0]]),)
             continue
-        signature = state.infer(op).closed(state.rank(op.callee))
+        signature = signatures[op]
         op.in_shardings = tuple(Placed(op.mesh, d or ()) for d in signature.ins)
         op.out_shardings = tuple(Placed(op.mesh, d or ()) for d in signature.outs)
         key = (op.callee, str(program.mesh(op.mesh).axes), signature)

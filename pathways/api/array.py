@@ -59,7 +59,7 @@ class Array:
 
     def is_ready(self) -> bool:
         """Whether the values are there (or known never to come)."""
-        array = self.handle.array(caller())
+        array = self.handle.array(caller)
         return isinstance(array, Poison) or bool(array.is_ready())
 
     def block_until_ready(self) -> "Array":
@@ -69,7 +69,7 @@ class Array:
         return self
 
     def _future(self) -> Any:
-        array = self.handle.array(caller())
+        array = self.handle.array(caller)
         if isinstance(array, Poison):
             raise array.error()
         return array

@@ -94,13 +94,13 @@ class Compiled:
     def __call__(self, *args: Any) -> Any:
         """Runs the plan. Raises PWC0501 or PWC0502 for arguments that it was not compiled for."""
         leaves, tree = tree_util.tree_flatten(args)
-        if tree != self._in_tree:
+        if self._in_tree is None or tree != self._in_tree:
             self._check_structure(tree)
         return self.unflatten(self.run_flat(leaves))
 
     def run_flat(self, leaves: Sequence[Any]) -> list[Array]:
         """Runs the plan on one value an input; gives one array a result."""
-        handles = self._loaded.run(leaves, None)
+        handles = self._loaded.run(leaves, caller)
         ports = self.plan.results
         return [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
 
@@ -135,10 +135,6 @@ class Compiled:
     def save(self, path: str | Path) -> int:
         """Writes plan.bin; gives its size in bytes."""
         return save_plan(self.plan, path)
-
-    def drain(self) -> None:
-        """Returns when nothing is in flight on the devices of this plan."""
-        self._loaded.drain()
 
 
 def load(path: str | Path) -> Compiled:

@@ -1,0 +1,47 @@
+# `make demo` and `make test` do all of their own set-up, in .venv; PYTHON chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types imports proto reference golden clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev,samples]'
+	touch $@
+
+# Compile a sample to plan.bin, run it, show the results; then the paper's Figure 2.
+demo: $(VENV)/.ready
+	$(BIN)/pwc compile samples/train_lm.py -o plan.bin
+	$(BIN)/pwc run plan.bin --reference | tail -n 3
+	$(BIN)/python samples/figure2.py
+	$(BIN)/python samples/train_lm.py --steps 5
+
+test: lint types imports
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready
+	$(BIN)/pyright
+
+imports: $(VENV)/.ready
+	$(BIN)/lint-imports
+
+# The compiled schema of plan.bin, after a change of dialect/plan.proto.
+proto: $(VENV)/.ready
+	cd dialect && ../$(BIN)/python -m grpc_tools.protoc -I. --descriptor_set_out=plan.binpb plan.proto
+
+# The dialect's reference page, after a change of dialect/pw.py.
+reference: $(VENV)/.ready
+	$(BIN)/python -m pathways.dialect.reference > docs/dialect.md
+
+# Golden files, after a wanted change of what passes or errors print.
+golden: $(VENV)/.ready
+	$(BIN)/python -m pytest tests/test_golden.py --update-golden
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

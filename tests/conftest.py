@@ -1,0 +1,39 @@
+"""Options and fixtures for all tests. Collectives that hang end soon, so that a broken test cannot stall the run."""
+
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "")
+    + " --xla_cpu_collective_call_warn_stuck_timeout_seconds=30"
+    + " --xla_cpu_collective_call_terminate_timeout_seconds=60"
+)
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write what golden tests print")
+    parser.addoption("--programs", type=int, default=110, help="how many random programs are compared")
+    parser.addoption("--first-program", type=int, default=0, help="the seed of the first random program")
+
+
+@pytest.fixture
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def moe_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan.bin of a sample, with its dumps inside."""
+    from support import pwc
+
+    path = tmp_path_factory.mktemp("plans") / "moe.bin"
+    done = pwc("compile", str(ROOT / "samples" / "mixture_of_experts.py"), "-o", str(path), "--with-phases")
+    assert done.returncode == 0, done.stderr
+    return path

@@ -1,0 +1,70 @@
+// RUN: pwc opt - --no-debug-info
+module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "plan", pw.platform = "cpu"} {
+  "pw.island"() {devices = 2 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island0"} : () -> ()
+  "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "pod"} : () -> ()
+  "pw.slice"() {device_ids = array<i64: 0, 1>, devices = 2 : i64, island = @island0, reason = "the only island with room for it", sym_name = "s0"} : () -> ()
+  "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = array<i64: 0, 1>, slice = @s0, sym_name = "m0"} : () -> ()
+  "pw.slice"() {device_ids = array<i64: 0, 1, 2, 3>, devices = 4 : i64, island = @pod, pin = "pod", reason = "pinned to pod by the user", sym_name = "s1"} : () -> ()
+  "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = array<i64: 0, 1, 2, 3>, slice = @s1, sym_name = "m1"} : () -> ()
+  module @scale attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+    sdy.mesh @mesh = <["x"=2]> {stablehlo.mesh = {axes = [{name = "x", size = 2 : i64}]}}
+    func.func public @main(%operands5B05D: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}, %operands5B15D: tensor<8x4xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> (tensor<8x4xf32> {jax.result_info = "result[0]", sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) {
+      %jit28scale292Fbroadcast_in_dim = stablehlo.broadcast_in_dim %operands5B05D, dims = [1] : (tensor<4xf32>) -> tensor<1x4xf32>
+      %jit28scale292Fmul = stablehlo.broadcast_in_dim %jit28scale292Fbroadcast_in_dim, dims = [0, 1] : (tensor<1x4xf32>) -> tensor<8x4xf32>
+      %jit28scale292Fmul_0 = stablehlo.multiply %operands5B15D, %jit28scale292Fmul : tensor<8x4xf32>
+      return %jit28scale292Fmul_0 : tensor<8x4xf32>
+    }
+  }
+  module @total attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+    sdy.mesh @mesh = <["y"=4]> {stablehlo.mesh = {axes = [{name = "y", size = 4 : i64}]}}
+    func.func public @main(%operands5B05D: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"y"}]>}) -> (tensor<8xf32> {jax.result_info = "result[0]", sdy.sharding = #sdy.sharding<@mesh, [{}]>}) {
+      %jit28total292Freduce_sum = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+      %jit28total292Freduce_sum_0 = stablehlo.reduce(%operands5B05D init: %jit28total292Freduce_sum) applies stablehlo.add across dimensions = [1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<8xf32>
+      return %jit28total292Freduce_sum_0 : tensor<8xf32>
+    }
+  }
+  module @add attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+    sdy.mesh @mesh = <["y"=4]>
+    func.func public @main(%operands5B05D: tensor<8xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@mesh, [{}]>}) -> (tensor<8xf32> {jax.result_info = "result[0]", sdy.sharding = #sdy.sharding<@mesh, [{}]>}) {
+      %jit28add29 = stablehlo.constant dense<1.000000e+00> : tensor<f32>
+      %jit28add292Fadd = stablehlo.broadcast_in_dim %jit28add29, dims = [] : (tensor<f32>) -> tensor<8xf32>
+      %jit28add292Fadd_0 = stablehlo.add %operands5B05D, %jit28add292Fadd : tensor<8xf32>
+      return %jit28add292Fadd_0 : tensor<8xf32>
+    }
+  }
+  func.func @step(%w: tensor<4xf32> {pw.mesh = @m0, pw.name = "w", pw.sharding = #sdy.sharding<@m0, [{}]>}, %x: tensor<8x4xf32> {pw.donate, pw.mesh = @m0, pw.name = "x", pw.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) -> (tensor<8xf32> {pw.name = "out[0]"}, tensor<8x4xf32> {pw.name = "out[1]"}) attributes {pw.program} {
+    %scale = "pw.call"(%w, %x) {callee = @scale, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, [{}]>, <@m0, [{"x"}, {}]>]>, island = @island0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, step = 0 : i64} : (tensor<4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+    %total = "pw.transfer"(%scale) {bytes = 128 : i64, mesh = @m1, reason = "total wants it there", route = "dcn", sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, step = 1 : i64} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %total_0 = "pw.call"(%total) {callee = @total, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 2 : i64} : (tensor<8x4xf32>) -> tensor<8xf32>
+    %add = "pw.call"(%total_0) {callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 3 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    %moved = "pw.transfer"(%scale) {bytes = 128 : i64, mesh = @m1, reason = "the user asked for it", route = "dcn", sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, step = 4 : i64, user} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    return %add, %moved : tensor<8xf32>, tensor<8x4xf32>
+  }
+  "pw.plan"() ({
+    "pw.buffer"() {birth = -1 : i64, bytes = 16 : i64, death = 0 : i64, dtype = "float32", name = "w", role = "input", shape = array<i64: 4>, shard_shape = array<i64: 4>, sharding = #sdy.sharding_per_value<[<@m0, [{}]>]>, slot = 0 : i64} : () -> ()
+    "pw.buffer"() {birth = -1 : i64, bytes = 64 : i64, death = 0 : i64, dtype = "float32", name = "x", role = "input", shape = array<i64: 8, 4>, shard_shape = array<i64: 4, 4>, sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, slot = 1 : i64} : () -> ()
+    "pw.buffer"() {birth = 0 : i64, bytes = 64 : i64, death = 4 : i64, dtype = "float32", name = "scale", role = "temporary", shape = array<i64: 8, 4>, shard_shape = array<i64: 4, 4>, sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, slot = 2 : i64} : () -> ()
+    "pw.run"() {callee = @scale, donated = array<i64: 1>, inputs = array<i64: 0, 7>, mesh = @m0, outputs = array<i64: 2>, step = 0 : i64} : () -> ()
+    "pw.free"() {slots = array<i64: 0>, step = 0 : i64} : () -> ()
+    "pw.send"() {channel = 1 : i64, slot = 2 : i64, step = 1 : i64, to = @pod} : () -> ()
+    "pw.send"() {channel = 4 : i64, slot = 2 : i64, step = 4 : i64, to = @pod} : () -> ()
+    "pw.free"() {slots = array<i64: 2>, step = 4 : i64} : () -> ()
+  }) {island = @island0, peak_bytes = 80 : i64} : () -> ()
+  "pw.plan"() ({
+    "pw.buffer"() {birth = 1 : i64, bytes = 32 : i64, death = 2 : i64, dtype = "float32", name = "scale moved", role = "temporary", shape = array<i64: 8, 4>, shard_shape = array<i64: 8, 1>, sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, slot = 0 : i64} : () -> ()
+    "pw.recv"() {channel = 1 : i64, slot = 0 : i64, source = @island0, step = 1 : i64} : () -> ()
+    "pw.buffer"() {birth = 2 : i64, bytes = 32 : i64, death = 3 : i64, dtype = "float32", name = "total", role = "temporary", shape = array<i64: 8>, shard_shape = array<i64: 8>, sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, slot = 1 : i64} : () -> ()
+    "pw.run"() {callee = @total, donated = array<i64>, inputs = array<i64: 0>, mesh = @m1, outputs = array<i64: 1>, step = 2 : i64} : () -> ()
+    "pw.free"() {slots = array<i64: 0>, step = 2 : i64} : () -> ()
+    "pw.buffer"() {birth = 3 : i64, bytes = 32 : i64, death = -1 : i64, dtype = "float32", name = "add", role = "result", shape = array<i64: 8>, shard_shape = array<i64: 8>, sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, slot = 2 : i64} : () -> ()
+    "pw.run"() {callee = @add, donated = array<i64: 0>, inputs = array<i64: 1>, mesh = @m1, outputs = array<i64: 2>, step = 3 : i64} : () -> ()
+    "pw.buffer"() {birth = 4 : i64, bytes = 32 : i64, death = -1 : i64, dtype = "float32", name = "scale moved", role = "result", shape = array<i64: 8, 4>, shard_shape = array<i64: 2, 4>, sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, slot = 3 : i64} : () -> ()
+    "pw.recv"() {channel = 4 : i64, slot = 3 : i64, source = @island0, step = 4 : i64} : () -> ()
+  }) {island = @pod, peak_bytes = 64 : i64} : () -> ()
+}
+// EXPECTED exit 3
+error[PWC0701]: the IR is not valid: pw.run reads slot 7, which holds nothing
+  --> -:46
+  have:  "pw.run"() {callee = @scale, donated = array<i64: 1>, inputs = array<i64: 0, 7>, mesh = @m0, outputs = array<i64: 2>, step = 0 : i64} : () -> ()
+  need:  buffers written before and not freed
+  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all

@@ -1,0 +1,31 @@
+"""Running `pwc` as users do: a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def run_python(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    env = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, env=env, timeout=600, check=False
+    )
+
+
+def pwc(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return run_python("-c", "from pathways.cli.main import main; main()", *arguments, **environment)
+
+
+def pwc_here(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+    """`pwc` in this process: exit code, stdout, stderr."""
+    from click.testing import CliRunner
+
+    from pathways.cli.main import main
+
+    done = CliRunner().invoke(main, list(arguments), input=stdin, prog_name="pwc")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr

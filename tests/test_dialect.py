@@ -1,0 +1,89 @@
+"""Declarations: views, verification, the reference page, and the schema of plan.bin."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import pathways as pw
+from pathways.dialect import codec, reference
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.mlir import ir, location, make_context, name_of, parse, text, where_of
+from pathways.dialect.pw import CallOp, IslandOp, SliceOp
+from pathways.dialect.sdy import Placed
+from pathways.dialect.trees import build_tree, describe_tree, read_tree, write_tree
+
+
+def test_reference_page_is_current(root: Path) -> None:
+    assert (root / "docs" / "dialect.md").read_text() == reference.page(), "make reference"
+
+
+def test_schema_is_current(root: Path, tmp_path: Path) -> None:
+    from grpc_tools import protoc  # pyright: ignore
+
+    out = tmp_path / "plan.binpb"
+    folder = str(root / "dialect")
+    assert protoc.main(["protoc", f"-I{folder}", f"--descriptor_set_out={out}", "plan.proto"]) == 0  # pyright: ignore
+    assert out.read_bytes() == (root / "dialect" / "plan.binpb").read_bytes(), "make proto"
+
+
+def test_schema_has_the_fields_of_the_dataclasses() -> None:
+    schema: Any = codec.schema()
+    for name, message in schema.items():
+        if name in codec.CLASSES:
+            declared = {f.name for f in fields(codec.CLASSES[name])} - codec.OUTSIDE
+            assert declared == {f.name for f in message.fields}, name
+
+
+def test_views_read_what_builders_wrote() -> None:
+    context = make_context()
+    with context, ir.Location.unknown(context):
+        module = ir.Module.create()
+        loc = location(Where('a "b"/ü.py', 7, "f"), "h[0]", context)
+        ip = ir.InsertionPoint(module.body)
+        SliceOp.create(ip=ip, loc=loc, sym_name="s0", devices=4, shape=(2, 2))
+        kind = ir.RankedTensorType.get([4], ir.F32Type.get())
+        shardings = (Placed("m0", (("x", "y"),)),)
+        CallOp.create(ip=ip, loc=loc, results=[kind], callee="f", mesh="m0", gathered=True, out_shardings=shardings)
+    again = parse(text(module), make_context())
+    assert text(again) == text(module)
+    first, second = again.body.operations
+    assert isinstance(first, SliceOp) and isinstance(second, CallOp)
+    assert (first.sym_name, first.devices, first.shape, first.kind) == ("s0", 4, (2, 2), None)
+    assert (second.callee, second.gathered, second.out_shardings, second.donate) == ("f", True, shardings, None)
+    assert where_of(second.operation) == Where('a "b"/ü.py', 7, "f") and name_of(second.operation) == "h[0]"
+    second.donate = (1,)
+    second.donate = None
+    assert second.problems() == [] and "donate" not in str(second)
+
+
+def test_declarations_find_what_breaks_them() -> None:
+    source = '"pw.island"() {name = "a", hosts = "two", color = 1 : i64} : () -> ()'
+    (op,) = parse(source, make_context()).body.operations
+    assert isinstance(op, IslandOp)
+    problems = " ".join(op.problems())
+    assert "lacks the attribute devices" in problems and "hosts" in problems and "unknown attribute color" in problems
+
+
+@pytest.mark.parametrize("source", ["nonsense", "module {", '"pw.call"() : () -> ()\n"x"'])
+def test_text_that_is_not_ir(source: str) -> None:
+    with pytest.raises(PathwaysError) as caught:
+        parse(source, make_context())
+    assert caught.value.code == "PWC0702"
+
+
+def test_trees_survive_text() -> None:
+    value = {"a": [1, (2, None)], "b": {}, "c": ()}
+    tree = describe_tree(jax.tree.structure(value))
+    assert read_tree(write_tree(tree)) == tree
+    assert build_tree(tree, [1, 2]) == value
+
+
+def test_shardings_of_a_slice_are_checked_where_the_mesh_is_made() -> None:
+    slice_ = pw.make_virtual_device_set().add_slice(devices=4, topology=(2, 2))
+    assert slice_.mesh(("x", "y")).shape == {"x": 2, "y": 2}
+    with pytest.raises(PathwaysError) as caught:
+        slice_.mesh(("x", "y"), (3, 2))
+    assert caught.value.code == "PWC0201" and "(3 x 2) = 6" in str(caught.value)

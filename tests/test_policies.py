@@ -1,0 +1,138 @@
+"""Pure policies: topology files, placement, order of streams, credit. Nothing sleeps."""
+
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pathways.compiler.passes.base import Binding
+from pathways.compiler.placement import POLICIES
+from pathways.compiler.placement.problem import Placement, SliceRequest, check
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import Island, Topology, parse_topology
+from pathways.runtime.credit import STRIDE, TOKENS, DeviceQueue, Gang
+
+
+def test_topology_specs_and_files(tmp_path: Path) -> None:
+    spec = parse_topology("islands=2,hosts=2,devices=4,kind=h100,memory=80GiB")
+    assert spec.islands == tuple(
+        Island(f"island{i}", devices=4, hosts=2, kind="h100", memory=80 * 2**30) for i in range(2)
+    )
+    assert spec.size == 16 and parse_topology("devices=3").size == 3
+    path = tmp_path / "machines.toml"
+    path.write_text('dcn_gbps = 25\n[[island]]\nname = "pod"\ndevices = 8\nflops = 1e14\n[[island]]\ndevices = 2\n')
+    loaded = parse_topology(str(path))
+    assert loaded.names == ("pod", "island1") and loaded.dcn_gbps == 25 and loaded.island("pod").flops == 1e14
+    path.write_text('[[island]]\nname = "a"\ndevices = 1\n[[island]]\nname = "a"\ndevices = 1\n')
+    with pytest.raises(PathwaysError, match="same name"):
+        parse_topology(str(path))
+
+
+def graph_of(*slices: SliceRequest) -> "nx.DiGraph[Any]":
+    graph: nx.DiGraph[Any] = nx.DiGraph()
+    graph.graph["slices"] = slices
+    return graph
+
+
+@given(st.lists(st.integers(1, 4), max_size=6), st.lists(st.integers(1, 8), min_size=1, max_size=4))
+def test_spread_answers_legally_or_refuses(wanted: list[int], islands: list[int]) -> None:
+    slices = [SliceRequest(f"s{i}", n) for i, n in enumerate(wanted)]
+    topology = Topology(tuple(Island(f"i{i}", devices=n) for i, n in enumerate(islands)))
+    try:
+        placement = POLICIES["spread"](graph_of(*slices), topology)
+    except PathwaysError as error:
+        assert error.code == "PWC0301"
+        assert sum(wanted) > 0 and (max(wanted) > min(islands) or sum(wanted) > min(islands))
+    else:
+        check("spread", placement, slices, topology)
+        assert placement.reasons.keys() == placement.bindings.keys()
+
+
+def test_spread_balances_and_keeps_constraints() -> None:
+    topology = Topology((Island("a", devices=4), Island("b", devices=4, kind="big"), Island("c", devices=4)))
+    placement = POLICIES["spread"](
+        graph_of(
+            SliceRequest("s0", 2),
+            SliceRequest("s1", 2),
+            SliceRequest("s2", 1, kind="big"),
+            SliceRequest("s3", 1, pin="c"),
+            SliceRequest("s4", 1, near="s3"),
+            SliceRequest("s5", 1, bound=Binding("a", (3,))),
+        ),
+        topology,
+    )
+    at = {s: b.island for s, b in placement.bindings.items()}
+    assert at["s2"] == "b" and at["s3"] == "c" and at["s4"] == "c"
+    assert placement.bindings["s5"] == Binding("a", (3,))
+    assert {at["s0"], at["s1"]} <= {"a", "b", "c"} and at["s0"] != at["s1"]
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [
+        None,
+        Binding("nowhere", (0, 1)),
+        Binding("a", (0,)),
+        Binding("a", (0, 0)),
+        Binding("a", (0, 9)),
+        Binding("b", (0, 1)),
+    ],
+)
+def test_illegal_placements_are_refused(binding: Binding | None) -> None:
+    slices = [SliceRequest("s0", 2, kind="big"), SliceRequest("s1", 1)]
+    topology = Topology((Island("a", devices=4, kind="big"), Island("b", devices=4)))
+    bindings = {"s1": Binding("b", (3,))} | ({} if binding is None else {"s0": binding})
+    with pytest.raises(PathwaysError) as caught:
+        check("mine", Placement(bindings, {}), slices, topology)
+    assert caught.value.code == "PWC0305" and "mine" in str(caught.value)
+
+
+def test_two_slices_on_one_device_are_refused() -> None:
+    slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
+    both = Placement({"s0": Binding("a", (0,)), "s1": Binding("a", (0,))}, {})
+    with pytest.raises(PathwaysError, match="disjoint"):
+        check("mine", both, slices, Topology((Island("a", devices=2),)))
+
+
+class Token:
+    """An execution that ends when somebody waits for it."""
+
+    def __init__(self, running: list["Token"]) -> None:
+        self.running = running
+        running.append(self)
+
+    def block_until_ready(self) -> None:
+        while self in self.running:  # a device runs in order
+            self.running.pop(0)
+
+
+@given(st.lists(st.sampled_from(["first", "second", "both"]), max_size=200))
+def test_never_more_in_flight_than_the_limit(launches: list[str]) -> None:
+    devices = {"first": DeviceQueue(), "second": DeviceQueue()}
+    gangs = {n: Gang([devices[n]]) for n in devices} | {"both": Gang(list(devices.values()))}
+    running: dict[str, list[Token]] = {"first": [], "second": []}
+    for name in launches:
+        due = gangs[name].admit()
+        members = ["first", "second"] if name == "both" else [name]
+        tokens = [Token(running[m]) for m in members]
+        assert all(len(running[m]) <= 16 for m in running)
+        if due:
+            gangs[name].started(Both(tokens))
+
+
+class Both:
+    """The token of a gang: done when it is done on every device."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+
+    def block_until_ready(self) -> None:
+        for token in self.tokens:
+            token.block_until_ready()
+
+
+def test_the_limit_is_what_the_measurements_allow() -> None:
+    assert STRIDE * (TOKENS + 1) <= 16

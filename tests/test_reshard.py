@@ -1,0 +1,84 @@
+"""Shard-to-shard plans: right, and never more bytes than are lacking. Then the same on devices."""
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.reshard import plan_reshard
+from pathways.dialect.sharding import MeshSpec, Sharding, intersect, volume
+from pathways.runtime import pjrt
+from pathways.runtime.transfers import Side, prepare
+
+SHAPE = (8, 16)
+MESHES = [(), (("a", 2),), (("a", 4),), (("a", 2), ("b", 2)), (("a", 2), ("b", 4)), (("a", 1), ("b", 2))]
+
+
+@st.composite
+def shardings(draw: st.DrawFn) -> Sharding:
+    axes = draw(st.sampled_from(MESHES)) or (("one", 1),)
+    size = math.prod(n for _, n in axes)
+    devices = tuple(draw(st.permutations(range(8)))[:size])
+    names = draw(st.permutations([name for name, _ in axes]))
+    dims: list[list[str]] = [[], []]
+    for name in names:
+        where = draw(st.integers(0, 2))
+        if where < 2:
+            dims[where].append(name)
+    return Sharding(MeshSpec(axes, devices), (tuple(dims[0]), tuple(dims[1])))
+
+
+@given(shardings(), shardings())
+def test_every_target_gets_each_part_once_and_only_what_it_lacks(source: Sharding, target: Sharding) -> None:
+    plan = plan_reshard(SHAPE, source, target, source.mesh.devices, target.mesh.devices)
+    lacking = 0
+    for position, wanted in enumerate(plan.target_boxes):
+        pieces = [p for p in plan.pieces if p.target == position]
+        assert sum(volume(p.box) for p in pieces) == volume(wanted)
+        for piece in pieces:
+            assert intersect(piece.box, wanted) == piece.box
+            assert intersect(piece.box, plan.source_boxes[piece.source]) == piece.box
+        device = target.mesh.devices[position]
+        here = [b for b, d in zip(plan.source_boxes, source.mesh.devices, strict=True) if d == device]
+        held = sum(volume(c) for b in here if (c := intersect(b, wanted)))
+        lacking += volume(wanted) - held
+    assert plan.moved == lacking
+
+
+DEVICES = pjrt.make_cpu_devices(16)[:8]
+
+
+def side(sharding: Sharding) -> Side:
+    devices = tuple(DEVICES[d] for d in sharding.mesh.devices)
+    return Side(sharding, pjrt.named_sharding(sharding.mesh, sharding.dims, devices), devices)
+
+
+def compile_on(text: str, device: Any) -> Any:
+    return pjrt.compile_module(text, [device])
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(shardings(), shardings(), st.sampled_from(["float32", "bfloat16", "int32", "bool", "uint8", "complex64"]))
+def test_values_arrive(source: Sharding, target: Sharding, dtype: str) -> None:
+    type_ = ArrayType(SHAPE, dtype)
+    host = (np.arange(math.prod(SHAPE)).reshape(SHAPE) % 2).astype(pjrt.numpy_dtype(dtype))
+    a, b = side(source), side(target)
+    array = pjrt.put(host, type_, source, a.real, a.devices)
+    moved = prepare(type_, a, b, compile_on)(array)
+    assert moved.sharding == b.real
+    np.testing.assert_array_equal(np.asarray(moved), host)
+    for position, box in enumerate(target.boxes(SHAPE)):
+        part = pjrt.shard(moved, position)
+        assert part.devices() == {b.devices[position]}
+        np.testing.assert_array_equal(np.asarray(part), host[tuple(slice(p, q) for p, q in box)])
+
+
+def test_only_the_same_devices_in_the_same_order_are_the_same_layout() -> None:
+    mesh, renamed, turned = (MeshSpec(((n, 2),), d) for n, d in (("a", (0, 1)), ("b", (0, 1)), ("a", (1, 0))))
+    one, other, third = (Sharding(m, ((m.axes[0][0],), ())) for m in (mesh, renamed, turned))
+    assert one.same_layout(other, SHAPE)
+    assert not one.same_layout(third, SHAPE)
+    assert not one.same_layout(Sharding(mesh, ((), ("a",))), SHAPE)

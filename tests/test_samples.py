@@ -1,0 +1,38 @@
+"""Each sample, as a user runs it."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import run_python
+
+
+def load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"sample_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_figure2_prints_what_the_paper_says(root: Path) -> None:
+    done = run_python(str(root / "samples" / "figure2.py"))
+    assert done.stdout == "(array([3., 5.], dtype=float32), array([2., 4.], dtype=float32))\n", done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(("sample", "steps"), [("train_lm", 30), ("mixture_of_experts", 6)])
+def test_training_equals_plain_jax(root: Path, sample: str, steps: int) -> None:
+    losses = load(root / "samples" / f"{sample}.py").train(steps)
+    assert len(losses) == steps
+    for ours, plain in losses:
+        assert ours == pytest.approx(plain, rel=1e-5)
+    if sample == "train_lm":
+        assert losses[-1][0] < 0.75 * losses[0][0]
+
+
+def test_samples_run_as_scripts(root: Path) -> None:
+    done = run_python(str(root / "samples" / "mixture_of_experts.py"), "--steps", "1")
+    assert done.returncode == 0, done.stderr
+    assert "plain JAX" in done.stdout

@@ -1,0 +1,117 @@
+"""What phase `trace` promises of structure: no path between placed calls that the program does not have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from test_samples import load
+
+import pathways as pw
+from pathways.dialect import pw as ops
+from pathways.dialect.mlir import Value
+from pathways.dialect.program import Program
+
+
+def longest_chain(program: Program) -> int:
+    """The longest path of placed calls."""
+    depth: dict[Value, int] = {}
+    for op in program.nodes():
+        counts = 1 if isinstance(op, ops.CallOp) and not op.gathered else 0
+        reached = counts + max((depth.get(v, 0) for v in op.operands), default=0)
+        depth.update((r, reached) for r in op.results)
+    return max(depth.values())
+
+
+def placed_calls(program: Program) -> int:
+    return sum(not c.gathered for c in program.calls())
+
+
+def pipeline(stages: int, weights_only: bool) -> Callable[..., Any]:
+    """value_and_grad through a scan over microbatches, through all stages."""
+    devices = pw.make_virtual_device_set()
+    calls: list[Any] = []
+    jit: Any = jax.jit
+    for _ in range(stages):
+        mesh = devices.add_slice(devices=2).mesh("model")
+        weights, batch = NamedSharding(mesh, P(None, "model")), NamedSharding(mesh, P())
+        shardings = {"in_shardings": (weights, None if weights_only else batch)}
+        calls.append(jit(lambda w, x: jnp.tanh(x @ w), **shardings))
+
+    def loss(weights: Any, batches: Any) -> Any:
+        def body(total: Any, x: Any) -> Any:
+            for call, w in zip(calls, weights, strict=True):
+                x = call(w, x)
+            return total + (x**2).sum(), None
+
+        return lax.scan(body, jnp.float32(0), batches)[0]
+
+    return lambda w, x: jax.value_and_grad(loss)(w, x)
+
+
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_microbatches_stay_independent(weights_only: bool) -> None:
+    stages = 4
+    step = pw.program(pipeline(stages, weights_only))
+    weights = [jax.ShapeDtypeStruct((8, 8), jnp.float32)] * stages
+    distinct: set[int] = set()
+    for microbatches in (1, 4, 16):
+        batches = jax.ShapeDtypeStruct((microbatches, 4, 8), jnp.float32)
+        program = Program(step.lower(weights, batches).module)
+        assert longest_chain(program) == 2 * stages
+        assert placed_calls(program) == 2 * stages * microbatches
+        if microbatches > 1:
+            distinct.add(len(program.computations))
+    assert len(distinct) == 1
+
+
+def test_train_lm_chain_is_that_of_one_microbatch(root: Path) -> None:
+    sample = load(root / "samples" / "train_lm.py")
+    chains: set[int] = set()
+    distinct: set[int] = set()
+    for microbatches in (1, 4, 8):
+        sample.MICROBATCHES = microbatches
+        program = Program(sample.train_step.lower(*sample.example_args()).module)
+        chains.add(longest_chain(program))
+        if microbatches > 1:
+            distinct.add(len(program.computations))
+    # Forward and backward through the stages, behind what JAX hoists out of the loop because it is the same for all.
+    assert chains == {2 * sample.STAGES + 1}
+    assert len(distinct) == 1
+
+
+def test_size_of_the_ir_does_not_depend_on_the_number_of_shards() -> None:
+    sizes: set[tuple[int, int]] = set()
+    jit: Any = jax.jit
+    for count in (4, 2048):
+        slices = [pw.make_virtual_device_set().add_slice(devices=count) for _ in range(2)]
+        calls = [jit(jnp.sin, in_shardings=NamedSharding(s.mesh("x"), P("x"))) for s in slices]
+        lowered = pw.program(lambda x, calls=calls: calls[1](calls[0](x))).lower(jnp.zeros(2048))
+        ops_ = list(Program(lowered.module).nodes())
+        sizes.add((len(ops_), lowered.as_text("shard").count("\n")))
+    assert len(sizes) == 1
+
+
+def test_names_come_from_the_user() -> None:
+    mesh = pw.make_virtual_device_set().add_slice(devices=2).mesh("x")
+    jit: Any = jax.jit
+
+    def scale(x: Any) -> Any:
+        return 2 * x
+
+    placed = jit(scale, in_shardings=NamedSharding(mesh, P("x")))
+
+    @pw.program
+    def step(params: Any) -> Any:
+        return {"new": placed(params["w"])}
+
+    text = step.lower({"w": jnp.zeros(4)}).as_text()
+    assert """pw.name = "params['w']\"""" in text
+    assert """pw.name = "out['new']\"""" in text
+    assert "module @scale" in text
+    assert "func.func @step" in text
