@@ -1,4 +1,6 @@
 # `make demo` and `make test` do all of their own set-up, in .venv; PYTHON chooses the interpreter (3.11 or newer).
+SHELL := /bin/bash
+.SHELLFLAGS := -eo pipefail -c
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -116,6 +116,21 @@ class SliceTooLarge(Diagnostic):
 
 
 @dataclass(frozen=True)
+class OutOfMemory(Diagnostic):
+    code: ClassVar[str] = "PWC0302"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "the program does not fit the memory of {island}"
+    have: ClassVar[str] = "{memory:,} bytes a device"
+    need: ClassVar[str] = "{peak:,} bytes at step {step}, temporaries of executables left out; the largest:\n{largest}"
+    hint: ClassVar[str] = "more devices a slice, smaller batches, donate_argnums, or islands with more memory"
+    island: str
+    memory: int
+    peak: int
+    step: int
+    largest: str
+
+
+@dataclass(frozen=True)
 class BadPlacement(Diagnostic):
     code: ClassVar[str] = "PWC0305"
     title: ClassVar[str] = "placement {policy} returned something illegal"

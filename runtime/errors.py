@@ -76,7 +76,7 @@ class NotAnArray(Diagnostic):
     title: ClassVar[str] = "{operation} on a result of a program"
     have: ClassVar[str] = "a pw.Array: a handle on a sharded buffer that may not be computed yet"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "compute inside of a pw.program, or copy it to the host with np.asarray(x)"
+    hint: ClassVar[str] = "give it to a pw.program as an argument, or copy it to the host with np.asarray(x)"
     operation: str
     rule: str
 

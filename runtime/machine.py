@@ -49,6 +49,7 @@ class Machine:
             missing = [i for i in wanted if (i.name, i.size) not in self.bound]
             pool = self._pool(plan.name, missing)
             for island in missing:
+                _check_kind(plan.name, island, pool[island.name])
                 self._bind(island, pool[island.name])
             return {i.name: self.bound[i.name, i.size] for i in wanted}
 
@@ -87,6 +88,13 @@ class Machine:
         for island in wanted:
             pool[island.name], self._spare = self._spare[: island.size], self._spare[island.size :]
         return pool
+
+
+def _check_kind(program: str, island: Island, devices: Sequence[pjrt.Device]) -> None:
+    kind = str(devices[0].device_kind)
+    if island.kind not in ("any", kind):
+        needs = f"{island.name} of kind {island.kind}"
+        raise PathwaysError(NotEnoughDevices(program=program, have_=f"devices of kind {kind}", needs=needs))
 
 
 _FEWEST = 4

@@ -27,10 +27,11 @@ class Lowered:
 
 
 class Lowering:
-    """Lowers for one platform, and remembers what it has lowered."""
+    """Lowers for one platform, and remembers what it has lowered. `dialect` is JAX's name for it: cuda, rocm."""
 
-    def __init__(self, platform: str, reserved: str) -> None:
+    def __init__(self, platform: str, dialect: str, reserved: str) -> None:
         self.platform = platform
+        self._dialect = dialect
         self._by_key: dict[Any, Lowered] = {}
         self._by_content: dict[str, Lowered] = {}
         self._symbols: set[str] = {reserved}
@@ -60,7 +61,7 @@ class Lowering:
         symbol = symbol_of(name)
         function.__name__ = symbol
         jitted = jit(function, keep_unused=True, **options)
-        lowered: Any = jitted.trace(*(compat.struct(v.aval) for v in inputs)).lower(lowering_platforms=(self.platform,))
+        lowered: Any = jitted.trace(*(compat.struct(v.aval) for v in inputs)).lower(lowering_platforms=(self._dialect,))
         module: Module = lowered.compiler_ir("stablehlo")
         with module.context:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")

@@ -39,6 +39,7 @@ def trace(
     *,
     name: str,
     platform: str,
+    lowering_platform: str,
     where: Where | None,
 ) -> Traced:
     """Traces `function(*arguments)`, whose arguments are pytrees of `ShapeDtypeStruct`s.
@@ -62,7 +63,7 @@ def trace(
     units = order(graph, gather(graph, homes))
     in_tree = describe_tree(tree_util.tree_structure(tuple(arguments)))
     names = Names(name, leaf_names, result_names, donated, where, in_tree, describe_tree(out_tree))
-    emitted = emit(graph, homes, units, names, Lowering(platform, symbol_of(name)), make_context())
+    emitted = emit(graph, homes, units, names, Lowering(platform, lowering_platform, symbol_of(name)), make_context())
     verify(Program(emitted.module))
     return Traced(emitted, out_tree)
 

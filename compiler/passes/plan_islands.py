@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
+from pathways.compiler.errors import OutOfMemory
 from pathways.compiler.lifetimes import Lifetime, donations, lifetimes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect import pw
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import Value, ir, name_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
@@ -46,7 +48,18 @@ class _Stream:
     ip: Any
     slots: dict[Value, int] = field(default_factory=dict[Value, int])
     live: dict[int, int] = field(default_factory=dict[int, int])
+    sizes: dict[int, tuple[str, int]] = field(default_factory=dict[int, "tuple[str, int]"])
     peak: int = 0
+
+    def reach(self, program: Program, step: int) -> None:
+        """Notes a new peak. Raises PWC0302 where it is more than the topology says there is."""
+        self.peak = max([self.peak, *self.live.values()])
+        memory = program.islands[self.op.island].memory
+        if memory is not None and self.peak > memory:
+            largest = sorted(self.sizes.values(), key=lambda named: -named[1])[:4]
+            shown = "\n".join(f"{name}: {size:,}" for name, size in largest)
+            error = OutOfMemory(island=self.op.island, memory=memory, peak=self.peak, step=step, largest=shown)
+            raise PathwaysError(error)
 
 
 class _Writer:
@@ -112,6 +125,7 @@ class _Writer:
             birth=life.birth,
             death=-1 if life.kept else life.death,
         )
+        stream.sizes[slot] = name, size
         for device in self._devices(value):
             stream.live[device] = stream.live.get(device, 0) + size
         return slot
@@ -126,7 +140,9 @@ class _Writer:
         size = type_.shard_bytes(self.program.sharding(placed).shard_shape(type_.shape))
         for device in self._devices(value):
             stream.live[device] -= size
-        return stream.slots[value]
+        slot = stream.slots[value]
+        del stream.sizes[slot]
+        return slot
 
     def _run(self, call: pw.CallOp) -> None:
         stream = self._stream(call.island or "")
@@ -138,7 +154,7 @@ class _Writer:
         for value in gone:  # its memory becomes a result's
             self._drop(stream, value)
         outputs = [self._buffer(r, _result_name(name, i, call), "temporary") for i, r in enumerate(call.results)]
-        stream.peak = max([stream.peak, *stream.live.values()])
+        stream.reach(self.program, step)
         pw.RunOp.create(
             ip=stream.ip,
             loc=call.operation.location,
@@ -156,7 +172,7 @@ class _Writer:
         here, there = self._stream(self._island(value)), self._stream(self._island(result))
         source = here.slots[value]
         target = self._buffer(result, f"{_shown(value, self)} moved", "temporary")
-        there.peak = max([there.peak, *there.live.values()])
+        there.reach(self.program, step)
         loc = op.operation.location
         if here is there:
             pw.CopyOp.create(ip=here.ip, loc=loc, step=step, source=source, target=target)

@@ -3,8 +3,11 @@
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Island, Topology
 
+CPU_KIND = "cpu"
+"""What CPU devices call themselves."""
 
-def default_topology(program: Program, kind: str = "any") -> Topology:
+
+def default_topology(program: Program) -> Topology:
     """One island for each slice, and larger ones where slices must share; an implicit slice gets one device."""
     sizes: dict[str, int] = {}
     names: dict[str, str] = {}
@@ -12,6 +15,5 @@ def default_topology(program: Program, kind: str = "any") -> Topology:
         name = op.pin or (names[op.near] if op.near else f"island{len(sizes)}")
         names[symbol] = name
         sizes[name] = sizes.get(name, 0) + op.devices
-    kinds = {names[s]: op.kind for s, op in program.slices.items() if op.kind}
-    islands = [Island(name, devices=size, kind=kinds.get(name, kind)) for name, size in sizes.items()]
-    return Topology(tuple(islands) or (Island("island0", devices=1, kind=kind),))
+    islands = [Island(name, devices=size, kind=CPU_KIND) for name, size in sizes.items()]
+    return Topology(tuple(islands) or (Island("island0", devices=1, kind=CPU_KIND),))

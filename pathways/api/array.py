@@ -153,7 +153,7 @@ def _user_dtype(port: Port) -> Any:
 
 def _refused(operation: str) -> Any:
     def method(self: Array, *_: Any, **__: Any) -> NoReturn:
-        rule = "computing inside of a program: @pw.program"
+        rule = "computing inside of a @pw.program that takes it as an argument"
         raise PathwaysError(NotAnArray(operation=operation, rule=rule, where=caller()))
 
     return method

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.passes.base import Binding, Session
-from pathways.compiler.placement.default import default_topology
+from pathways.compiler.placement.default import CPU_KIND, default_topology
 from pathways.dialect.plan import Plan
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Island, Topology
@@ -46,7 +46,7 @@ class Process:
         for symbol, virtual in slices.items():
             if virtual.number not in self.islands:
                 count = len(virtual.devices)
-                island = Island(f"island{self._made}", devices=count, kind=virtual.kind or "any")
+                island = Island(f"island{self._made}", devices=count, kind=CPU_KIND)
                 self.islands[virtual.number] = island, Binding(island.name, tuple(range(count)))
                 self._made += 1
             island, bindings[symbol] = self.islands[virtual.number]

@@ -117,7 +117,8 @@ class Program:
             leaf_names,
             donated,
             name=self.name,
-            platform=lowering_platform(platform),
+            platform=platform,
+            lowering_platform=lowering_platform(platform),
             where=self.where,
         )
         return Lowered(traced.emitted, tree, traced.out_tree)
