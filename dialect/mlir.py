@@ -21,6 +21,7 @@ from jaxlib.mlir._mlir_libs import _mlir as _cext
 
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import UnparsableIR
+from pathways.dialect.jax_api import JaxRuntimeError
 
 ir: Any = _ir
 passmanager: Any = _passmanager
@@ -80,8 +81,15 @@ def bytecode(operation: Operation) -> bytes:
 
 
 def portable(raw: bytes) -> bytes:
-    """StableHLO bytecode in the form that every supported jaxlib reads: VHLO at the oldest version it can write."""
-    return _extend_mlir.serialize_portable_artifact(raw, _stablehlo.get_minimum_version(), True)
+    """StableHLO bytecode in the form that most jaxlibs read: VHLO of the oldest version that has all of its ops."""
+    requirement = _stablehlo.StablehloCompatibilityRequirement
+    recent = (_stablehlo.get_version_from_compatibility_requirement(r) for r in (requirement.WEEK_12, requirement.WEEK_4))
+    for version in (_stablehlo.get_minimum_version(), *recent):
+        try:
+            return _extend_mlir.serialize_portable_artifact(raw, version, True)
+        except JaxRuntimeError:  # an op that this version does not have
+            continue
+    return _extend_mlir.serialize_portable_artifact(raw, _stablehlo.get_current_version(), True)
 
 
 def from_portable(raw: bytes) -> Module:
