@@ -7,15 +7,18 @@ from pathlib import Path
 import click
 
 from pathways.api.process import host_topology, process
+from pathways.cli.errors import BadSource
 from pathways.cli.source import load_program, lower_program, split_spec
 from pathways.cli.summary import compile_summary
 from pathways.compiler.driver import Compilation, read_dump
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.pipeline import PASSES
 from pathways.compiler.placement import POLICIES
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import CannotWrite
 from pathways.dialect.mlir import parse, pretty, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.planfile import save_plan
+from pathways.dialect.planfile import save_plan, writing
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology, parse_topology
 
@@ -45,7 +48,7 @@ class Printing:
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the plan.")
 @click.option("--topology", help="islands=2,hosts=1,devices=4[,kind=K][,memory=16GiB], or a TOML file.")
 @click.option("--platform", type=click.Choice(["cpu", "gpu", "tpu"]), help="Default: the platform of this host.")
-@click.option("--placement", default="spread", show_default=True, help=f"One of {', '.join(sorted(POLICIES))}.")
+@click.option("--placement", help=f"One of {', '.join(sorted(POLICIES))}; default: spread.")
 @click.option("--compile-to", type=click.Choice([p.value for p in Phase]), default="plan", show_default=True,
               help="Stop after this phase, and print its IR.")  # fmt: skip
 @click.option("--dump-phases-to", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -58,7 +61,7 @@ def compile_(
     output: Path | None,
     topology: str | None,
     platform: str | None,
-    placement: str,
+    placement: str | None,
     compile_to: str,
     dump_phases_to: Path | None,
     with_phases: bool,
@@ -70,12 +73,19 @@ def compile_(
     A source is compiled for its example_args. Without --topology the plan is for one island a slice on CPU, and for
     the host's own devices elsewhere.
     """
-    machines = parse_topology(topology) if topology else None
+    machines = parse_topology(topology) if topology is not None else None
+    if output is not None and not output.parent.is_dir():
+        raise PathwaysError(CannotWrite(path=str(output), problem=f"no folder {output.parent}"))
     compilation = start(source, machines, platform)
     upto = Phase(compile_to)
+    here = compilation.program.phase
+    if placement is not None and here.reached(Phase.PLACE):
+        raise _too_late(Path(source), here, "--placement")
+    if here.position > upto.position:
+        raise _too_late(Path(source), here, f"--compile-to {upto}")
     keep = dump_phases_to is not None or with_phases
     listen = Printing(print_ir_after, print_ir_after_all)
-    compilation.advance(upto, placement=placement, keep_dumps=keep, listen=listen)
+    compilation.advance(upto, placement=placement or "spread", keep_dumps=keep, listen=listen)
     if dump_phases_to is not None:
         for path in compilation.write_dumps(dump_phases_to):
             click.echo(f"dumped   {path}", err=True)
@@ -87,6 +97,8 @@ def compile_(
     if output is not None:
         size = save_plan(plan, output)
         click.echo(f"wrote    {output} ({size:,} bytes)   next: pwc run {output} | pwc inspect {output}")
+    else:
+        click.echo("wrote    nothing: no -o plan.bin")
 
 
 def start(source: str, topology: Topology | None, platform: str | None) -> Compilation:
@@ -94,6 +106,8 @@ def start(source: str, topology: Topology | None, platform: str | None) -> Compi
     path, name = split_spec(source)
     if path.suffix == ".mlir":
         program, constants = read_dump(path)
+        if topology is not None and program.phase.reached(Phase.PLACE):
+            raise _too_late(path, program.phase, "--topology")
         return Compilation(program, constants, Session(topology))
     function = load_program(path, name)
     chosen = platform or process().platform
@@ -110,4 +124,11 @@ def _emit_ir(ir_text: str, output: Path | None) -> None:
     if output is None:
         click.echo(ir_text)
     else:
-        output.write_text(ir_text)
+        with writing(output):
+            output.write_text(ir_text)
+
+
+def _too_late(path: Path, phase: Phase, option: str) -> PathwaysError:
+    advice = "start from the source, or from a dump of an earlier phase"
+    have = f"{option}, and IR of phase {phase}, where that is decided"
+    return PathwaysError(BadSource(path=str(path), have_=have, rule="a dump of an earlier phase", advice=advice))

@@ -24,13 +24,15 @@ class BadSource(Diagnostic):
 class SourceFailed(Diagnostic):
     code: ClassVar[str] = "PWC0802"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "{path} raised {kind} while it was imported or traced"
+    title: ClassVar[str] = "{path} raised {kind} while {stage}"
     have: ClassVar[str] = "{message}"
-    need: ClassVar[str] = "a file that imports, with a program that traces"
-    hint: ClassVar[str] = "python {path} shows the whole traceback"
+    need: ClassVar[str] = "a file that imports, and a program that traces on its example_args"
+    hint: ClassVar[str] = "{advice}"
     path: str
     kind: str
+    stage: str
     message: str
+    advice: str
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -29,6 +29,7 @@ def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> d
     names = [p.name for p in plan.inputs]
     if unknown := [n for n in values if n not in names]:
         raise _bad(f"values for {', '.join(unknown)}", f"the plan's inputs: {_listed(names)}")
+    values = {p.name: _convert(values[p.name], p) for p in plan.inputs if p.name in values}
     if values and (missing := [n for n in names if n not in values]):
         raise _bad(f"no values for {_listed(missing)}", f"a value for each of {len(names)} inputs")
     return values
@@ -55,8 +56,10 @@ def _read_archive(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-        raise _bad(f"{path}: {error}", "an .npz archive of arrays without pickles") from None
+    except OSError as error:
+        raise _bad(f"{path}: {error}", "an .npz archive of arrays") from None
+    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError):
+        raise _bad(f"{path} is not an .npz archive", "an .npz archive of arrays, without pickled objects") from None
 
 
 def _read_array(path: Path) -> Any:
@@ -74,8 +77,16 @@ def _read_value(name: str, text: str) -> Any:
         value = None
     if value is None or value.dtype.kind not in "bif":
         raise _bad(f"{name}={text}", "a number, a nested list of numbers, or @file.npy")
-    is_number = value.ndim == 0
-    return value.item() if is_number else value.astype({"f": np.float32, "i": np.int32}.get(value.dtype.kind, bool))
+    return value
+
+
+def _convert(value: Any, port: Port) -> Any:
+    """Numbers typed on the command line have the type that the plan wants, if it can hold them."""
+    dtype = numpy_dtype(port.type.dtype)
+    typed = isinstance(value, np.ndarray) and cast("Any", value).dtype in (np.int64, np.float64)
+    if typed and (value.dtype.kind == "i" or dtype.kind not in "biu"):
+        return value.astype(dtype)
+    return value
 
 
 def example_inputs(arguments: tuple[Any, ...]) -> list[Any] | None:

@@ -6,10 +6,12 @@ from pathlib import Path
 import click
 
 from pathways.cli.compile import Printing
+from pathways.cli.errors import BadSource
 from pathways.compiler.driver import parse_program
 from pathways.compiler.pass_pipeline import parse_pipeline
 from pathways.compiler.passes.base import Session
 from pathways.compiler.pipeline import PASSES, Timing, run_pass
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import pretty, text
 from pathways.dialect.topology import parse_topology
 
@@ -48,4 +50,6 @@ def _read(source: str) -> str:
     try:
         return Path(source).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{source}: {error}") from None
+        advice = "pwc compile model.py --dump-phases-to DIR writes dumps"
+        have = error.strerror if isinstance(error, OSError) and error.strerror else "bytes that are not text"
+        raise PathwaysError(BadSource(path=source, have_=have, rule="the text of a dump", advice=advice)) from None

@@ -1,10 +1,11 @@
 """`pwc run`"""
 
 import json
+import math
 import statistics
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import numpy as np
@@ -17,6 +18,8 @@ from pathways.cli.errors import Mismatch
 from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
 from pathways.cli.source import load_program, lower_program, split_spec
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import CannotWrite
+from pathways.dialect.planfile import writing
 
 EXAMPLE = """
 \b
@@ -48,16 +51,20 @@ def run(
 
     A source runs on its example_args where these are arrays. Without inputs a plan runs on seeded random data.
     """
+    if outputs is not None and outputs.suffix != ".npz":
+        problem = f"the ending {outputs.suffix!r}"
+        raise PathwaysError(CannotWrite(path=str(outputs), problem=problem, rule="a file that ends in .npz"))
     compiled, example = _prepare(source)
     arguments = _arguments(compiled, example, inputs, assignments)
     results, timings = _repeat(compiled, arguments, repeat)
     differences = _differences(compiled, arguments, results) if reference else None
     if outputs is not None:
-        np.savez(
-            outputs,
-            allow_pickle=False,
-            **{p.name: _host(r) for p, r in zip(compiled.plan.results, results, strict=True)},
-        )
+        with writing(outputs):
+            np.savez(
+                outputs,
+                allow_pickle=False,
+                **{p.name: _host(r) for p, r in zip(compiled.plan.results, results, strict=True)},
+            )
     _report(compiled, results, timings, differences, as_json)
     if differences is not None and (worst := [d for d in differences if not d.close]):
         have = "\n".join(str(d) for d in worst)
@@ -148,6 +155,17 @@ def _shown(host: "np.ndarray[Any, Any]") -> str:
 
 def _as_json(host: "np.ndarray[Any, Any]", dtype: str) -> dict[str, Any]:
     row: dict[str, Any] = {"dtype": dtype, "shape": list(host.shape)}
-    if host.size <= 64 and host.dtype.kind in "biuf":
-        row["values"] = host.tolist()
+    if host.size <= 64:
+        wide: Any = np.complex128 if host.dtype.kind == "c" else np.float64
+        exact = host.dtype.kind in "biu"
+        row["values"] = _plain((host if exact else host.astype(wide)).tolist())
     return row
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say: complex numbers as pairs, what is not finite as text."""
+    if isinstance(value, list):
+        return [_plain(v) for v in cast("list[Any]", value)]
+    if isinstance(value, complex):
+        return [_plain(value.real), _plain(value.imag)]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

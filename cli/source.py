@@ -8,7 +8,7 @@ from typing import Any, cast
 from pathways.api.program import Program as ProgramFunction
 from pathways.cli.errors import BadSource, SourceFailed
 from pathways.compiler.frontend.compat import where_of_exception
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import PathwaysError, Where
 
 
 def split_spec(spec: str) -> tuple[Path, str | None]:
@@ -48,9 +48,9 @@ def _import(path: Path) -> Any:
     except PathwaysError:
         raise
     except SystemExit as error:
-        raise _failed(path, error) from None
+        raise _failed(path, error, "it was imported", f"python {path} shows the whole traceback") from None
     except Exception as error:
-        raise _failed(path, error) from error
+        raise _failed(path, error, "it was imported", f"python {path} shows the whole traceback") from error
     finally:
         sys.path.pop(0)
     return module
@@ -63,14 +63,20 @@ def lower_program(program: ProgramFunction, path: Path, platform: str) -> Any:
     except PathwaysError:
         raise
     except Exception as error:
-        raise _failed(path, error) from error
+        advice = f"{program.name}.lower(*{program.name}.example_args) in Python shows the whole traceback"
+        raise _failed(path, error, f"{program.name} was traced", advice) from error
 
 
-def _failed(path: Path, error: BaseException) -> PathwaysError:
+def _failed(path: Path, error: BaseException, stage: str, advice: str) -> PathwaysError:
     message = str(error).strip().splitlines()
     shown = message[0] if message else "no message"
     where = where_of_exception(error)
-    return PathwaysError(SourceFailed(path=str(path), kind=type(error).__name__, message=shown, where=where))
+    if isinstance(error, SyntaxError) and error.filename:
+        where = Where(error.filename, error.lineno or 1)
+    kind = type(error).__name__
+    return PathwaysError(
+        SourceFailed(path=str(path), kind=kind, stage=stage, message=shown, advice=advice, where=where)
+    )
 
 
 def _bad(path: Path, have: str, rule: str, advice: str) -> BadSource:

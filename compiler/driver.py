@@ -12,6 +12,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import make_context, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan
+from pathways.dialect.planfile import writing
 from pathways.dialect.program import Program
 from pathways.dialect.verify import verify
 
@@ -62,16 +63,17 @@ class Compilation:
 
     def write_dumps(self, folder: Path) -> list[Path]:
         """Writes `NN.phase.mlir` for every phase passed, and the constants beside them."""
-        folder.mkdir(parents=True, exist_ok=True)
         written: list[Path] = []
-        for phase, dump in self.dumps.items():
-            path = folder / phase.dump_name
-            path.write_text(dump)
-            written.append(path)
-        if self.constants:
-            (folder / CONSTANTS).mkdir(exist_ok=True)
-            for name, raw in self.constants.items():
-                (folder / CONSTANTS / name).write_bytes(raw)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for phase, dump in self.dumps.items():
+                path = folder / phase.dump_name
+                path.write_text(dump)
+                written.append(path)
+            if self.constants:
+                (folder / CONSTANTS).mkdir(exist_ok=True)
+                for name, raw in self.constants.items():
+                    (folder / CONSTANTS / name).write_bytes(raw)
         return written
 
 

@@ -14,9 +14,12 @@ from pathways.dialect import plan as nouns
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.topology import Island, Topology
-from pathways.dialect.trees import Tree
+from pathways.dialect.trees import read_tree, write_tree
 
 __all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "schema"]
+
+
+_TREES = frozenset({"in_tree", "out_tree"})
 
 
 def _load_schema() -> Any:
@@ -35,7 +38,7 @@ CLASSES: dict[str, type] = {
     for cls in (
         *(nouns.PlanSlice, nouns.PlanMesh, nouns.Layout, nouns.Buffer, nouns.Stream, nouns.Computation, nouns.Port),
         *(nouns.Run, nouns.Send, nouns.Recv, nouns.Copy, nouns.Free, nouns.ConstantData, nouns.Plan),
-        *(Where, ArrayType, Island, Topology, Tree),
+        *(Where, ArrayType, Island, Topology),
     )
 }
 OUTSIDE = frozenset({"module", "constants", "phases"})
@@ -66,6 +69,8 @@ def _encode(value: Any, message: Any) -> None:
         content = getattr(value, field.name)
         if content is None:
             continue
+        if field.name in _TREES:
+            content = write_tree(content)
         if field.is_repeated:
             target = getattr(message, field.name)
             for item in content:
@@ -129,6 +134,8 @@ def _decode_field(message: Any, field: Any, members: dict[str, Any]) -> Any:
                 return None
             raise DecodeError(f"{message.DESCRIPTOR.name} lacks {field.name}")
         return _decode(content, members)
+    if field.name in _TREES:
+        return read_tree(content)
     if field.has_presence and not message.HasField(field.name):
         return None
     return content

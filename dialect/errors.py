@@ -55,6 +55,19 @@ class BadTopology(Diagnostic):
 
 
 @dataclass(frozen=True)
+class CannotWrite(Diagnostic):
+    code: ClassVar[str] = "PWC0606"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{path} cannot be written"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "make the folder first, or choose another path"
+    path: str
+    problem: str
+    rule: str = "a path in a folder that exists"
+
+
+@dataclass(frozen=True)
 class NotAPlan(Diagnostic):
     code: ClassVar[str] = "PWC0601"
     title: ClassVar[str] = "{path} is not a plan"

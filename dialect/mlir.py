@@ -83,7 +83,9 @@ def bytecode(operation: Operation) -> bytes:
 def portable(raw: bytes) -> bytes:
     """StableHLO bytecode in the form that most jaxlibs read: VHLO of the oldest version that has all of its ops."""
     requirement = _stablehlo.StablehloCompatibilityRequirement
-    recent = (_stablehlo.get_version_from_compatibility_requirement(r) for r in (requirement.WEEK_12, requirement.WEEK_4))
+    recent = (
+        _stablehlo.get_version_from_compatibility_requirement(r) for r in (requirement.WEEK_12, requirement.WEEK_4)
+    )
     for version in (_stablehlo.get_minimum_version(), *recent):
         try:
             return _extend_mlir.serialize_portable_artifact(raw, version, True)

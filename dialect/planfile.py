@@ -10,10 +10,12 @@ Equal plans give equal bytes. The comment of the archive is a digest of everythi
 found before anything is believed.
 """
 
+import contextlib
 import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +23,7 @@ import jaxlib.version
 
 from pathways.dialect.codec import DecodeError, decode_plan, encode_plan
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.errors import DamagedPlan, NotAPlan, PlanVersion
+from pathways.dialect.errors import CannotWrite, DamagedPlan, NotAPlan, PlanVersion
 from pathways.dialect.jax_api import VERSION as VERSION_OF_JAX
 from pathways.dialect.plan import FORMAT, Plan
 
@@ -64,10 +66,20 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     archive.writestr(info, data)
 
 
+@contextlib.contextmanager
+def writing(path: str | Path) -> Generator[None]:
+    """Failures to write become PWC0606."""
+    try:
+        yield
+    except OSError as error:
+        raise PathwaysError(CannotWrite(path=str(path), problem=error.strerror or str(error))) from None
+
+
 def save_plan(plan: Plan, path: str | Path) -> int:
-    """Writes plan.bin; gives its size in bytes."""
+    """Writes plan.bin; gives its size in bytes. Raises PWC0606."""
     raw = write_plan(plan)
-    Path(path).write_bytes(raw)
+    with writing(path):
+        Path(path).write_bytes(raw)
     return len(raw)
 
 

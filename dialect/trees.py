@@ -22,7 +22,7 @@ class Tree:
 
     kind: str
     children: tuple["Tree", ...] = ()
-    keys: tuple[str, ...] = ()
+    keys: tuple[str | int, ...] = ()
     cls: str = ""
 
 
@@ -41,9 +41,7 @@ def describe_tree(treedef: Any) -> Tree:
     aux: Any = data[1]
     if cls in (dict, OrderedDict, defaultdict):
         names = aux[1] if cls is defaultdict else aux
-        if all(isinstance(k, str) for k in names):
-            return Tree("dict", children, tuple(names))
-        return Tree("dict", children, tuple(repr(k) for k in names))
+        return Tree("dict", children, tuple(k if isinstance(k, str | int) else repr(k) for k in names))
     if cls in (list, tuple):
         return Tree(cls.__name__, children)
     if hasattr(cls, "_fields") and issubclass(cls, tuple):
@@ -109,15 +107,23 @@ def count_leaves(tree: Tree) -> int:
 
 
 def compatible(have: Tree, want: Tree) -> bool:
-    """Whether arguments of one structure can stand for another: classes may be given as dicts or tuples."""
+    """Whether arguments of one structure can stand for another.
+
+    Classes may be given as dicts or tuples; where both name their children, they name the same ones in the same order.
+    """
     if len(have.children) != len(want.children):
         return False
     leaf_like = {"leaf", "none"}
     if (have.kind in leaf_like or want.kind in leaf_like) and have.kind != want.kind:
         return False
-    if have.kind == want.kind == "dict" and have.keys != want.keys:
+    if have.keys and want.keys and [_bare(k) for k in have.keys] != [_bare(k) for k in want.keys]:
         return False
     return all(compatible(h, w) for h, w in zip(have.children, want.children, strict=True))
+
+
+def _bare(key: str | int) -> str:
+    """A key without the marks of key paths: `.w`, `['w']` and `w` are the same."""
+    return str(key).strip(".[]'\"")
 
 
 def write_tree(tree: Tree) -> str:

@@ -36,6 +36,9 @@ def _broken(program: Program) -> Iterator[Broken]:
         module.verify()
     except ir.MLIRError as error:
         yield module, f"does not verify: {str(error).splitlines()[-1]}", "valid MLIR"
+    for op in _all_ops(program):
+        if op.operation.name.startswith("pw.") and not isinstance(op, PwOp):
+            yield op.operation, "is no op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
     for op in _all_pw(program):
         for problem in op.problems():
             yield op.operation, problem, "attributes and operands as the dialect's reference says"
@@ -48,12 +51,17 @@ def _broken(program: Program) -> Iterator[Broken]:
                 yield from rule(program)
 
 
-def _all_pw(program: Program) -> Iterator[PwOp]:
+def _all_ops(program: Program) -> Iterator[Any]:
+    """The ops of the module itself, of the program, and of the plans."""
     for block in (program.module.body, *([program.block] if program.has_program else [])):
-        yield from (op for op in block.operations if isinstance(op, PwOp))
+        yield from block.operations
     for plan in program.plans.values():
         if plan.operation.regions[0].blocks:
-            yield from (op for op in plan.operation.regions[0].blocks[0].operations if isinstance(op, PwOp))
+            yield from plan.operation.regions[0].blocks[0].operations
+
+
+def _all_pw(program: Program) -> Iterator[PwOp]:
+    return (op for op in _all_ops(program) if isinstance(op, PwOp))
 
 
 def _symbols(program: Program) -> Iterator[Broken]:

@@ -13,7 +13,7 @@ class WrongInput(Diagnostic):
     title: ClassVar[str] = "the argument {name} of {program} does not fit"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "call the program itself to compile it for other types, or convert the argument"
+    hint: ClassVar[str] = "convert the argument, or compile the program for it"
     name: str
     program: str
     have_: str
@@ -76,7 +76,7 @@ class NotAnArray(Diagnostic):
     title: ClassVar[str] = "{operation} on a result of a program"
     have: ClassVar[str] = "a pw.Array: a handle on a sharded buffer that may not be computed yet"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "give it to a pw.program as an argument, or copy it to the host with np.asarray(x)"
+    hint: ClassVar[str] = "give it to a pw.program as an argument, or copy it: np.asarray(x), x.to_jax()"
     operation: str
     rule: str
 

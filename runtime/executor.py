@@ -1,20 +1,20 @@
 """A plan bound to devices: validated and compiled once, then a flat list of prepared calls."""
 
-import hashlib
-import threading
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from pathways.dialect.diagnostics import Where
+from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.plan import Copy, Free, Instruction, Layout, Plan, PlanMesh, Port, Recv, Run, Send
 from pathways.runtime import pjrt, transfers
 from pathways.runtime.credit import Gang
-from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.errors import ComputationFailed, WrongInput
 from pathways.runtime.inputs import Line, as_host, handle_of
 from pathways.runtime.linearize import linearize
 from pathways.runtime.machine import Machine
@@ -30,28 +30,23 @@ class Executables:
     """Compiled code by content and devices, shared by all plans of a process."""
 
     def __init__(self) -> None:
-        self._loaded: dict[tuple[str, tuple[pjrt.Device, ...]], pjrt.Executable] = {}
-        self._first: dict[tuple[str, int], pjrt.Executable] = {}
-        self.compiled = 0
+        self._loaded: dict[tuple[bytes | str, tuple[pjrt.Device, ...]], pjrt.Executable] = {}
+        self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
 
     def load(self, module: bytes | str, devices: Sequence[pjrt.Device]) -> pjrt.Executable:
         """Compiles, or takes the code that was compiled for as many other devices."""
-        raw = module.encode() if isinstance(module, str) else module
-        digest, owners = hashlib.sha256(raw).hexdigest(), tuple(devices)
-        if (digest, owners) not in self._loaded:
-            self._loaded[digest, owners] = self._make(module, digest, owners)
-        return self._loaded[digest, owners]
+        key = module, tuple(devices)
+        if key not in self._loaded:
+            self._loaded[key] = self._make(*key)
+        return self._loaded[key]
 
-    def _make(self, module: bytes | str, digest: str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
-        key = digest, len(devices)
-        if key in self._first:
-            try:
-                return pjrt.reload(self._first[key], devices)
-            except pjrt.FAILURES:  # a platform that cannot move code compiles it again
-                pass
-        self.compiled += 1
-        self._first[key] = pjrt.compile_module(module, devices)
-        return self._first[key]
+    def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
+        first = self._first.get((module, len(devices)))
+        if first is not None:
+            with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot move code compiles it again
+                return pjrt.reload(first, devices)
+        made = pjrt.compile_module(module, devices)
+        return self._first.setdefault((module, len(devices)), made)
 
 
 class LoadedPlan:
@@ -71,13 +66,20 @@ class LoadedPlan:
             self._offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)
         }
         self._size = len(self._types)
-        self._launches = {s.island: 0 for s in plan.streams}
+        self._machine = machine
         self._channels: dict[int, int] = {}
         self._sides: dict[Layout, transfers.Side] = {}
         self._constants = self._put_constants()
         self._steps = self._prepare_all(order)
         self._arrivals: dict[Any, transfers.Move] = {}
-        self._lock = threading.Lock()
+        self._makers = {
+            self._offsets[s.island] + slot: i
+            for s in plan.streams
+            for i in s.instructions
+            if isinstance(i, Run)
+            for slot in i.outputs
+        }
+        self._held = self._hold_constants()
 
     def _devices(self, mesh: PlanMesh) -> tuple[pjrt.Device, ...]:
         return self._islands[mesh.island].at(mesh.devices) if mesh.island in self._islands else ()
@@ -154,13 +156,12 @@ class LoadedPlan:
         outputs = [offset + s for s in run.outputs]
         gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
         execute, admit, started = executable.execute_sharded, gang.admit, gang.started
-        launches = self._launches
+        launches = self._machine.launches
 
         def step(slots: Slots) -> None:
             due = admit()
-            launches[island] = launch = (launches[island] + 1) & 0x7FFFFFFF
             try:
-                results = execute([slots[i] for i in inputs], launch_id=launch, with_tokens=due)
+                results = execute([slots[i] for i in inputs], launch_id=next(launches), with_tokens=due)
                 if due:
                     started(results.consume_token())
                 for slot, array in zip(outputs, results.consume_with_handlers(handlers), strict=True):
@@ -197,7 +198,7 @@ class LoadedPlan:
 
         Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones.
         """
-        with self._lock:
+        with self._machine.order:
             slots: Slots = [None] * self._size
             for index, array in self._constants.items():
                 slots[index] = array
@@ -209,7 +210,7 @@ class LoadedPlan:
     def _bind(self, slots: Slots, arguments: Sequence[Any], where: Line) -> dict[int, StoredBuffer]:
         """Puts the arguments into slots; gives the buffers that clients already hold, by slot."""
         owners: dict[int, StoredBuffer] = {}
-        taken: list[StoredBuffer] = []
+        taken: list[Handle] = []
         handles = [handle_of(v) for v in arguments]
         used = Counter(id(h.buffer) for h in handles if h is not None)
         for port, value, handle in zip(self.plan.inputs, arguments, handles, strict=True):
@@ -219,25 +220,29 @@ class LoadedPlan:
             if handle is None:
                 slots[index] = self._place(as_host(value, port, self.plan.name, where), port)
                 continue
+            array = self._arrive(handle, port, index, where)
             buffer = handle.buffer
-            array = self._arrive(handle, index, where)
-            if array is buffer.array and port.donated and (buffer.holders > 1 or used[id(buffer)] > 1):
+            in_place = array is buffer.array
+            if in_place and port.donated and (buffer.is_shared or used[id(buffer)] > 1) and pjrt.is_array(array):
                 side = self._side(self._types[index][1])
                 array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
-            if array is buffer.array:
+            elif in_place and not port.donated:
                 owners[index] = buffer
             if port.donated:
-                taken.append(buffer)
-                owners.pop(index, None)
+                taken.append(handle)
             slots[index] = array
-        for buffer in taken:
-            buffer.taken_by, buffer.array = self.plan.name, None
+        for handle in taken:
+            handle.give_up(self.plan.name)
         return owners
 
-    def _arrive(self, handle: Handle, index: int, where: Line) -> Any:
+    def _arrive(self, handle: Handle, port: Port, index: int, where: Line) -> Any:
         """The array of a handle where this plan wants it: itself, or moved there from another program's place."""
         buffer, array = handle.buffer, handle.array(where)
         type_, layout = self._types[index]
+        if (buffer.type, buffer.dtype) != (type_, port.dtype):
+            have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{port.dtype} {list(type_.shape)}"
+            error = WrongInput(name=port.name, program=self.plan.name, have_=have, rule=need, where=where())
+            raise PathwaysError(error)
         side = self._side(layout)
         fits = buffer.devices == side.devices and buffer.sharding.same_layout(side.local, type_.shape)
         if fits or isinstance(array, Poison):
@@ -256,13 +261,26 @@ class LoadedPlan:
         handles: list[Handle] = []
         for port in self.plan.results:
             index = self._offsets[port.island] + port.slot
-            if index not in owners:
-                type_, layout = self._types[index]
-                side = self._side(layout)
-                held = 1 if index in self._constants else 0
-                owners[index] = StoredBuffer(slots[index], type_, side.local, side.devices, port.name, holders=held)
-            handles.append(self.store.hold(owners[index]))
+            buffer = owners.get(index) or self._held.get(index)
+            if buffer is None:
+                buffer = owners[index] = self._stored(slots[index], port, index)
+            handles.append(self.store.hold(buffer))
         return handles
+
+    def _stored(self, array: Any, port: Port, index: int) -> StoredBuffer:
+        type_, layout = self._types[index]
+        side, run = self._side(layout), self._makers.get(index)
+        origin = (run.name if run else "the program", port.island, run.where if run else None)
+        return StoredBuffer(array, type_, port.dtype, side.local, side.devices, port.name, origin)
+
+    def _hold_constants(self) -> dict[int, StoredBuffer]:
+        """Constants that are results: held by the plan, too, so that nobody overwrites them."""
+        held: dict[int, StoredBuffer] = {}
+        for port in self.plan.results:
+            index = self._offsets[port.island] + port.slot
+            if index in self._constants:
+                held[index] = replace(self._stored(self._constants[index], port, index), pinned=True)
+        return held
 
 
 def _offsets(plan: Plan) -> dict[str, int]:

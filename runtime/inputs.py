@@ -32,7 +32,9 @@ def as_host(value: Any, port: Port, program: str, where: Line = lambda: None) ->
         return PathwaysError(WrongInput(name=port.name, program=program, have_=have, rule=rule, where=where()))
 
     if port.dtype.startswith("key<"):
-        value = _key_data(value, refuse)
+        value = _key_data(value, port.dtype, refuse)
+    if port.dtype == "float0":
+        value = np.zeros(np.shape(value), bool)
     if not hasattr(value, "dtype") and not isinstance(value, int | float | complex | bool):
         raise refuse(f"a {type(value).__name__}")
     host: np.ndarray[Any, Any] = np.asarray(value)
@@ -41,6 +43,8 @@ def as_host(value: Any, port: Port, program: str, where: Line = lambda: None) ->
         raise refuse(f"{host.dtype} {list(host.shape)}")
     if host.dtype.kind == "V" and host.dtype.itemsize == dtype.itemsize and dtype.kind == "V":
         host = host.view(dtype)  # files of numpy keep the bytes of bfloat16 and its like, not the name
+    if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise refuse(f"{value}, which {dtype} cannot hold")
     if host.dtype != dtype:
         if not _converts(host.dtype, dtype, strong=hasattr(value, "dtype")):
             raise refuse(f"{host.dtype} {list(host.shape)}")
@@ -48,11 +52,13 @@ def as_host(value: Any, port: Port, program: str, where: Line = lambda: None) ->
     return host
 
 
-def _key_data(value: Any, refuse: Any) -> Any:
+def _key_data(value: Any, dtype: str, refuse: Any) -> Any:
     if not isinstance(value, jax.Array) or not dtypes.issubdtype(value.dtype, dtypes.prng_key):
         if getattr(value, "dtype", None) == np.uint32:
             return value
         raise refuse(f"{getattr(value, 'dtype', type(value).__name__)}, not a typed key (jax.random.key)")
+    if str(value.dtype) != dtype:
+        raise refuse(str(value.dtype))
     return key_data(value)
 
 

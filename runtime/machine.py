@@ -5,6 +5,7 @@ earlier ones. Elsewhere islands are disjoint groups of the host's devices. An is
 the process: programs that name the same island share them by time.
 """
 
+import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ class Machine:
         self._queues: dict[pjrt.Device, DeviceQueue] = {}
         self._spare: list[pjrt.Device] = []
         self._lock = threading.Lock()
+        self.order = threading.RLock()
+        """Held while a run is enqueued: whoever shares devices must enqueue in one order on all of them."""
+        self.launches = itertools.cycle(range(1 << 31))
+        """Launch ids, unique among all that is in flight: collectives of equal ids would meet each other."""
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
         """The physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""

@@ -7,7 +7,7 @@ shared is never overwritten: donating such a buffer donates a copy.
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
@@ -26,17 +26,30 @@ class Poison:
         return PathwaysError(self.cause)
 
 
+Origin: TypeAlias = tuple[str, str, Where | None]
+"""The computation that makes a value, its island, and the user's line."""
+
+
 @dataclass(eq=False)
 class StoredBuffer:
-    """One logical buffer: the array (or poison), where it lies, and how many hold it."""
+    """One logical buffer: the array (or poison), where it lies, and how many handles hold it.
+
+    `pinned`: a plan holds it, too (a constant). `dtype` is what the user sees, `key<fry>` for PRNG keys.
+    """
 
     array: Any
     type: ArrayType
+    dtype: str
     sharding: Sharding
     devices: tuple[pjrt.Device, ...]
     name: str
+    origin: Origin
+    pinned: bool = False
     holders: int = 0
-    taken_by: str | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        return self.pinned or self.holders > 1
 
 
 @dataclass(eq=False)
@@ -44,7 +57,8 @@ class Store:
     """All buffers that clients of this process hold."""
 
     buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    # Reentrant: a handle may die, and release, at any allocation under the lock.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def hold(self, buffer: StoredBuffer) -> "Handle":
         with self._lock:
@@ -57,28 +71,38 @@ class Store:
             buffer.holders -= 1
             if buffer.holders == 0:
                 del self.buffers[id(buffer)]
+                if not buffer.pinned:
+                    buffer.array = None
 
     @property
     def bytes(self) -> int:
         """Bytes of all logical buffers, replicas counted once."""
-        return sum(b.type.bytes for b in self.buffers.values() if b.taken_by is None)
+        with self._lock:
+            return sum(b.type.bytes for b in self.buffers.values())
 
 
 class Handle:
-    """A client's hold on a buffer; dropping the last one frees it."""
+    """A client's hold on a buffer; dropping the last one, or giving it up, frees it."""
 
-    __slots__ = ("__weakref__", "_store", "buffer")
+    __slots__ = ("__weakref__", "_store", "buffer", "taken_by")
 
     def __init__(self, store: Store, buffer: StoredBuffer) -> None:
         self._store = store
         self.buffer = buffer
+        self.taken_by: str | None = None
 
     def __del__(self) -> None:
-        self._store.release(self.buffer)
+        if self.taken_by is None:
+            self._store.release(self.buffer)
+
+    def give_up(self, taker: str) -> None:
+        """Ends this hold: the array was donated. Other handles keep theirs."""
+        if self.taken_by is None:
+            self.taken_by = taker
+            self._store.release(self.buffer)
 
     def array(self, where: Callable[[], Where | None]) -> Any:
         """The array or its poison. Raises PWC0207, at the line that `where` finds, after it was donated."""
-        buffer = self.buffer
-        if buffer.taken_by is not None:
-            raise PathwaysError(UsedAfterDonation(name=buffer.name, taker=buffer.taken_by, where=where()))
-        return buffer.array
+        if self.taken_by is not None:
+            raise PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=self.taken_by, where=where()))
+        return self.buffer.array

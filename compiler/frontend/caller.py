@@ -21,8 +21,11 @@ PACKAGE_ROOTS = tuple(
 _FOREIGN = (*PACKAGE_ROOTS, f"{Path(jax.__file__).parent}/", "<frozen ")
 
 
+_LIBRARIES = "/site-packages/"
+
+
 def is_users(file: str) -> bool:
-    return not file.startswith(_FOREIGN)
+    return not file.startswith(_FOREIGN) and not file.endswith("/pwc")
 
 
 def innermost_users(places: Iterable[Where]) -> Where | None:
@@ -31,7 +34,7 @@ def innermost_users(places: Iterable[Where]) -> Where | None:
     for place in places:
         if not is_users(place.file):
             continue
-        if "/site-packages/" not in place.file:
+        if _LIBRARIES not in place.file:
             return place
         library = library or place
     return library
@@ -39,7 +42,8 @@ def innermost_users(places: Iterable[Where]) -> Where | None:
 
 def caller() -> Where | None:
     """The user's frame; None where there is none (a console entry point)."""
-    return innermost_users(_stack())
+    found = innermost_users(_stack())
+    return None if found is None or _LIBRARIES in found.file else found
 
 
 def _stack() -> Iterator[Where]:

@@ -1,6 +1,9 @@
 """Results of programs: opaque handles on sharded buffers, futures (paper, section 4.6). Not `jax.Array`s."""
 
 import asyncio
+import contextlib
+import functools
+import operator
 from collections.abc import Generator
 from typing import Any, NoReturn
 
@@ -12,7 +15,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import device_put, eval_shape, random
 from pathways.dialect.plan import Port
 from pathways.runtime import pjrt
-from pathways.runtime.errors import NotAnArray
+from pathways.runtime.errors import ComputationFailed, NotAnArray
 from pathways.runtime.store import Handle, Poison
 
 _SHOWN_BYTES = 1 << 20
@@ -65,8 +68,19 @@ class Array:
     def block_until_ready(self) -> "Array":
         """Waits. Raises PWC0504 if the values will never come."""
         array = self._future()
-        array.block_until_ready()
+        with self._failures():
+            array.block_until_ready()
         return self
+
+    @contextlib.contextmanager
+    def _failures(self) -> Generator[None]:
+        """What fails on a device after it was enqueued becomes PWC0504, with the computation that makes this value."""
+        try:
+            yield
+        except pjrt.FAILURES as error:
+            name, island, where = self.handle.buffer.origin
+            failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
+            raise PathwaysError(failed) from error
 
     def _future(self) -> Any:
         array = self.handle.array(caller)
@@ -76,7 +90,9 @@ class Array:
 
     def stored(self) -> "np.ndarray[Any, Any]":
         """A copy on the host in the form in which it is stored: keys as their data. Waits, and raises as above."""
-        return np.asarray(self._future())
+        array = self._future()
+        with self._failures():
+            return np.asarray(array)
 
     def to_jax(self) -> Any:
         """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys."""
@@ -112,6 +128,12 @@ class Array:
     def __bool__(self) -> bool:
         return bool(np.asarray(self))
 
+    def __index__(self) -> int:
+        return operator.index(np.asarray(self).item())
+
+    def __format__(self, spec: str) -> str:
+        return format(np.asarray(self).item(), spec) if spec and not self.shape else repr(self)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of an array with no dimensions")
@@ -121,8 +143,8 @@ class Array:
         return asyncio.to_thread(self.block_until_ready).__await__()
 
     def __repr__(self) -> str:
-        if self.handle.buffer.taken_by is not None:
-            return f"<pw.Array {self.dtype}{list(self.shape)}, donated to {self.handle.buffer.taken_by}>"
+        if self.handle.taken_by is not None:
+            return f"<pw.Array {self.dtype}{list(self.shape)}, donated to {self.handle.taken_by}>"
         if self.nbytes > _SHOWN_BYTES or self._port.dtype.startswith("key<"):
             return f"<pw.Array {self.dtype}{list(self.shape)}>"
         return repr(np.asarray(self))
@@ -134,12 +156,17 @@ class Array:
         return PathwaysError(NotAnArray(operation=operation, rule=rule, where=caller()))
 
 
-_IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "unsafe_rbg": "unsafe_rbg"}
+_IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 
 
 def _key_dims(port: Port) -> int:
     """A typed key is stored as a vector of words."""
     return 1 if port.dtype.startswith("key<") else 0
+
+
+@functools.cache
+def _key_dtype(name: str) -> Any:
+    return eval_shape(lambda: random.key(0, impl=_IMPLEMENTATIONS.get(name, name))).dtype
 
 
 def _user_dtype(port: Port) -> Any:
@@ -161,9 +188,10 @@ def _refused(operation: str) -> Any:
 
 _OPERATIONS = {
     "arithmetic": "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul rmatmul "
-    "neg pos abs and rand or ror xor rxor invert lshift rshift lt le gt ge",
+    "neg pos abs and rand or ror xor rxor invert lshift rshift lt le gt ge eq ne",
     "indexing": "getitem setitem iter",
 }
-for _operation, _names in _OPERATIONS.items():
+for _operation, _names in _OPERATIONS.items():  # as for jax.Array, equality is no identity, and there is no hash
     for _name in _names.split():
         setattr(Array, f"__{_name}__", _refused(_operation))
+setattr(Array, "__hash__", None)  # noqa: B010 (a plain assignment is not typed so)

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -24,21 +25,30 @@ ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
 
 @dataclass(frozen=True)
 class _Call:
-    """Arguments bound to parameters. `static`: (position, value); `positions` and `names` are of the dynamic ones."""
+    """Arguments bound to parameters. `static` are (place, type, value): 2, 2.0 and True are different programs.
 
-    static: tuple[tuple[int, Any], ...]
+    `places` are positions among all values bound; `parameters` says which parameter each dynamic value is of.
+    """
+
+    static: tuple[tuple[int, type, Any], ...]
     dynamic: tuple[Any, ...]
-    positions: tuple[int, ...]
+    places: tuple[int, ...]
+    parameters: tuple[int, ...]
     names: tuple[str, ...]
     keywords: tuple[str, ...]
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.static, self.places, self.names, self.keywords
+
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function` of the dynamic arguments alone."""
-        total = len(self.static) + len(self.positions)
+        total = len(self.static) + len(self.places)
         positional = total - len(self.keywords)
 
         def of_dynamic(*dynamic: Any) -> Any:
-            values = dict(self.static) | dict(zip(self.positions, dynamic, strict=True))
+            values = {place: value for place, _, value in self.static}
+            values |= dict(zip(self.places, dynamic, strict=True))
             full = [values[i] for i in range(total)]
             return function(*full[:positional], **dict(zip(self.keywords, full[positional:], strict=True)))
 
@@ -59,13 +69,20 @@ class Program:
         donate_argnums: int | Sequence[int] = (),
         static_argnums: int | Sequence[int] = (),
     ) -> None:
+        if not callable(function):
+            have = f"a {type(function).__name__}"
+            raise self._refuse("pw.program takes a function", have, "a function of pytrees of arrays")
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._example = example_args
-        self._donate = _numbers(donate_argnums)
-        self._static = _numbers(static_argnums)
         self._signature = _signature(function)
+        self._donate = self._numbers("donate_argnums", donate_argnums)
+        self._static = self._numbers("static_argnums", static_argnums)
+        if self._donate & self._static:
+            have = f"argument {min(self._donate & self._static)} in both"
+            raise self._refuse("an argument cannot be donated and static", have, "disjoint argnums")
+        self._methods: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
         self._compiled: dict[Any, Compiled] = {}
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.where = Where(code.co_filename, code.co_firstlineno, self.name) if code is not None else caller()
@@ -89,7 +106,9 @@ class Program:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self._bind(args, kwargs)
         leaves, tree = tree_util.tree_flatten(call.dynamic)
-        key = (call.static, tree, *(_key(self._aval(leaf)) for leaf in leaves))
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return self.function(*args, **kwargs)  # called by another program, or under a transformation: a part of it
+        key = (call.key, tree, *(_key(self._aval(leaf)) for leaf in leaves))
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compiled[key] = self._lower(process().platform, call).compile()
@@ -110,7 +129,7 @@ class Program:
         flat, tree = tree_util.tree_flatten_with_path(call.dynamic)
         structs = [compat.struct(self._aval(leaf)) for _, leaf in flat]
         leaf_names: list[str] = [call.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]
-        donated = frozenset(i for i, (path, _) in enumerate(flat) if call.positions[path[0].idx] in self._donate)
+        donated = frozenset(i for i, (path, _) in enumerate(flat) if call.parameters[path[0].idx] in self._donate)
         traced = trace(
             call.function(self.function),
             tree_util.tree_unflatten(tree, structs),
@@ -123,6 +142,32 @@ class Program:
         )
         return Lowered(traced.emitted, tree, traced.out_tree)
 
+    def __get__(self, instance: Any, owner: type | None = None) -> "Program":
+        """A program made of a method: bound to its object, one an object."""
+        if instance is None:
+            return self
+        if instance not in self._methods:
+            bound = functools.partial(self.function, weakref.proxy(instance))
+            functools.update_wrapper(bound, self.function)
+            moved = ({n - 1 for n in numbers} for numbers in (self._donate, self._static))
+            donate, static = (tuple(sorted(numbers)) for numbers in moved)
+            self._methods[instance] = Program(
+                bound, example_args=self._example, donate_argnums=donate, static_argnums=static
+            )
+        return self._methods[instance]
+
+    def _numbers(self, what: str, argnums: int | Sequence[int]) -> frozenset[int]:
+        """Numbers of parameters; negative ones count from the end."""
+        parameters = self._signature.parameters.values()
+        count = len(parameters)
+        if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+            count = 1 << 16
+        given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        for number in given:
+            if not -count <= number < count:
+                raise self._refuse(f"{what} names no argument", f"{what}={given}", f"numbers below {count}")
+        return frozenset(n % count for n in given)
+
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Call":
         try:
             bound = self._signature.bind(*args, **kwargs)
@@ -130,16 +175,22 @@ class Program:
             raise self._refuse(
                 f"wrong arguments for {self.name}", str(error), f"{self.name}{self._signature}"
             ) from None
-        names = _parameter_names(self._signature, bound)
+        parameters = _bound_parameters(self._signature, bound)
         values = [*bound.args, *bound.kwargs.values()]
-        static = tuple((i, values[i]) for i in sorted(self._static) if i < len(values))
+        static = tuple((i, type(v), v) for i, v in enumerate(values) if parameters[i][0] in self._static)
         try:
             hash(static)
         except TypeError:
             raise self._refuse("a static argument is not hashable", repr(static), "hashable static arguments") from None
-        positions = tuple(i for i in range(len(values)) if i not in self._static)
-        dynamic = tuple(values[i] for i in positions)
-        return _Call(static, dynamic, positions, tuple(names[i] for i in positions), tuple(bound.kwargs))
+        places = tuple(i for i in range(len(values)) if parameters[i][0] not in self._static)
+        return _Call(
+            static,
+            tuple(values[i] for i in places),
+            places,
+            tuple(parameters[i][0] for i in places),
+            tuple(parameters[i][1] for i in places),
+            tuple(bound.kwargs),
+        )
 
     def _aval(self, leaf: Any) -> Any:
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -153,7 +204,7 @@ class Program:
             raise self._refuse(f"{self.name} takes arrays", have, "arrays, numbers, pw.Arrays, in pytrees") from None
 
     def _refuse(self, problem: str, have: str, rule: str) -> PathwaysError:
-        advice = "mark what is not an array in static_argnums"
+        advice = "look at the signature; what is no array goes into static_argnums"
         return PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
 
 
@@ -198,10 +249,6 @@ def program(
     return make if function is None else make(function)
 
 
-def _numbers(argnums: int | Sequence[int]) -> frozenset[int]:
-    return frozenset((argnums,) if isinstance(argnums, int) else argnums)
-
-
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
@@ -210,18 +257,19 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.Signature([any_args])
 
 
-def _parameter_names(signature: inspect.Signature, bound: inspect.BoundArguments) -> list[str]:
-    """A name for each argument of `bound.args` and `bound.kwargs`."""
-    names: list[str] = []
+def _bound_parameters(signature: inspect.Signature, bound: inspect.BoundArguments) -> list[tuple[int, str]]:
+    """For each value of `bound.args` and `bound.kwargs` the number of its parameter, and its name."""
+    numbers = {name: i for i, name in enumerate(signature.parameters)}
+    found: list[tuple[int, str]] = []
     for name, value in bound.arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
-            names += [f"{name}[{i}]" for i in range(len(value))]
+            found += [(numbers[name] + i, f"{name}[{i}]") for i in range(len(value))]
         elif kind is inspect.Parameter.VAR_KEYWORD:
-            names += list(value)
+            found += [(-1, keyword) for keyword in value]
         else:
-            names.append(name)
-    return names
+            found.append((numbers[name], name))
+    return found
 
 
 def _key(aval: Any) -> Any:
