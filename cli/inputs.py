@@ -3,7 +3,7 @@
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -80,13 +80,11 @@ def _read_value(name: str, text: str) -> Any:
     return value
 
 
-def _convert(value: Any, port: Port) -> Any:
+def _convert(value: "np.ndarray[Any, Any]", port: Port) -> "np.ndarray[Any, Any]":
     """Numbers typed on the command line have the type that the plan wants, if it can hold them."""
     dtype = numpy_dtype(port.type.dtype)
-    typed = isinstance(value, np.ndarray) and cast("Any", value).dtype in (np.int64, np.float64)
-    if typed and (value.dtype.kind == "i" or dtype.kind not in "biu"):
-        return value.astype(dtype)
-    return value
+    typed = value.dtype in (np.int64, np.float64)
+    return value.astype(dtype) if typed and (value.dtype.kind == "i" or dtype.kind not in "biu") else value
 
 
 def example_inputs(arguments: tuple[Any, ...]) -> list[Any] | None:

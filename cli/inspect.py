@@ -13,6 +13,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
 from pathways.dialect.planfile import load_plan
+from pathways.runtime.check_modules import check_modules
 from pathways.runtime.validate import validate
 
 EXAMPLE = """
@@ -32,6 +33,7 @@ def inspect_(path: Path, ir: str | None, as_json: bool) -> None:
     """Show a plan: signature, islands, streams, buffers with sizes and lifetimes, transfers."""
     plan = load_plan(path)
     validate(plan, str(path))
+    check_modules(plan, str(path))
     if ir is not None:
         _print_ir(plan, Phase(ir))
     elif as_json:

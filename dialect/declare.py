@@ -40,12 +40,6 @@ FLAG = Kind[bool]("unit", lambda _: ir.UnitAttr.get(), lambda _: True, _is("Unit
 INTEGERS = Kind[tuple[int, ...]](
     "integers", lambda v: ir.DenseI64ArrayAttr.get(list(v)), lambda a: tuple(a), _is("DenseI64ArrayAttr")
 )
-STRINGS = Kind[tuple[str, ...]](
-    "strings",
-    lambda v: ir.ArrayAttr.get([ir.StringAttr.get(s) for s in v]),
-    lambda a: tuple(s.value for s in a),
-    lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(s, ir.StringAttr) for s in a),
-)
 
 
 class Field(Generic[T]):

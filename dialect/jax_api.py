@@ -24,5 +24,6 @@ dtypes: Any = jax.dtypes
 devices: Any = jax.devices
 tree_util: Any = jax.tree_util
 ShapedArray: Any = jax_core.ShapedArray
+Tracer: Any = jax_core.Tracer
 JaxRuntimeError: type[Exception] = jax.errors.JaxRuntimeError
 VERSION: str = jax.__version__

@@ -112,6 +112,7 @@ def location(where: Where | None, name: str, context: Context) -> Any:
 
 _FILE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
 _NAME = re.compile(r'"((?:[^"\\]|\\.)*)"\(')
+_FIRST = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 _ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2})")
 
 
@@ -127,7 +128,7 @@ def where_of(operation: Operation) -> Where | None:
 
 def name_of(operation: Operation) -> str:
     """The name that `location` gave to an op."""
-    names = _NAME.match(str(operation.location).removeprefix("loc("))
+    names = _FIRST.match(str(operation.location))
     return _unescape(names[1]) if names else ""
 
 

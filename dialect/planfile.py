@@ -29,7 +29,6 @@ from pathways.dialect.plan import FORMAT, Plan
 
 _SEAL = b"pathways-plan sha256:"
 _SEAL_SIZE = len(_SEAL) + 64
-_END_SIZE = 22
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 VERSION = "0.1.0"
 

@@ -17,7 +17,7 @@ Results carry `pw.name`, `pw.dtype` and `pw.weak`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pathways.dialect import pw
@@ -200,11 +200,6 @@ class Program:
             number += 1
             taken = f"{name}_{number}"
         return taken
-
-    def set_argument(self, index: int, **changes: Any) -> None:
-        arguments = self.arguments
-        arguments[index] = replace(arguments[index], **changes)
-        self.arguments = arguments
 
 
 def array_type(value: Value) -> ArrayType:

@@ -76,7 +76,6 @@ class CallOp(PwOp):
     callee = Field(SYMBOL, "the nested module")
     mesh = Field(SYMBOL, "the mesh it runs on")
     gathered = OptionalField(FLAG, "made of loose operations; its place was chosen by its data, not by the user")
-    donate = OptionalField(INTEGERS, "operands that the user allows to be overwritten")
     in_shardings = OptionalField(SHARDINGS, "the sharding each operand must have (from shard)")
     out_shardings = OptionalField(SHARDINGS, "the sharding of each result (from shard)")
     island = OptionalField(SYMBOL, "where it runs (from place)")

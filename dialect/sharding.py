@@ -78,11 +78,6 @@ class Sharding:
             boxes.append(tuple(box))
         return boxes
 
-    @property
-    def is_replicated(self) -> bool:
-        sizes = dict(self.mesh.axes)
-        return all(sizes[a] == 1 for axes in self.dims for a in axes)
-
     def same_layout(self, other: "Sharding", shape: Shape) -> bool:
         """Whether both put the same parts on the same devices in the same order, whatever the axes are called."""
         return self == other or (self.mesh.devices == other.mesh.devices and self.boxes(shape) == other.boxes(shape))

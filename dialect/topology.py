@@ -75,6 +75,8 @@ def parse_topology(spec: str) -> Topology:
             raise _bad(spec, f'"{part}" is not key=value')
         pairs[key.strip()] = value.strip()
     count = _integer(spec, "islands", pairs.pop("islands", 1))
+    if "name" in pairs and count > 1:
+        raise _bad(spec, "two islands have the same name")
     return Topology(tuple(_island(spec, dict(pairs), i) for i in range(count)))
 
 

@@ -8,7 +8,6 @@ from pathways.dialect.mlir import Value
 from pathways.dialect.program import Program, array_type
 from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.sdy import Placed
-from pathways.dialect.sharding import Sharding
 
 
 def value_places(program: Program) -> dict[Value, Placed]:
@@ -61,7 +60,3 @@ def movement(program: Program, value: Value, source: Placed, target: Placed) -> 
     elements = plan_reshard(type_.shape, a, b, source_ids, target_ids).moved
     size = elements * type_.shard_bytes(())
     return Movement("dcn" if here != there else ("ici" if size else "local"), size)
-
-
-def describe(sharding: Sharding) -> str:
-    return f"{sharding} on {sharding.mesh}"

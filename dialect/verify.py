@@ -93,9 +93,6 @@ def _calls(program: Program) -> Iterator[Broken]:
         need = ([str(t) for t in type_.inputs], [str(t) for t in type_.results])
         if have != need:
             yield call.operation, f"has types {have[0]} -> {have[1]}", f"those of @main: {need[0]} -> {need[1]}"
-        for i in call.donate or ():
-            if not 0 <= i < len(have[0]):
-                yield call.operation, f"donates operand {i} of {len(have[0])}", "an operand that it has"
 
 
 def _signature(program: Program) -> Iterator[Broken]:

@@ -202,13 +202,18 @@ class LoadedPlan:
             slots: Slots = [None] * self._size
             for index, array in self._constants.items():
                 slots[index] = array
-            owners = self._bind(slots, arguments, where)
+            owners, taken = self._bind(slots, arguments, where)
             for step in self._steps:
                 step(slots)
-            return self._results(slots, owners)
+            results = self._results(slots, owners)
+        for handle in taken:  # not before the results hold what they share with it
+            handle.give_up(self.plan.name)
+        return results
 
-    def _bind(self, slots: Slots, arguments: Sequence[Any], where: Line) -> dict[int, StoredBuffer]:
-        """Puts the arguments into slots; gives the buffers that clients already hold, by slot."""
+    def _bind(
+        self, slots: Slots, arguments: Sequence[Any], where: Line
+    ) -> tuple[dict[int, StoredBuffer], list[Handle]]:
+        """Puts the arguments into slots; gives the buffers that clients hold, by slot, and the handles they give up."""
         owners: dict[int, StoredBuffer] = {}
         taken: list[Handle] = []
         handles = [handle_of(v) for v in arguments]
@@ -231,9 +236,7 @@ class LoadedPlan:
             if port.donated:
                 taken.append(handle)
             slots[index] = array
-        for handle in taken:
-            handle.give_up(self.plan.name)
-        return owners
+        return owners, taken
 
     def _arrive(self, handle: Handle, port: Port, index: int, where: Line) -> Any:
         """The array of a handle where this plan wants it: itself, or moved there from another program's place."""

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import jax
-import jaxlib.version
 import numpy as np
 from jax._src import core as _core
 from jax._src.array import ArrayImpl as _ArrayImpl
@@ -67,10 +66,6 @@ def lowering_platform(platform: str) -> str:
         return platform
     device: Any = jax.devices()[0]
     return "rocm" if "rocm" in str(device.client.platform_version).lower() else "cuda"
-
-
-def fingerprint() -> str:
-    return f"jax {jax.__version__}, jaxlib {jaxlib.version.__version__}"
 
 
 def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> NamedSharding:

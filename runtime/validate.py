@@ -129,7 +129,8 @@ def _stream(plan: Plan, stream: Stream) -> _Problems:
             source, target = stream.buffers[instruction.source], stream.buffers[instruction.target]
             if source.type != target.type:
                 yield f"step {instruction.step} copies {source.type} to {target.type}", "equal types"
-        alive = (alive - set(drops)) | set(writes)
+        alive.difference_update(drops)
+        alive.update(writes)
     if missing := results - alive:
         yield f"results in slots {sorted(missing)} of {stream.island} that hold nothing", "results that are written"
 
@@ -186,6 +187,10 @@ def _channels(plan: Plan) -> _Problems:
 def _ports(plan: Plan) -> _Problems:
     if count_leaves(plan.in_tree) != len(plan.inputs) or count_leaves(plan.out_tree) != len(plan.results):
         yield "a signature with another number of arrays than its trees have leaves", "one leaf an array"
+    taken = Counter((p.island, p.slot) for p in plan.inputs if p.slot >= 0)
+    taken.update((c.island, c.slot) for c in plan.constant_buffers)
+    if shared := [k for k, n in taken.items() if n > 1]:
+        yield f"several inputs or constants in {shared}", "a slot of its own for each"
     for port in (*plan.inputs, *plan.results):
         if port.slot >= 0:
             yield from _port(plan, port)

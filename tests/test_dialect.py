@@ -52,11 +52,11 @@ def test_views_read_what_builders_wrote() -> None:
     first, second = again.body.operations
     assert isinstance(first, SliceOp) and isinstance(second, CallOp)
     assert (first.sym_name, first.devices, first.shape, first.kind) == ("s0", 4, (2, 2), None)
-    assert (second.callee, second.gathered, second.out_shardings, second.donate) == ("f", True, shardings, None)
+    assert (second.callee, second.gathered, second.out_shardings, second.step) == ("f", True, shardings, None)
     assert where_of(second.operation) == Where('a "b"/ü.py', 7, "f") and name_of(second.operation) == "h[0]"
-    second.donate = (1,)
-    second.donate = None
-    assert second.problems() == [] and "donate" not in str(second)
+    second.step = 1
+    second.step = None
+    assert second.problems() == [] and "step" not in str(second)
 
 
 def test_declarations_find_what_breaks_them() -> None:

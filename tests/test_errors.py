@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support import pwc, pwc_here
 
@@ -164,6 +165,40 @@ def test_files_of_the_wrong_kind(tmp_path: Path) -> None:
         got, _, stderr = pwc_here(*arguments)
         check(stderr, code)
         assert got in (2, 3)
+
+
+def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:
+    source, plan = write(tmp_path, "return f2(x)"), tmp_path / "plan.bin"
+    assert pwc_here("compile", str(source), "-o", str(plan))[0] == 0
+    array, inputs = tmp_path / "x.npy", tmp_path / "in.npz"
+    np.save(array, np.ones(8, np.float32))
+    np.savez(inputs, x=np.ones(8, np.float32))
+    for arguments, code in (
+        (["compile", str(source), "-o", "/nowhere/plan.bin"], "PWC0606"),
+        (["compile", str(source), "--dump-phases-to", "/proc/nothing"], "PWC0606"),
+        (["run", str(plan), "--inputs", str(inputs), "--outputs", "/nowhere/out.npz"], "PWC0606"),
+        (["run", str(plan), "--inputs", str(inputs), "--outputs", str(tmp_path / "out.txt")], "PWC0606"),
+        (["run", str(plan), "--inputs", str(array)], "PWC0803"),
+        (["opt", str(tmp_path)], "PWC0801"),
+    ):
+        got, _, stderr = pwc_here(*arguments)
+        check(stderr, code)
+        assert got == 2
+    got, _, stderr = pwc_here("run", str(plan), "--input", "x=[0, 1, 2, 3, 4, 5, 6, 7]")
+    assert got == 0, stderr
+
+
+def test_options_that_come_too_late(tmp_path: Path) -> None:
+    source, dumps = write(tmp_path, "return f2(x)"), tmp_path / "dumps"
+    assert pwc_here("compile", str(source), "--dump-phases-to", str(dumps))[0] == 0
+    for option in (["--topology", "devices=8"], ["--placement", "pinned"], ["--compile-to", "trace"]):
+        got, _, stderr = pwc_here("compile", str(dumps / "04.transfer.mlir"), *option)
+        check(stderr, "PWC0801")
+        assert got == 2 and option[0] in stderr
+    typo = (dumps / "01.trace.mlir").read_text().replace('"pw.call"', '"pw.cal"')
+    got, _, stderr = pwc_here("opt", "-", stdin=typo)
+    check(stderr, "PWC0701")
+    assert got == 3 and "no op of this dialect" in stderr
 
 
 def test_nothing_of_it_ends_the_process(tmp_path: Path) -> None:

@@ -51,6 +51,12 @@ def test_spread_answers_legally_or_refuses(wanted: list[int], islands: list[int]
         assert placement.reasons.keys() == placement.bindings.keys()
 
 
+def test_spread_packs_where_balance_does_not_fit() -> None:
+    topology = Topology((Island("a", devices=6), Island("b", devices=4)))
+    slices = [SliceRequest(f"s{i}", n) for i, n in enumerate((4, 3, 3))]
+    check("spread", POLICIES["spread"](graph_of(*slices), topology), slices, topology)
+
+
 def test_spread_balances_and_keeps_constraints() -> None:
     topology = Topology((Island("a", devices=4), Island("b", devices=4, kind="big"), Island("c", devices=4)))
     placement = POLICIES["spread"](

@@ -6,9 +6,8 @@ and traces through them. They hold no memory and cannot compute: that is for the
 
 import itertools
 import math
-import operator
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 from jax.sharding import Mesh
@@ -113,7 +112,7 @@ class VirtualSlice:
     def cpus(self) -> list[VirtualDevice]:
         return self.devices
 
-    def mesh(self, axis_names: Sequence[str] | str, shape: Sequence[int] | None = None) -> Mesh:
+    def mesh(self, axis_names: Sequence[str] | str, shape: Sequence[int] | int | None = None) -> Mesh:
         """A `jax.sharding.Mesh` over all devices of the slice.
 
         `axis_names` and `shape` have one entry an axis; without a shape there is one axis, or the slice's
@@ -121,7 +120,7 @@ class VirtualSlice:
         """
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         default = self.topology if self.topology and len(self.topology) == len(names) else (len(self.devices),)
-        sizes = default if shape is None else tuple(shape)
+        sizes = default if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
         if len(sizes) != len(names) or math.prod(sizes) != len(self.devices):
             product = " x ".join(map(str, sizes))
             raise PathwaysError(
@@ -160,7 +159,7 @@ class VirtualDeviceSet:
         cpu_devices: int | None = None,
         kind: str | None = None,
         island: str | VirtualSlice | None = None,
-        topology: tuple[int, ...] | None = None,
+        topology: tuple[int, ...] | int | None = None,
     ) -> VirtualSlice:
         """Asks for a slice of n devices.
 
@@ -176,13 +175,18 @@ class VirtualDeviceSet:
                 "exactly one of devices=, tpu_devices=, gpu_devices=, cpu_devices=", f"{len(given)} of them"
             )
         ((platform, count),) = given.items()
-        if isinstance(count, bool) or operator.index(count) < 1:
+        if not _is_count(count):
             raise _bad_count("a whole number of devices from 1", repr(count))
-        if topology is not None and math.prod(topology) != count:
-            raise _bad_count(f"a topology of {count} devices", f"{topology} = {math.prod(topology)} devices")
-        made = VirtualSlice(count, prefer=platform, kind=kind, island=island, topology=topology, where=caller())
+        shape = (topology,) if isinstance(topology, int) else topology
+        if shape is not None and math.prod(shape) != count:
+            raise _bad_count(f"a topology of {count} devices", f"{shape} = {math.prod(shape)} devices")
+        made = VirtualSlice(count, prefer=platform, kind=kind, island=island, topology=shape, where=caller())
         self.slices.append(made)
         return made
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def make_virtual_device_set() -> VirtualDeviceSet:

@@ -141,7 +141,7 @@ class _Emitter:
             mesh = self.mesh(unit.mesh)
             op: Any = pw.TransferOp.create(
                 ip=ip,
-                loc=location(unit.where, "moved", self.context),
+                loc=location(unit.where or self.names.where, "moved", self.context),
                 operands=operands,
                 results=results,
                 mesh=mesh,
@@ -154,13 +154,12 @@ class _Emitter:
             name = unit.name if isinstance(unit, Group) else unit.callee.name
             op = pw.CallOp.create(
                 ip=ip,
-                loc=location(unit.where, _prefix(name), self.context),
+                loc=location(unit.where or self.names.where, _prefix(name), self.context),
                 operands=operands,
                 results=results,
                 callee=lowered.symbol,
                 mesh=self.mesh(unit.mesh),
                 gathered=gathered,
-                donate=None if isinstance(unit, Group) else unit.donate or None,
             )
         env.update(zip(unit.outputs, op.operation.results, strict=True))
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pathways.compiler.errors import SeveralSlices, Unsupported
+from pathways.compiler.errors import NotTraceable, SeveralSlices, Unsupported
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.compat import Body, Eqn, body_of, where_of
 from pathways.compiler.frontend.graph import Call, Callee, Constant, Graph, Loose, Move, Operand, Value
@@ -21,6 +21,7 @@ from pathways.compiler.frontend.names import call_name
 from pathways.compiler.frontend.strays import Strays
 from pathways.compiler.frontend.unroll import Stacked, index_of, stack, unrolled_order
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.jax_api import Tracer
 
 OPENED = frozenset(
     {
@@ -57,6 +58,7 @@ class _Flattener:
         self.strays = Strays()
         self._constants: dict[Any, Constant] = {}
         self._traced: dict[Any, Any] = {}
+        self._shard_maps: dict[Any, Any] = {}
 
     def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Walks a body with its parameters bound to `operands`; gives what it returns."""
@@ -97,6 +99,8 @@ class _Flattener:
 
     def constant(self, array: Any, name: str = "") -> Constant:
         """One constant an array, whoever closes over it."""
+        if isinstance(array, Tracer):
+            self._refuse_leak()
         small = isinstance(array, int | float | bool | np.generic)
         key: Any = (type(cast("object", array)), repr(cast("object", array))) if small else id(array)
         if key not in self._constants:
@@ -145,8 +149,7 @@ class _Flattener:
             callee = Callee(call_name(eqn), jaxpr, in_shardings, params["out_shardings"])
         else:
             return self.inline(body_of(jaxpr), operands, scope or name)
-        donate = tuple(i for i, donated in enumerate(params["donated_invars"]) if donated)
-        outputs = self._call(callee, mesh, operands, eqn, donate)
+        outputs = self._call(callee, mesh, operands, eqn)
         self.strays.remember(eqn, mesh, callee.in_shardings, self.graph.nodes[-1])
         return outputs
 
@@ -154,12 +157,14 @@ class _Flattener:
         if len(mentions.meshes) > 1:
             self._refuse_several("a shard_map", mentions, where_of(eqn))
         (mesh,) = mentions.meshes.values()
-        callee = Callee(call_name(eqn), compat.one_eqn_jaxpr(eqn), (None,) * len(operands), (None,) * len(eqn.outvars))
-        return self._call(callee, mesh, operands, eqn, ())
+        params = eqn.params
+        key = (id(params["jaxpr"]), mesh, params["in_specs"], params["out_specs"])
+        jaxpr = self._shard_maps.setdefault(key, compat.one_eqn_jaxpr(eqn))
+        callee = Callee(call_name(eqn), jaxpr, (None,) * len(operands), (None,) * len(eqn.outvars))
+        return self._call(callee, mesh, operands, eqn)
 
-    def _call(
-        self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn, donate: tuple[int, ...]
-    ) -> list[Operand]:
+    def _call(self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn) -> list[Operand]:
+        """Adds a placed call. The donation of an inner jit is not looked at: last uses are (lifetimes.py)."""
         where = where_of(eqn)
         consts: list[Value] = [self.constant(c) for c in hoisted_consts(callee.jaxpr)]
         inputs = consts + [self.as_value(o) for o in operands]
@@ -173,8 +178,7 @@ class _Flattener:
                     what = f"{kind} {i} of {callee.name}"
                     placed, dims = read_sharding(sharding, len(value.aval.shape), what, where)
                     check_divides(what, tuple(value.aval.shape), placed, dims, where)
-        donated = tuple(i + len(consts) for i in donate)
-        self.graph.nodes.append(Call(callee, mesh, inputs, outputs, donated, where))
+        self.graph.nodes.append(Call(callee, mesh, inputs, outputs, where))
         return cast("list[Operand]", outputs)
 
     def _move(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
@@ -210,6 +214,15 @@ class _Flattener:
     def _refuse_several(self, what: str, mentions: Mentions, where: Where | None) -> None:
         names = ", ".join(m.slice.name for m in mentions.meshes.values())
         raise PathwaysError(SeveralSlices(what=what, have_=f"shardings on {names}", where=where))
+
+    def _refuse_leak(self) -> None:
+        have = "a traced value of an earlier trace, kept in a global, an attribute or a list"
+        advice = "return all values from the functions of a program"
+        raise PathwaysError(
+            NotTraceable(
+                program="", problem="it uses a value that another trace left behind", have_=have, advice=advice
+            )
+        )
 
     def _refuse_callback(self, name: str, where: Where | None) -> None:
         raise PathwaysError(

@@ -52,7 +52,6 @@ class Call:
     mesh: SliceMesh
     inputs: list[Value]
     outputs: list[Value]
-    donate: tuple[int, ...]
     where: Where | None
 
 

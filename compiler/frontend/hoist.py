@@ -1,8 +1,8 @@
-"""Arrays that a function closes over, made operands: never left in a module as text.
+"""Arrays that a function closes over, made operands: not left in a module as text.
 
 `jax.make_jaxpr` keeps the consts of an inner jit inside it, where lowering would print a 1 MiB weight as 1 MiB of
 text. So the consts of a callee, and of jits inside it, are listed here, and `apply` evaluates the callee with them
-handed in.
+handed in. What a jit inside a *loop* of the callee closes over stays in its module.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,6 +5,7 @@ mesh. What depends on no placed value goes to its first consumer. With no slice 
 implicit one of one device.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -41,7 +42,9 @@ def find_homes(graph: Graph) -> Homes:
     return Homes(values, nodes)
 
 
+@functools.cache
 def _implicit() -> SliceMesh:
+    """The same for every program of the process."""
     return default_mesh(VirtualSlice(1, prefer=None, kind=None, island=None, topology=None, where=None))
 
 

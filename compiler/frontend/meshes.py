@@ -98,7 +98,7 @@ def read_sharding(sharding: JaxSharding, rank: int, what: str, where: Where | No
             case tuple():
                 dims.append(tuple(str(a) for a in cast("tuple[Any, ...]", entry)))
             case _:
-                dims.append(())  # PartitionSpec.UNCONSTRAINED: propagation decides
+                dims.append(())  # PartitionSpec.UNCONSTRAINED: a jit leaves it to propagation, a move to nobody
     dims += [()] * (rank - len(dims))
     return slice_mesh(sharding.mesh, what, where), tuple(dims)
 

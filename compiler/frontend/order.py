@@ -8,6 +8,7 @@ import heapq
 
 from pathways.compiler.frontend.gather import Group, Unit
 from pathways.compiler.frontend.graph import Graph, Node, Value
+from pathways.dialect.diagnostics import InternalError
 
 
 def order(graph: Graph, units: list[Unit]) -> list[Unit]:
@@ -36,6 +37,8 @@ def order(graph: Graph, units: list[Unit]) -> list[Unit]:
             waiting[consumer] -= 1
             if not waiting[consumer]:
                 heapq.heappush(ready, (wanted[consumer], numbers[consumer], consumer))
+    if len(ordered) != len(units):
+        raise InternalError("gathering made a cycle")
     return ordered
 
 

@@ -4,6 +4,7 @@
 one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py).
 """
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from pathways.compiler.frontend.graph import Call, Graph, Loose, Move, Node, Operand, Value
@@ -26,7 +27,19 @@ NEGLIGIBLE = frozenset(
     }
 )
 
-_Made: TypeAlias = dict[Value, Loose]
+LARGEST = 8
+"""Operations in one expression that is still worth copying."""
+
+
+@dataclass(frozen=True)
+class _Expression:
+    """A negligible operation, and how many operations its value takes."""
+
+    node: Loose
+    size: int
+
+
+_Made: TypeAlias = dict[Value, _Expression]
 
 
 def sink(graph: Graph) -> None:
@@ -34,15 +47,16 @@ def sink(graph: Graph) -> None:
     made: _Made = {}
     nodes: list[Node] = []
     for node in graph.nodes:
-        if isinstance(node, Loose) and _is_negligible(node, made):
-            made.update((v, node) for v in node.outputs)
+        if isinstance(node, Loose) and (size := _size(node, made)):
+            made.update((v, _Expression(node, size)) for v in node.outputs)
             nodes.append(node)
             continue
         copies: dict[Value, Value] = {}
+        done: dict[Value, Value] = {}
         follows = node if isinstance(node, Loose) else None
         for value in node.inputs:
             if value in made:
-                copies[value] = _copy(value, made, follows, nodes, {})
+                copies[value] = _copy(value, made, follows, nodes, done)
         if copies:
             _substitute(node, copies)
         nodes.append(node)
@@ -50,15 +64,19 @@ def sink(graph: Graph) -> None:
     graph.prune()
 
 
-def _is_negligible(node: Loose, made: _Made) -> bool:
-    return node.eqn.primitive.name in NEGLIGIBLE and all(v in made for v in node.inputs)
+def _size(node: Loose, made: _Made) -> int:
+    """How many operations make this value out of nothing; 0: too many, or not of nothing."""
+    if node.eqn.primitive.name not in NEGLIGIBLE or any(v not in made for v in node.inputs):
+        return 0
+    size = 1 + sum(made[v].size for v in node.inputs)
+    return size if size <= LARGEST else 0
 
 
 def _copy(value: Value, made: _Made, follows: Loose | None, nodes: list[Node], done: dict[Value, Value]) -> Value:
     """Adds copies of all that `value` is made of, and gives its copy."""
     if value in done:
         return done[value]
-    original = made[value]
+    original = made[value].node
     operands: list[Operand] = [
         _copy(o, made, follows, nodes, done) if isinstance(o, Value) else o for o in original.operands
     ]

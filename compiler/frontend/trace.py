@@ -1,7 +1,8 @@
 """Phase `trace`: a Python function over virtual devices becomes a module of phase `trace`."""
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -49,6 +50,7 @@ def trace(
     """
     trees: list[Any] = []
 
+    @functools.wraps(function)  # JAX names the function it traces in its messages: the user's
     def flat(*args: Any) -> list[Any]:
         out = function(*args)
         leaves, tree = tree_util.tree_flatten_with_path(out)
@@ -57,7 +59,12 @@ def trace(
 
     jaxpr = _make_jaxpr(flat, arguments, name, where)
     result_names, out_tree = trees[-1]
-    graph = flatten(jaxpr)
+    try:
+        graph = flatten(jaxpr)
+    except PathwaysError as error:
+        if isinstance(error.diagnostic, NotTraceable):
+            raise PathwaysError(replace(error.diagnostic, program=name, where=where)) from None
+        raise
     sink(graph)
     homes = find_homes(graph)
     units = order(graph, gather(graph, homes))
@@ -86,6 +93,9 @@ def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, w
             raise
         line = compat.where_of_exception(error) or where
         raise PathwaysError(NotDivisible(value="a value", have_=str(error), where=line)) from error
+    except jax.errors.TracerArrayConversionError as error:
+        problem = "it gives the value of an array to something that is not JAX"
+        raise _not_traceable(name, problem, error, "use jax.numpy in place of numpy", where) from error
     except TypeError as error:
         if "valid JAX type" not in str(error):
             raise

@@ -22,7 +22,6 @@ class Session:
 
     topology: Topology | None = None
     bindings: dict[str, Binding] = field(default_factory=dict[str, Binding])
-    notes: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from pathways.compiler.errors import OutOfMemory
 from pathways.compiler.lifetimes import Lifetime, donations, lifetimes
@@ -67,16 +67,19 @@ class _Writer:
         self.program = program
         self.places = value_places(program)
         self.alive = lifetimes(program, self.places)
+        self.arguments = dict(zip(program.block.arguments, program.arguments, strict=True))
         chosen = donations(program, self.alive) if donate else {}
         self.donated: dict[str, tuple[int, ...]] = {c: chosen.get(c, ()) for c in program.computations}
         self.streams: dict[str, _Stream] = {}
 
     def run(self) -> None:
         program = self.program
-        for value, argument in zip(program.block.arguments, program.arguments, strict=True):
+        for value, argument in self.arguments.items():
             if value in self.places:
                 role = "constant" if argument.is_constant else "input"
                 self._buffer(value, argument.name, role)
+        for stream in self.streams.values():
+            stream.reach(program, -1)
         for op in program.nodes():
             if isinstance(op, pw.CallOp):
                 self._run(op)
@@ -137,11 +140,13 @@ class _Writer:
 
     def _drop(self, stream: _Stream, value: Value) -> int:
         placed, type_ = self.places[value], array_type(value)
-        size = type_.shard_bytes(self.program.sharding(placed).shard_shape(type_.shape))
-        for device in self._devices(value):
-            stream.live[device] -= size
         slot = stream.slots[value]
-        del stream.sizes[slot]
+        borrowed = value in self.arguments and not self.alive[value].owned
+        if not borrowed:  # what the caller keeps stays in memory
+            size = type_.shard_bytes(self.program.sharding(placed).shard_shape(type_.shape))
+            for device in self._devices(value):
+                stream.live[device] -= size
+            del stream.sizes[slot]
         return slot
 
     def _run(self, call: pw.CallOp) -> None:
@@ -198,7 +203,7 @@ def _result_name(name: str, index: int, call: pw.CallOp) -> str:
 
 def _shown(value: Value, writer: _Writer) -> str:
     if isinstance(value.owner, ir.Block):
-        return writer.program.arguments[cast("int", value.arg_number)].name
+        return writer.arguments[value].name
     return name_of(value.owner)
 
 

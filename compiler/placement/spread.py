@@ -11,8 +11,19 @@ from pathways.dialect.topology import Topology
 
 
 def spread(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
-    """Each slice, largest first, goes to the island that is least taken (tie: the first). Raises PWC0301."""
+    """Each slice, largest first, goes to the island that is least taken (tie: the first). Raises PWC0301.
+
+    Where balance leaves no room for a later slice, all slices go to the island where they leave least room instead.
+    """
     slices: tuple[SliceRequest, ...] = graph.graph["slices"]
+    for tight in (False, True):
+        placement = _greedy(slices, topology, tight)
+        if placement is not None:
+            return placement
+    raise Free(topology, slices).refuse()
+
+
+def _greedy(slices: Sequence[SliceRequest], topology: Topology, tight: bool) -> Placement | None:
     free = Free(topology, slices)
     bindings: dict[str, Binding] = {}
     reasons: dict[str, str] = {}
@@ -27,9 +38,9 @@ def spread(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
             if request.fits(i) and free.count(i.name) >= request.devices and near in (None, i.name)
         ]
         if not candidates:
-            raise free.refuse()
-        chosen = min(candidates, key=free.load)
-        reasons[request.symbol] = _reason(request, free.load(chosen), len(candidates))
+            return None
+        chosen = min(candidates, key=lambda i: free.count(i.name)) if tight else min(candidates, key=free.load)
+        reasons[request.symbol] = _reason(request, free.load(chosen), len(candidates), tight)
         bindings[request.symbol] = free.take(request, chosen.name)
     return Placement(bindings, reasons)
 
@@ -48,11 +59,13 @@ def _order(slices: Sequence[SliceRequest]) -> list[SliceRequest]:
     return list(ordered.values())
 
 
-def _reason(request: SliceRequest, load: float, candidates: int) -> str:
+def _reason(request: SliceRequest, load: float, candidates: int, tight: bool) -> str:
     if request.pin is not None:
         return f"pinned to {request.pin} by the user"
     if request.near is not None:
         return f"on the island of {request.near}, as the user asked"
     if candidates == 1:
         return "the only island with room for it"
+    if tight:
+        return f"leaves least room of {candidates} islands, so that all slices fit"
     return f"least taken of {candidates} islands ({load:.0%})"

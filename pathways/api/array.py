@@ -171,8 +171,7 @@ def _key_dtype(name: str) -> Any:
 
 def _user_dtype(port: Port) -> Any:
     if port.dtype.startswith("key<"):
-        name = _IMPLEMENTATIONS.get(port.dtype[4:-1], port.dtype[4:-1])
-        return eval_shape(lambda: jax.random.key(0, impl=name)).dtype
+        return _key_dtype(port.dtype[4:-1])
     if port.dtype == "float0":
         return jax.dtypes.float0
     return pjrt.numpy_dtype(port.dtype)

@@ -38,7 +38,10 @@ class Process:
         return self._cpu_session(program, slices)
 
     def _cpu_session(self, program: Program, slices: Mapping[str, VirtualSlice]) -> Session:
-        """One island a slice, the same for a slice in every program of the process."""
+        """One island a slice, the same for a slice in every program of the process.
+
+        A program whose slices are pinned, or near each other, gets islands of its own: handles move there when used.
+        """
         if any(op.pin or op.near for op in program.slices.values()):
             return Session(default_topology(program))
         bindings: dict[str, Binding] = {}
@@ -53,8 +56,7 @@ class Process:
             islands[island.name] = island
         if not islands:
             return Session(default_topology(program))
-        new = {s for s in bindings if s not in program.slices}
-        return Session(Topology(tuple(islands.values())), {s: b for s, b in bindings.items() if s not in new})
+        return Session(Topology(tuple(islands.values())), bindings)
 
     def load(self, plan: Plan, path: str = "plan") -> LoadedPlan:
         self._note_preferences(plan)

@@ -17,7 +17,7 @@ from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.caller import caller
 from pathways.compiler.frontend.trace import trace
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.jax_api import tree_util
+from pathways.dialect.jax_api import Tracer, tree_util
 from pathways.runtime.pjrt import lowering_platform
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
@@ -106,7 +106,7 @@ class Program:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self._bind(args, kwargs)
         leaves, tree = tree_util.tree_flatten(call.dynamic)
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
             return self.function(*args, **kwargs)  # called by another program, or under a transformation: a part of it
         key = (call.key, tree, *(_key(self._aval(leaf)) for leaf in leaves))
         compiled = self._compiled.get(key)
@@ -149,6 +149,7 @@ class Program:
         if instance not in self._methods:
             bound = functools.partial(self.function, weakref.proxy(instance))
             functools.update_wrapper(bound, self.function)
+            bound.__dict__.pop("__wrapped__")  # its signature is its own: without self
             moved = ({n - 1 for n in numbers} for numbers in (self._donate, self._static))
             donate, static = (tuple(sorted(numbers)) for numbers in moved)
             self._methods[instance] = Program(
@@ -176,8 +177,10 @@ class Program:
                 f"wrong arguments for {self.name}", str(error), f"{self.name}{self._signature}"
             ) from None
         parameters = _bound_parameters(self._signature, bound)
-        values = [*bound.args, *bound.kwargs.values()]
-        static = tuple((i, type(v), v) for i, v in enumerate(values) if parameters[i][0] in self._static)
+        values: list[Any] = [*bound.args, *bound.kwargs.values()]
+        static: tuple[tuple[int, type, Any], ...] = tuple(
+            (i, v.__class__, v) for i, v in enumerate(values) if parameters[i][0] in self._static
+        )
         try:
             hash(static)
         except TypeError:

@@ -8,12 +8,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from pathways.api.array import Array
 from pathways.api.process import process
-from pathways.compiler.extract_plan import extract_plan
+from pathways.compiler.driver import Compilation
+from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
 from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.frontend.emit import Emitted
 from pathways.compiler.frontend.meshes import SliceMesh
-from pathways.compiler.pipeline import Timing, default_pipeline, run_pipeline
+from pathways.compiler.pipeline import Timing
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, parse, pretty, text
@@ -24,6 +25,7 @@ from pathways.dialect.program import Program
 from pathways.dialect.sharding import MeshSpec
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.dialect.trees import build_tree, compatible, describe_tree
+from pathways.runtime.check_modules import check_modules
 from pathways.runtime.errors import WrongStructure
 from pathways.runtime.executor import LoadedPlan
 
@@ -51,13 +53,19 @@ class Lowered:
 
     def as_text(self, phase: Phase | str = Phase.TRACE, *, debug_info: bool = False) -> str:
         """The IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
-        program, _ = self._advance(Phase(phase), None, "spread")
-        return text(program.module) if debug_info else pretty(program.module)
+        if phase not in list(Phase):
+            have, rule = repr(phase), f"one of {', '.join(Phase)}"
+            error = BadArguments(problem="there is no such phase", have_=have, rule=rule, advice="", where=caller())
+            raise PathwaysError(error)
+        module = self._compilation(Phase(phase), None, "spread").program.module
+        return text(module) if debug_info else pretty(module)
 
-    def _advance(self, phase: Phase, topology: Topology | None, placement: str) -> tuple[Program, Timing]:
+    def _compilation(self, phase: Phase, topology: Topology | None, placement: str) -> Compilation:
+        """The program advanced to `phase`, on a copy."""
         program = Program(parse(text(self.module), self.module.context))
-        session = process().session(program, self.slices, topology)
-        return program, run_pipeline(program, default_pipeline(placement), session, upto=phase)
+        compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
+        compilation.advance(phase, placement=placement)
+        return compilation
 
     def compile(self, topology: Topology | str | None = None, *, placement: str = "spread") -> "Compiled":
         """Compiles for a topology (a spec or a `pw.Topology`); without one, for this process.
@@ -65,9 +73,14 @@ class Lowered:
         On CPU that is one island a slice, elsewhere the host's own devices. Raises PWC0301 where slices do not fit.
         """
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
-        program, timing = self._advance(Phase.PLAN, wanted, placement)
-        plan = extract_plan(program, self.constants)
-        return Compiled(plan, slices=self.slices, in_tree=self._in_tree, out_tree=self._out_tree, timing=timing)
+        compilation = self._compilation(Phase.PLAN, wanted, placement)
+        return Compiled(
+            compilation.plan(),
+            slices=self.slices,
+            in_tree=self._in_tree,
+            out_tree=self._out_tree,
+            timing=compilation.timing,
+        )
 
 
 class Compiled:
@@ -139,7 +152,9 @@ class Compiled:
 
 def load(path: str | Path) -> Compiled:
     """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 for files that cannot be run here."""
-    return Compiled(load_plan(path), path=str(path))
+    plan = load_plan(path)
+    check_modules(plan, str(path))
+    return Compiled(plan, path=str(path))
 
 
 def _slice_of(devices: int, prefer: str | None) -> VirtualSlice:

@@ -1,0 +1,49 @@
+"""Whether the modules of a plan from a file are what its manifest says: PJRT would not ask, and would not survive."""
+
+from pathways.dialect.diagnostics import InternalError, PathwaysError
+from pathways.dialect.dtypes import from_mlir
+from pathways.dialect.errors import UnsafePlan
+from pathways.dialect.jax_api import JaxRuntimeError
+from pathways.dialect.mlir import Operation, from_portable
+from pathways.dialect.plan import Computation, Plan
+from pathways.dialect.program import main_of
+
+
+def check_modules(plan: Plan, path: str) -> None:
+    """Raises PWC0604 where a module has other arguments, results, partitions or donation than the plan states."""
+    for computation in plan.computations:
+        problem = _problem(computation)
+        if problem is not None:
+            rule = "a module with the signature that the plan states"
+            raise PathwaysError(UnsafePlan(path=path, problem=f"{computation.name} {problem}", rule=rule))
+
+
+def _problem(computation: Computation) -> str | None:
+    try:
+        module = from_portable(computation.module)
+        main = main_of(module.operation)
+    except (JaxRuntimeError, ValueError, RuntimeError, InternalError) as error:
+        return f"cannot be read: {str(error).splitlines()[0]}"
+    type_ = main.type
+    try:
+        types = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
+    except (KeyError, AttributeError, TypeError, ValueError):
+        return "has arguments or results that are not arrays of a fixed shape"
+    if types != (computation.inputs, computation.outputs):
+        return "has other arguments or results"
+    donated = tuple(i for i, a in enumerate(main.arg_attrs) if "jax.buffer_donor" in a or "tf.aliasing_output" in a)
+    if donated != computation.donated:
+        return f"donates {donated}, the plan says {computation.donated}"
+    return None if _partitions(module.operation) == _size(computation) else "is for another number of devices"
+
+
+def _partitions(module: Operation) -> int:
+    attributes = module.attributes
+    return attributes["mhlo.num_partitions"].value if "mhlo.num_partitions" in attributes else 1
+
+
+def _size(computation: Computation) -> int:
+    size = 1
+    for _, count in computation.axes:
+        size *= count
+    return size
