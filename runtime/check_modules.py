@@ -31,7 +31,9 @@ def _problem(computation: Computation) -> str | None:
         return "has arguments or results that are not arrays of a fixed shape"
     if types != (computation.inputs, computation.outputs):
         return "has other arguments or results"
-    donated = tuple(i for i, a in enumerate(main.arg_attrs) if "jax.buffer_donor" in a or "tf.aliasing_output" in a)
+    attributes = main.operation.attributes
+    arguments = attributes["arg_attrs"] if "arg_attrs" in attributes else ()
+    donated = tuple(i for i, a in enumerate(arguments) if "jax.buffer_donor" in a or "tf.aliasing_output" in a)
     if donated != computation.donated:
         return f"donates {donated}, the plan says {computation.donated}"
     return None if _partitions(module.operation) == _size(computation) else "is for another number of devices"
