@@ -1,5 +1,7 @@
 """Whether the modules of a plan from a file are what its manifest says: PJRT would not ask, and would not survive."""
 
+from typing import Any
+
 from pathways.dialect.diagnostics import InternalError, PathwaysError
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.errors import UnsafePlan
@@ -32,7 +34,7 @@ def _problem(computation: Computation) -> str | None:
     if types != (computation.inputs, computation.outputs):
         return "has other arguments or results"
     attributes = main.operation.attributes
-    arguments = attributes["arg_attrs"] if "arg_attrs" in attributes else ()
+    arguments: Any = attributes["arg_attrs"] if "arg_attrs" in attributes else ()  # noqa: SIM401 (it has no get)
     donated = tuple(i for i, a in enumerate(arguments) if "jax.buffer_donor" in a or "tf.aliasing_output" in a)
     if donated != computation.donated:
         return f"donates {donated}, the plan says {computation.donated}"
