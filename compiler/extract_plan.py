@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType, from_mlir
@@ -25,7 +25,7 @@ from pathways.dialect.plan import (
     Send,
     Stream,
 )
-from pathways.dialect.program import Argument, Program, array_type, main_of
+from pathways.dialect.program import Argument, Program, array_type, described, main_of
 from pathways.dialect.sdy import Placed, meshes_of, read_sharding
 from pathways.dialect.sharding import Dims, replicated
 from pathways.dialect.topology import Island, Topology
@@ -144,11 +144,9 @@ class _Reader:
         main = main_of(op)
         type_ = main.type
         meshes = meshes_of(op)
-        attributes = main.operation.attributes
         ins, outs = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
-        results = cast("list[Any]", attributes["res_attrs"] if "res_attrs" in attributes else [{}] * len(outs))
-        in_layouts = tuple(_dims(d, t) for d, t in zip(main.arg_attrs, ins, strict=True))
-        out_layouts = tuple(_dims(d, t) for d, t in zip(results, outs, strict=True))
+        in_layouts = tuple(_dims(d, t) for d, t in zip(described(main, "arg_attrs", len(ins)), ins, strict=True))
+        out_layouts = tuple(_dims(d, t) for d, t in zip(described(main, "res_attrs", len(outs)), outs, strict=True))
         size = op.attributes["mhlo.num_partitions"].value
         axes = next((a for a in meshes.values() if _size(a) == size), ())
         donated = self.donated.get(symbol, ())

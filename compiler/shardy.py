@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from pathways.compiler.errors import Unsupported
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.mlir import Operation, ir, passmanager
-from pathways.dialect.program import main_of
+from pathways.dialect.program import described, main_of
 from pathways.dialect.sdy import Placed, has_sub_axes, meshes_of, read_sharding, write_axes, write_sharding
 from pathways.dialect.sharding import Dims, replicated
 
@@ -59,10 +59,8 @@ def read_signature(computation: Operation, axes: Axes, where: Where | None = Non
 def _read(
     main: Any, key: str, types: Sequence[Any], meshes: dict[str, Axes], axes: Axes, where: Where | None
 ) -> tuple[Known, ...]:
-    attributes = main.operation.attributes
-    if key not in attributes:
-        return (None,) * len(types)
-    return tuple(_known(d, t.rank, meshes, axes, where) for d, t in zip(attributes[key], types, strict=True))
+    attributes = described(main, key, len(types))
+    return tuple(_known(d, t.rank, meshes, axes, where) for d, t in zip(attributes, types, strict=True))
 
 
 def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None) -> Known:
@@ -98,10 +96,9 @@ def write_signature(computation: Operation, axes: Axes, signature: Signature) ->
     computation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(i32, size)
     computation.attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(i32, 1)
     for key, known in (("arg_attrs", signature.ins), ("res_attrs", signature.outs)):
-        attributes = main.operation.attributes
-        old = list(attributes[key]) if key in attributes else [ir.DictAttr.get({})] * len(known)
+        old = described(main, key, len(known))
         new = [d if k is None else _with(d, write_sharding(Placed(mesh, k))) for d, k in zip(old, known, strict=True)]
-        attributes[key] = ir.ArrayAttr.get(new)
+        main.operation.attributes[key] = ir.ArrayAttr.get(new)
 
 
 def _with(attribute: Any, sharding: Any) -> Any:

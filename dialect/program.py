@@ -212,3 +212,12 @@ def main_of(computation: Operation) -> Any:
         if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == "main":
             return op
     raise InternalError("a computation has no @main")
+
+
+def described(main: Any, key: str, count: int) -> list[Any]:
+    """The `arg_attrs` or `res_attrs` of a function, one dictionary each; MLIR leaves out a list of empty ones."""
+    attributes = main.operation.attributes
+    if key in attributes:
+        return list(attributes[key])
+    with main.operation.context:
+        return [ir.DictAttr.get({})] * count

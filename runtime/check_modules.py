@@ -1,14 +1,12 @@
 """Whether the modules of a plan from a file are what its manifest says: PJRT would not ask, and would not survive."""
 
-from typing import Any
-
 from pathways.dialect.diagnostics import InternalError, PathwaysError
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.errors import UnsafePlan
 from pathways.dialect.jax_api import JaxRuntimeError
 from pathways.dialect.mlir import Operation, from_portable
 from pathways.dialect.plan import Computation, Plan
-from pathways.dialect.program import main_of
+from pathways.dialect.program import described, main_of
 
 
 def check_modules(plan: Plan, path: str) -> None:
@@ -33,8 +31,7 @@ def _problem(computation: Computation) -> str | None:
         return "has arguments or results that are not arrays of a fixed shape"
     if types != (computation.inputs, computation.outputs):
         return "has other arguments or results"
-    attributes = main.operation.attributes
-    arguments: Any = attributes["arg_attrs"] if "arg_attrs" in attributes else ()  # noqa: SIM401 (it has no get)
+    arguments = described(main, "arg_attrs", len(computation.inputs))
     donated = tuple(i for i, a in enumerate(arguments) if "jax.buffer_donor" in a or "tf.aliasing_output" in a)
     if donated != computation.donated:
         return f"donates {donated}, the plan says {computation.donated}"

@@ -27,7 +27,7 @@ shift = jax.jit(lambda x: x + table[: x.shape[0]], in_shardings=NamedSharding(ot
 
 @pw.program(example_args=(np.arange(8, dtype=np.float32),))
 def step(x):
-    return {"y": shift(scale(x))}
+    return {"y": shift(scale(x)), "zeros": jnp.zeros(3)}
 
 
 @pw.program(example_args=lambda: (jax.ShapeDtypeStruct((8,), jnp.bfloat16), jax.ShapeDtypeStruct((), jnp.int32)))
@@ -161,6 +161,8 @@ def test_inspect(moe_plan: Path) -> None:
 
 
 def test_mismatch_with_the_reference_is_exit_1(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pathways.cli.run.run_reference", lambda plan, arguments: [np.zeros(8, np.float32)])
+    monkeypatch.setattr(
+        "pathways.cli.run.run_reference", lambda plan, arguments: [np.zeros(8, np.float32), np.zeros(3, np.float32)]
+    )
     exit_code, _, stderr = pwc_here("run", f"{small}:step", "--reference")
     assert exit_code == 1 and "PWC0804" in stderr

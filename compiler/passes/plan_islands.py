@@ -11,7 +11,7 @@ from pathways.dialect import pw
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import Value, ir, name_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program, array_type, main_of
+from pathways.dialect.program import Program, array_type, described, main_of
 from pathways.dialect.values import value_places
 
 
@@ -210,7 +210,7 @@ def _shown(value: Value, writer: _Writer) -> str:
 def _mark_donated(computation: Any, positions: tuple[int, ...]) -> None:
     """Tells XLA which arguments it may overwrite."""
     main = main_of(computation)
-    old = list(main.arg_attrs)
+    old = described(main, "arg_attrs", len(main.type.inputs))
     new: list[Any] = []
     for i, attribute in enumerate(old):
         entries = {n.name: n.attr for n in attribute if n.name not in ("jax.buffer_donor", "tf.aliasing_output")}
