@@ -13,7 +13,6 @@ import statistics
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
@@ -82,7 +81,7 @@ def main():
         ours.append(timed(lambda: chain(x).block_until_ready()))
         native.append(timed(native_loop, step, y))
     a, b = statistics.median(ours), statistics.median(native)
-    print(f"jax {jax.__version__}, {DEVICES} CPU devices, chain of {LENGTH}, {jnp.float32.__name__}[{host.size}]")
+    print(f"jax {jax.__version__}, {DEVICES} CPU devices, chain of {LENGTH}, {host.dtype}[{host.size}]")
     print(f"plan         {1e6 * a / LENGTH:8.1f} us a computation")
     print(f"native loop  {1e6 * b / LENGTH:8.1f} us a computation")
     print(f"ratio        {b / a:8.2f} (native / plan)")
