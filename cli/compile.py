@@ -48,7 +48,7 @@ class Printing:
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the plan.")
 @click.option("--topology", help="islands=2,hosts=1,devices=4[,kind=K][,memory=16GiB], or a TOML file.")
 @click.option("--platform", type=click.Choice(["cpu", "gpu", "tpu"]), help="Default: the platform of this host.")
-@click.option("--placement", help=f"One of {', '.join(sorted(POLICIES))}; default: spread.")
+@click.option("--placement", help=f"{', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
 @click.option("--compile-to", type=click.Choice([p.value for p in Phase]), default="plan", show_default=True,
               help="Stop after this phase, and print its IR.")  # fmt: skip
 @click.option("--dump-phases-to", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",

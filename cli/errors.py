@@ -60,6 +60,18 @@ class Mismatch(Diagnostic):
 
 
 @dataclass(frozen=True)
+class UnknownCode(Diagnostic):
+    code: ClassVar[str] = "PWC0806"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "there is no error {asked}"
+    have: ClassVar[str] = "{asked}"
+    need: ClassVar[str] = "one of {known}"
+    hint: ClassVar[str] = "pwc explain lists all"
+    asked: str
+    known: str
+
+
+@dataclass(frozen=True)
 class NoDump(Diagnostic):
     code: ClassVar[str] = "PWC0805"
     exit: ClassVar[Exit] = Exit.USAGE

@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 from pathways.cli.compile import compile_
+from pathways.cli.explain import explain
 from pathways.cli.inspect import inspect_
 from pathways.cli.opt import opt
+from pathways.cli.passes import passes_
 from pathways.cli.run import run
 from pathways.dialect.diagnostics import Exit, PathwaysError
 from pathways.dialect.planfile import VERSION
@@ -33,5 +35,5 @@ def main() -> None:
     """Compile JAX programs over virtual devices into plans for many islands, and run them."""
 
 
-for _command in (compile_, run, inspect_, opt):
+for _command in (compile_, run, inspect_, opt, passes_, explain):
     main.add_command(_command)

@@ -8,6 +8,7 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.extract_plan import extract_plan
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.pipeline import Timing, default_pipeline, run_pipeline
+from pathways.compiler.placement import Policy
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import make_context, parse, text
 from pathways.dialect.phases import Phase
@@ -35,7 +36,7 @@ class Compilation:
         upto: Phase = Phase.PLAN,
         *,
         passes: Sequence[Pass] | None = None,
-        placement: str = "spread",
+        placement: str | Policy = "spread",
         keep_dumps: bool = False,
         listen: Callable[[Pass, Program], None] | None = None,
     ) -> None:

@@ -143,6 +143,19 @@ class BadPlacement(Diagnostic):
 
 
 @dataclass(frozen=True)
+class BadPolicy(Diagnostic):
+    code: ClassVar[str] = "PWC0307"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the placement {policy} cannot be used"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{known}, or FILE.py:NAME of a function place(graph, topology)"
+    hint: ClassVar[str] = "docs/writing-a-placement-pass.md shows one of 20 lines"
+    policy: str
+    have_: str
+    known: str
+
+
+@dataclass(frozen=True)
 class NotPinned(Diagnostic):
     code: ClassVar[str] = "PWC0306"
     title: ClassVar[str] = "placement pinned leaves nothing to choose, but {slices} name no island"

@@ -10,6 +10,7 @@ from pathways.compiler.passes.order_program import OrderProgram
 from pathways.compiler.passes.place import Place
 from pathways.compiler.passes.plan_islands import PlanIslands
 from pathways.compiler.passes.propagate_shardings import PropagateShardings
+from pathways.compiler.placement import Policy
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.phases import Phase
@@ -22,7 +23,7 @@ PASSES: dict[str, type[Pass]] = {
 """Every pass by name."""
 
 
-def default_pipeline(placement: str = "spread") -> tuple[Pass, ...]:
+def default_pipeline(placement: str | Policy = "spread") -> tuple[Pass, ...]:
     """The passes from `trace` to `plan`."""
     return (
         # Shardings first: placement wants to know the bytes of every shard.

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.compiler.errors import UnknownPass
 from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.placement import POLICIES
+from pathways.compiler.placement import Policy, load_policy, run_policy
 from pathways.compiler.placement.default import default_topology
 from pathways.compiler.placement.problem import Placement, build_graph, check
 from pathways.dialect import pw
-from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program
@@ -27,17 +25,17 @@ class Place(Pass):
     name: ClassVar[str] = "place"
     requires: ClassVar[Phase] = Phase.SHARD
     ensures: ClassVar[Phase] = Phase.PLACE
-    policy: str = "spread"
+    policy: str | Policy = "spread"
 
     def apply(self, program: Program, session: Session) -> None:
-        if self.policy not in POLICIES:
-            known = ", ".join(sorted(POLICIES))
-            raise PathwaysError(UnknownPass(problem="there is no such placement", have_=self.policy, known=known))
+        policy = load_policy(self.policy) if isinstance(self.policy, str) else self.policy
+        name = self.policy if isinstance(self.policy, str) else getattr(policy, "__name__", "of the caller")
         topology = session.topology or default_topology(program)
         session.topology = topology
         graph = build_graph(program, session.bindings)
-        placement = POLICIES[self.policy](graph, topology)
-        check(self.policy, placement, graph.graph["slices"], topology)
+        requests = graph.graph["slices"]
+        placement = run_policy(name, policy, graph, topology)
+        check(name, placement, requests, topology)
         write_placement(program, placement, topology)
 
 

@@ -1,15 +1,14 @@
-"""Placement policies: `place(graph, topology) -> Placement`, pure functions, one file each."""
+"""Placement policies: `place(graph, topology) -> Placement`, pure functions, one file each.
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+What a policy of your own needs is importable from here: see docs/writing-a-placement-pass.md.
+"""
 
-import networkx as nx
-
-from pathways.compiler.placement.pinned import pinned
-from pathways.compiler.placement.problem import Placement
-from pathways.compiler.placement.spread import spread
-from pathways.dialect.topology import Topology
-
-Policy: TypeAlias = "Callable[[nx.DiGraph[Any], Topology], Placement]"
-
-POLICIES: "dict[str, Policy]" = {"spread": spread, "pinned": pinned}
+from pathways.compiler.passes.base import Binding as Binding
+from pathways.compiler.placement.load import POLICIES as POLICIES
+from pathways.compiler.placement.load import Policy as Policy
+from pathways.compiler.placement.load import load_policy as load_policy
+from pathways.compiler.placement.load import run_policy as run_policy
+from pathways.compiler.placement.problem import Placement as Placement
+from pathways.compiler.placement.problem import SliceRequest as SliceRequest
+from pathways.dialect.topology import Island as Island
+from pathways.dialect.topology import Topology as Topology

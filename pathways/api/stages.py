@@ -15,6 +15,7 @@ from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.frontend.emit import Emitted
 from pathways.compiler.frontend.meshes import SliceMesh
 from pathways.compiler.pipeline import Timing
+from pathways.compiler.placement import Policy
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, parse, pretty, text
@@ -60,17 +61,18 @@ class Lowered:
         module = self._compilation(Phase(phase), None, "spread").program.module
         return text(module) if debug_info else pretty(module)
 
-    def _compilation(self, phase: Phase, topology: Topology | None, placement: str) -> Compilation:
+    def _compilation(self, phase: Phase, topology: Topology | None, placement: str | Policy) -> Compilation:
         """The program advanced to `phase`, on a copy."""
         program = Program(parse(text(self.module), self.module.context))
         compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
         compilation.advance(phase, placement=placement)
         return compilation
 
-    def compile(self, topology: Topology | str | None = None, *, placement: str = "spread") -> "Compiled":
+    def compile(self, topology: Topology | str | None = None, *, placement: str | Policy = "spread") -> "Compiled":
         """Compiles for a topology (a spec or a `pw.Topology`); without one, for this process.
 
-        On CPU that is one island a slice, elsewhere the host's own devices. Raises PWC0301 where slices do not fit.
+        On CPU that is one island a slice, elsewhere the host's own devices. `placement` is a name, FILE.py:NAME, or a
+        function `place(graph, topology)`. Raises PWC0301 where slices do not fit, PWC0305 for an illegal placement.
         """
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
         compilation = self._compilation(Phase.PLAN, wanted, placement)

@@ -1,0 +1,33 @@
+"""`pwc passes`"""
+
+import inspect
+from dataclasses import fields
+
+import click
+
+from pathways.cli.summary import table
+from pathways.compiler.pipeline import PASSES
+from pathways.compiler.placement import POLICIES
+
+EXAMPLE = """
+\b
+Example:
+  pwc passes
+"""
+
+
+@click.command("passes", epilog=EXAMPLE)
+def passes_() -> None:
+    """List the passes with the phases they require and ensure and their options, and the placements."""
+    rows = [["pass", "requires", "ensures", "options", ""]]
+    for name, cls in PASSES.items():
+        options = ", ".join(f"{f.name}={f.default}" for f in fields(cls)) or "none"
+        rows.append([name, cls.requires, cls.ensures, options, _first_line(cls)])
+    click.echo(table(rows))
+    click.echo()
+    click.echo(table([["placement", ""], *([n, _first_line(p)] for n, p in POLICIES.items())]))
+    click.echo("your own: --placement FILE.py:NAME, or an entry point in the group pathways.passes")
+
+
+def _first_line(documented: object) -> str:
+    return inspect.cleandoc(documented.__doc__ or "").partition("\n")[0]
