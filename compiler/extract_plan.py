@@ -1,7 +1,6 @@
 """From a module of phase `plan` to the `Plan` that the runtime loads."""
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +26,7 @@ from pathways.dialect.plan import (
 )
 from pathways.dialect.program import Argument, Program, array_type, described, main_of
 from pathways.dialect.sdy import Placed, meshes_of, read_sharding
-from pathways.dialect.sharding import Dims, replicated
+from pathways.dialect.sharding import Dims, replicated, size_of_axes
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree
 from pathways.dialect.values import value_places
@@ -148,7 +147,7 @@ class _Reader:
         in_layouts = tuple(_dims(d, t) for d, t in zip(described(main, "arg_attrs", len(ins)), ins, strict=True))
         out_layouts = tuple(_dims(d, t) for d, t in zip(described(main, "res_attrs", len(outs)), outs, strict=True))
         size = op.attributes["mhlo.num_partitions"].value
-        axes = next((a for a in meshes.values() if _size(a) == size), ())
+        axes = next((a for a in meshes.values() if size_of_axes(a) == size), ())
         donated = self.donated.get(symbol, ())
         return Computation(symbol, portable(bytecode(op)), donated, ins, in_layouts, outs, out_layouts, axes)
 
@@ -192,7 +191,3 @@ def _dims(attribute: Any, type_: ArrayType) -> Dims:
     if "sdy.sharding" not in attribute:
         return replicated(len(type_.shape))
     return read_sharding(attribute["sdy.sharding"]).dims
-
-
-def _size(axes: tuple[tuple[str, int], ...]) -> int:
-    return math.prod(n for _, n in axes)

@@ -13,9 +13,8 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.mlir import Operation, ir, passmanager
 from pathways.dialect.program import described, main_of
 from pathways.dialect.sdy import Placed, has_sub_axes, meshes_of, read_sharding, write_axes, write_sharding
-from pathways.dialect.sharding import Dims, replicated
+from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
 
-Axes: TypeAlias = tuple[tuple[str, int], ...]
 Known: TypeAlias = Dims | None
 """The sharding of one argument or result of a computation; None: open."""
 
@@ -89,9 +88,7 @@ def write_signature(computation: Operation, axes: Axes, signature: Signature) ->
     """Writes closed shardings on @main, the mesh with these axes beside it, and the number of partitions."""
     main = main_of(computation)
     mesh = _mesh_symbol(computation, axes)
-    size = 1
-    for _, n in axes:
-        size *= n
+    size = size_of_axes(axes)
     i32 = ir.IntegerType.get_signless(32)
     computation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(i32, size)
     computation.attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(i32, 1)

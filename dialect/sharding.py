@@ -14,6 +14,15 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 """A rectangular part of an array: for each dimension its start and its stop."""
 
 
+Axes: TypeAlias = tuple[tuple[str, int], ...]
+"""Names and sizes, major to minor."""
+
+
+def size_of_axes(axes: Axes) -> int:
+    """How many devices a mesh with these axes has."""
+    return math.prod(size for _, size in axes)
+
+
 @dataclass(frozen=True, slots=True)
 class MeshSpec:
     """Named axes over devices of one slice. `devices` is row-major over the axes."""

@@ -11,6 +11,7 @@ from pathways.dialect.mlir import Operation, Value, ir, name_of, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
 from pathways.dialect.sdy import Placed
+from pathways.dialect.sharding import size_of_axes
 from pathways.dialect.values import same_place, value_places
 
 Broken: TypeAlias = tuple[Operation, str, str]
@@ -69,9 +70,7 @@ def _symbols(program: Program) -> Iterator[Broken]:
         if op.slice not in program.slices:
             yield op.operation, f"names the slice @{op.slice}, which does not exist", "a pw.slice of the module"
             continue
-        size = 1
-        for _, n in op.axes:
-            size *= n
+        size = size_of_axes(op.axes)
         count = program.slices[op.slice].devices
         if size != len(op.devices) or len(set(op.devices)) != size:
             have = f"has axes of {size} devices and {len(op.devices)} devices"

@@ -7,6 +7,7 @@ from pathways.dialect.jax_api import JaxRuntimeError
 from pathways.dialect.mlir import Operation, from_portable
 from pathways.dialect.plan import Computation, Plan
 from pathways.dialect.program import described, main_of
+from pathways.dialect.sharding import size_of_axes
 
 
 def check_modules(plan: Plan, path: str) -> None:
@@ -35,16 +36,11 @@ def _problem(computation: Computation) -> str | None:
     donated = tuple(i for i, a in enumerate(arguments) if "jax.buffer_donor" in a or "tf.aliasing_output" in a)
     if donated != computation.donated:
         return f"donates {donated}, the plan says {computation.donated}"
-    return None if _partitions(module.operation) == _size(computation) else "is for another number of devices"
+    return (
+        None if _partitions(module.operation) == size_of_axes(computation.axes) else "is for another number of devices"
+    )
 
 
 def _partitions(module: Operation) -> int:
     attributes = module.attributes
     return attributes["mhlo.num_partitions"].value if "mhlo.num_partitions" in attributes else 1
-
-
-def _size(computation: Computation) -> int:
-    size = 1
-    for _, count in computation.axes:
-        size *= count
-    return size

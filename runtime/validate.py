@@ -12,7 +12,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named
 from pathways.dialect.errors import UnsafePlan
 from pathways.dialect.plan import Buffer, Copy, Free, Instruction, Layout, Plan, Port, Recv, Run, Send, Stream
-from pathways.dialect.sharding import Dims
+from pathways.dialect.sharding import Dims, size_of_axes
 from pathways.dialect.trees import count_leaves
 
 
@@ -54,9 +54,7 @@ def _machines(plan: Plan) -> _Problems:
     if any(n < 1 or n > 1 << 20 for n in sizes.values()):
         yield f"islands of {sizes} devices", "a positive number of devices an island"
     for mesh in plan.meshes:
-        size = 1
-        for _, n in mesh.axes:
-            size *= n
+        size = size_of_axes(mesh.axes)
         if mesh.island not in sizes:
             yield f"mesh {mesh.name} on {mesh.island}", "meshes on islands of the topology"
         elif size != len(mesh.devices) or len(set(mesh.devices)) != size or size < 1:

@@ -13,6 +13,11 @@ os.environ["XLA_FLAGS"] = (
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
+from hypothesis import settings
+
+# The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.load_profile("same")
 
 ROOT = Path(__file__).parent.parent
 
