@@ -79,8 +79,9 @@ def compile_(
     compilation = start(source, machines, platform)
     upto = Phase(compile_to)
     here = compilation.program.phase
-    if placement is not None and here.reached(Phase.PLACE):
-        raise _too_late(Path(source), here, "--placement")
+    for option, given in (("--topology", topology), ("--placement", placement)):
+        if given is not None and here.reached(Phase.PLACE):
+            raise _too_late(Path(source), here, option)
     if here.position > upto.position:
         raise _too_late(Path(source), here, f"--compile-to {upto}")
     keep = dump_phases_to is not None or with_phases
@@ -106,18 +107,20 @@ def start(source: str, topology: Topology | None, platform: str | None) -> Compi
     path, name = split_spec(source)
     if path.suffix == ".mlir":
         program, constants = read_dump(path)
-        if topology is not None and program.phase.reached(Phase.PLACE):
-            raise _too_late(path, program.phase, "--topology")
-        return Compilation(program, constants, Session(topology))
+        return Compilation(program, constants, Session(_machines(topology, program.platform)))
     function = load_program(path, name)
     chosen = platform or process().platform
     begin = time.perf_counter()
     lowered = lower_program(function, path, chosen)
     module = parse(text(lowered.module), lowered.module.context)
-    machines = topology if topology is not None or chosen == "cpu" else host_topology()
-    compilation = Compilation(Program(module), lowered.constants, Session(machines))
+    compilation = Compilation(Program(module), lowered.constants, Session(_machines(topology, chosen)))
     compilation.timing.add("trace", time.perf_counter() - begin)
     return compilation
+
+
+def _machines(topology: Topology | None, platform: str) -> Topology | None:
+    """The topology asked for; without one the host's own devices, or on CPU what the program needs."""
+    return topology if topology is not None or platform == "cpu" else host_topology()
 
 
 def _emit_ir(ir_text: str, output: Path | None) -> None:

@@ -29,7 +29,7 @@ from pathways.dialect.sdy import Placed, meshes_of, read_sharding
 from pathways.dialect.sharding import Dims, replicated, size_of_axes
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree
-from pathways.dialect.values import value_places
+from pathways.dialect.values import number_slots, value_places
 
 
 def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
@@ -83,23 +83,10 @@ class _Reader:
         self.mesh_index = {symbol: i for i, symbol in enumerate(program.meshes)}
         self.computation_index = {symbol: i for i, symbol in enumerate(program.computations)}
         self.donated: dict[str, tuple[int, ...]] = {}
-        self.slots = self._slots()
-
-    def _slots(self) -> dict[Value, int]:
-        """The slot of each argument and result, by the numbering of `plan-islands`: values in order, per island."""
-        numbers: dict[str, int] = {}
-        slots: dict[Value, int] = {}
-        block = self.program.block
-        ordered: list[Value] = [v for v in block.arguments if v in self.places]
-        ordered += [r for op in self.program.nodes() for r in op.results]
-        for value in ordered:
-            island = self.island(value)
-            slots[value] = numbers.get(island, 0)
-            numbers[island] = slots[value] + 1
-        return slots
+        self.slots = number_slots(program, self.places)
 
     def island(self, value: Value) -> str:
-        return self.program.slices[self.program.slice_of(self.places[value].mesh)].island or ""
+        return self.program.island_of(self.places[value].mesh)
 
     def layout(self, placed: Placed) -> Layout:
         return Layout(self.mesh_index[placed.mesh], placed.dims)

@@ -190,6 +190,10 @@ class Program:
     def slice_of(self, mesh: str) -> str:
         return self.meshes[mesh].slice
 
+    def island_of(self, mesh: str) -> str:
+        """The island of a mesh, from phase `place` on."""
+        return self.slices[self.slice_of(mesh)].island or ""
+
     def sharding(self, placed: Placed) -> Sharding:
         return placed.on(self.mesh(placed.mesh))
 

@@ -60,3 +60,15 @@ def movement(program: Program, value: Value, source: Placed, target: Placed) -> 
     elements = plan_reshard(type_.shape, a, b, source_ids, target_ids).moved
     size = elements * type_.shard_bytes(())
     return Movement("dcn" if here != there else ("ici" if size else "local"), size)
+
+
+def number_slots(program: Program, places: dict[Value, Placed]) -> dict[Value, int]:
+    """The slot of every value with a place: arguments first, then results in program order, counted on each island."""
+    counts: dict[str, int] = {}
+    slots: dict[Value, int] = {}
+    arguments = (v for v in program.block.arguments if v in places)
+    for value in (*arguments, *(r for op in program.nodes() for r in op.results)):
+        island = program.island_of(places[value].mesh)
+        slots[value] = counts.get(island, 0)
+        counts[island] = slots[value] + 1
+    return slots

@@ -206,9 +206,9 @@ class LoadedPlan:
             for step in self._steps:
                 step(slots)
             results = self._results(slots, owners)
-        for handle in taken:  # not before the results hold what they share with it
-            handle.give_up(self.plan.name)
-        return results
+            for handle in taken:  # not before the results hold what they share with it
+                handle.give_up(self.plan.name)
+            return results
 
     def _bind(
         self, slots: Slots, arguments: Sequence[Any], where: Line

@@ -53,8 +53,11 @@ class Machine:
         with self._lock:
             missing = [i for i in wanted if (i.name, i.size) not in self.bound]
             pool = self._pool(plan.name, missing)
+            for island in wanted:
+                key = island.name, island.size
+                devices = self.bound[key].devices if key in self.bound else pool[island.name]
+                _check_kind(plan.name, island, devices)
             for island in missing:
-                _check_kind(plan.name, island, pool[island.name])
                 self._bind(island, pool[island.name])
             return {i.name: self.bound[i.name, i.size] for i in wanted}
 

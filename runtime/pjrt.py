@@ -69,7 +69,7 @@ def lowering_platform(platform: str) -> str:
 
 
 def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> NamedSharding:
-    """The sharding over real devices, given in the order of the mesh."""
+    """The sharding over devices given in the order of the mesh, real or virtual."""
     grid = np.empty(spec.size, dtype=object)
     grid[:] = list(devices)
     mesh = Mesh(grid.reshape(spec.shape), tuple(name for name, _ in spec.axes))

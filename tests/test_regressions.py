@@ -280,3 +280,33 @@ def test_values_of_tracers_are_coded() -> None:
     pw.program(leak).lower(X)
     assert code_of(pw.program(leak).lower, X) == "PWC0103"
     assert code_of(pw.program(lambda x: np.sin(plus_one(x))), X) == "PWC0103"
+
+
+def test_only_one_of_two_threads_can_give_an_array_away() -> None:
+    eat = pw.program(lambda x: 3 * jax.device_put(x, ON), donate_argnums=0)
+    make = pw.program(lambda x: plus_one(x))
+    eat(make(X))
+    for _ in range(20):
+        array, outcomes = make(X), list[str]()
+        start = threading.Barrier(2)
+
+        def client(array: Any = array, start: threading.Barrier = start, outcomes: list[str] = outcomes) -> None:
+            start.wait()
+            try:
+                np.testing.assert_array_equal(np.asarray(eat(array)), 3 * (X + 1))
+                outcomes.append("ok")
+            except pw.PathwaysError as error:
+                outcomes.append(error.code)
+
+        threads = [threading.Thread(target=client) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert sorted(outcomes) == ["PWC0207", "ok"]
+
+
+def test_kinds_are_checked_for_islands_that_are_bound_already(tmp_path: Path) -> None:
+    lowered = pw.program(lambda x: x + 2).lower(X)
+    lowered.compile("islands=1,devices=3")
+    assert code_of(lowered.compile, "islands=1,devices=3,kind=h100") == "PWC0503"

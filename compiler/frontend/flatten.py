@@ -15,7 +15,7 @@ from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.compat import Body, Eqn, body_of, where_of
 from pathways.compiler.frontend.graph import Call, Callee, Constant, Graph, Loose, Move, Operand, Value
 from pathways.compiler.frontend.hoist import hoisted_consts
-from pathways.compiler.frontend.mentions import JITS, MOVES, MentionFinder, Mentions, jit_meshes, move_targets
+from pathways.compiler.frontend.mentions import JITS, MOVES, MentionFinder, Mentions, move_targets
 from pathways.compiler.frontend.meshes import SliceMesh, check_divides, read_sharding
 from pathways.compiler.frontend.names import call_name
 from pathways.compiler.frontend.strays import Strays
@@ -40,11 +40,11 @@ OPENED = frozenset(
 BRANCHES = frozenset({"while", "cond"})
 
 
-def flatten(jaxpr: Any) -> Graph:
-    """The graph of a whole program. Raises coded errors at the user's line for what cannot be placed."""
+def flatten(jaxpr: Any, program: str, where: Where | None) -> Graph:
+    """The graph of the program of this name. Raises coded errors at the user's line for what cannot be placed."""
     body = body_of(jaxpr)
     graph = Graph([Value(v.aval) for v in body.invars])
-    walker = _Flattener(graph, MentionFinder(jaxpr))
+    walker = _Flattener(graph, MentionFinder(jaxpr), program, where)
     outputs = walker.inline(body, [*graph.inputs], scope="")
     graph.outputs = [walker.as_value(o) for o in outputs]
     graph.prune()
@@ -52,13 +52,16 @@ def flatten(jaxpr: Any) -> Graph:
 
 
 class _Flattener:
-    def __init__(self, graph: Graph, finder: MentionFinder) -> None:
+    def __init__(self, graph: Graph, finder: MentionFinder, program: str, where: Where | None) -> None:
+        self.program = program
+        self.where = where
         self.graph = graph
         self.finder = finder
         self.strays = Strays()
         self._constants: dict[Any, Constant] = {}
         self._traced: dict[Any, Any] = {}
         self._shard_maps: dict[Any, Any] = {}
+        self._hoisted: dict[int, tuple[Any, list[Any]]] = {}
 
     def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Walks a body with its parameters bound to `operands`; gives what it returns."""
@@ -135,7 +138,7 @@ class _Flattener:
         return self.inline(body_of(self._traced[key]), values, scope)
 
     def _jit(self, eqn: Eqn, operands: list[Operand], mentions: Mentions, scope: str) -> list[Operand]:
-        own = jit_meshes(eqn)
+        own = self.finder.own(eqn).meshes
         params, where = eqn.params, where_of(eqn)
         name, jaxpr = params["name"], params["jaxpr"]
         inner = self.finder.in_jaxpr(jaxpr)
@@ -166,7 +169,7 @@ class _Flattener:
     def _call(self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn) -> list[Operand]:
         """Adds a placed call. The donation of an inner jit is not looked at: last uses are (lifetimes.py)."""
         where = where_of(eqn)
-        consts: list[Value] = [self.constant(c) for c in hoisted_consts(callee.jaxpr)]
+        consts: list[Value] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
         inputs = consts + [self.as_value(o) for o in operands]
         outputs = [Value(v.aval) for v in eqn.outvars]
         for kind, shardings, values in (
@@ -180,6 +183,12 @@ class _Flattener:
                     check_divides(what, tuple(value.aval.shape), placed, dims, where)
         self.graph.nodes.append(Call(callee, mesh, inputs, outputs, where))
         return cast("list[Operand]", outputs)
+
+    def _consts_of(self, jaxpr: Any) -> list[Any]:
+        """What a callee closes over, looked for once."""
+        if id(jaxpr) not in self._hoisted:
+            self._hoisted[id(jaxpr)] = jaxpr, hoisted_consts(jaxpr)
+        return self._hoisted[id(jaxpr)][1]
 
     def _move(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
         moved: list[Operand] = []
@@ -218,11 +227,9 @@ class _Flattener:
     def _refuse_leak(self) -> None:
         have = "a traced value of an earlier trace, kept in a global, an attribute or a list"
         advice = "return all values from the functions of a program"
-        raise PathwaysError(
-            NotTraceable(
-                program="", problem="it uses a value that another trace left behind", have_=have, advice=advice
-            )
-        )
+        problem = "it uses a value that another trace left behind"
+        error = NotTraceable(program=self.program, problem=problem, have_=have, advice=advice, where=self.where)
+        raise PathwaysError(error)
 
     def _refuse_callback(self, name: str, where: Where | None) -> None:
         raise PathwaysError(

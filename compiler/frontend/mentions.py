@@ -62,7 +62,7 @@ def function_of(eqn: Eqn) -> Function | None:
 
 
 class MentionFinder:
-    """Finds mentions, each jaxpr once. Holds the jaxprs, since it knows them by identity.
+    """Finds mentions, each jaxpr and equation once. Holds them, since it knows them by identity.
 
     Differentiating a scan hoists what depends on loop constants out of each jit of the body; a jit placed by the
     sharding of its weights alone then stays in the loop with no sharding at all. Such a *strayed* jit is known by its
@@ -71,6 +71,8 @@ class MentionFinder:
 
     def __init__(self, program: Any) -> None:
         self._known: dict[int, tuple[Any, Mentions]] = {}
+        self._own: dict[int, tuple[Eqn, Mentions]] = {}
+        self._whole: dict[int, tuple[Eqn, Mentions]] = {}
         self.places: dict[Function, dict[SliceMesh, None]] = {}
         self._collect(program, set())
 
@@ -95,14 +97,23 @@ class MentionFinder:
         return self._known[id(jaxpr)][1]
 
     def in_eqn(self, eqn: Eqn) -> Mentions:
-        with located(eqn):
-            found = self.own(eqn)
-            for jaxpr in sub_jaxprs(eqn):
-                found.add(self.in_jaxpr(jaxpr))
-            return found
+        """What an equation says at any depth."""
+        if id(eqn) not in self._whole:
+            with located(eqn):
+                found = Mentions()
+                found.add(self.own(eqn))
+                for jaxpr in sub_jaxprs(eqn):
+                    found.add(self.in_jaxpr(jaxpr))
+            self._whole[id(eqn)] = eqn, found
+        return self._whole[id(eqn)][1]
 
     def own(self, eqn: Eqn) -> Mentions:
         """What the equation itself says, its inner jaxprs left out."""
+        if id(eqn) not in self._own:
+            self._own[id(eqn)] = eqn, self._find(eqn)
+        return self._own[id(eqn)][1]
+
+    def _find(self, eqn: Eqn) -> Mentions:
         name: str = eqn.primitive.name
         found = Mentions()
         if name in CALLBACKS or "callback" in name:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-import numpy as np
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import NamedSharding, SingleDeviceSharding
 
 from pathways.compiler.errors import BadSlice, NotDivisible, RealDevices, SeveralSlices, Unsupported
 from pathways.compiler.frontend.compat import is_unspecified
@@ -21,12 +20,6 @@ class SliceMesh:
 
     slice: VirtualSlice
     spec: MeshSpec
-
-    def jax_mesh(self) -> Any:
-        """The same as a `jax.sharding.Mesh` of virtual devices."""
-        grid = np.empty(self.spec.size, dtype=object)
-        grid[:] = [self.slice.devices[i] for i in self.spec.devices]
-        return Mesh(grid.reshape(self.spec.shape), tuple(name for name, _ in self.spec.axes))
 
 
 def default_mesh(slice_: VirtualSlice) -> SliceMesh:

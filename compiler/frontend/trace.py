@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -59,12 +59,7 @@ def trace(
 
     jaxpr = _make_jaxpr(flat, arguments, name, where)
     result_names, out_tree = trees[-1]
-    try:
-        graph = flatten(jaxpr)
-    except PathwaysError as error:
-        if isinstance(error.diagnostic, NotTraceable):
-            raise PathwaysError(replace(error.diagnostic, program=name, where=where)) from None
-        raise
+    graph = flatten(jaxpr, name, where)
     sink(graph)
     homes = find_homes(graph)
     units = order(graph, gather(graph, homes))
@@ -75,27 +70,37 @@ def trace(
     return Traced(emitted, out_tree)
 
 
+_UNTRACEABLE: tuple[tuple[type[Exception], str, str], ...] = (
+    (
+        jax.errors.ConcretizationTypeError,
+        "it uses the value of an array to decide what to do",
+        "use jnp.where or lax.cond inside a placed function, or mark the argument in static_argnums",
+    ),
+    (
+        jax.errors.UnexpectedTracerError,
+        "a traced value was kept outside of the function that made it",
+        "return all values from the functions of a program",
+    ),
+    (
+        jax.errors.TracerArrayConversionError,
+        "it gives the value of an array to something that is not JAX",
+        "use jax.numpy in place of numpy",
+    ),
+)
+"""What JAX says of functions it cannot trace: the error, what it means, what to do."""
+
+
 def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, where: Where | None) -> Any:
     try:
         return compat.make_jaxpr(flat, *arguments)
-    except PathwaysError:
-        raise
-    except jax.errors.ConcretizationTypeError as error:
-        problem = "it uses the value of an array to decide what to do"
-        advice = "use jnp.where or lax.cond inside a placed function, or mark the argument in static_argnums"
-        raise _not_traceable(name, problem, error, advice, where) from error
-    except jax.errors.UnexpectedTracerError as error:
-        problem = "a traced value was kept outside of the function that made it"
-        advice = "return all values from the functions of a program"
+    except tuple(cls for cls, _, _ in _UNTRACEABLE) as error:
+        problem, advice = next((p, a) for cls, p, a in _UNTRACEABLE if isinstance(error, cls))
         raise _not_traceable(name, problem, error, advice, where) from error
     except ValueError as error:
         if type(error).__name__ != "IndivisibleError":
             raise
         line = compat.where_of_exception(error) or where
         raise PathwaysError(NotDivisible(value="a value", have_=str(error), where=line)) from error
-    except jax.errors.TracerArrayConversionError as error:
-        problem = "it gives the value of an array to something that is not JAX"
-        raise _not_traceable(name, problem, error, "use jax.numpy in place of numpy", where) from error
     except TypeError as error:
         if "valid JAX type" not in str(error):
             raise

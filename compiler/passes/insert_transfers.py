@@ -71,20 +71,19 @@ class _Inserter:
 
     def _at(self, value: Value, target: Placed, call: pw.CallOp) -> Value:
         """`value` where `target` says, by a transfer that all its users share."""
+        if value in self.constants:
+            return self._constant(value, target)
         if (value, target) not in self.moved:
-            if value in self.constants:
-                self.moved[value, target] = self._constant(value, target)
-            else:
-                op = pw.TransferOp.create(
-                    ip=self._early(value, call),
-                    loc=call.operation.location,
-                    operands=[value],
-                    results=[value.type],
-                    mesh=target.mesh,
-                    sharding=(target,),
-                )
-                self._complete(op, value, target, f"{name_of(call.operation)} wants it there")
-                self.moved[value, target] = op.results[0]
+            op = pw.TransferOp.create(
+                ip=self._early(value, call),
+                loc=call.operation.location,
+                operands=[value],
+                results=[value.type],
+                mesh=target.mesh,
+                sharding=(target,),
+            )
+            self._complete(op, value, target, f"{name_of(call.operation)} wants it there")
+            self.moved[value, target] = op.results[0]
         return self.moved[value, target]
 
     def _early(self, value: Value, user: pw.CallOp) -> Any:

@@ -12,7 +12,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import Value, ir, name_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, described, main_of
-from pathways.dialect.values import value_places
+from pathways.dialect.values import number_slots, value_places
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,6 @@ class _Stream:
 
     op: pw.PlanOp
     ip: Any
-    slots: dict[Value, int] = field(default_factory=dict[Value, int])
     live: dict[int, int] = field(default_factory=dict[int, int])
     sizes: dict[int, tuple[str, int]] = field(default_factory=dict[int, "tuple[str, int]"])
     peak: int = 0
@@ -66,6 +65,7 @@ class _Writer:
     def __init__(self, program: Program, donate: bool) -> None:
         self.program = program
         self.places = value_places(program)
+        self.slots = number_slots(program, self.places)
         self.alive = lifetimes(program, self.places)
         self.arguments = dict(zip(program.block.arguments, program.arguments, strict=True))
         chosen = donations(program, self.alive) if donate else {}
@@ -91,7 +91,7 @@ class _Writer:
             stream.op.peak_bytes = stream.peak
 
     def _island(self, value: Value) -> str:
-        return self.program.slices[self.program.slice_of(self.places[value].mesh)].island or ""
+        return self.program.island_of(self.places[value].mesh)
 
     def _stream(self, island: str) -> _Stream:
         if island not in self.streams:
@@ -109,7 +109,7 @@ class _Writer:
     def _buffer(self, value: Value, name: str, role: str) -> int:
         """Gives a value its buffer on its island."""
         stream = self._stream(self._island(value))
-        slot = stream.slots[value] = len(stream.slots)
+        slot = self.slots[value]
         placed, type_, life = self.places[value], array_type(value), self.alive[value]
         shard = self.program.sharding(placed).shard_shape(type_.shape)
         size = type_.shard_bytes(shard)
@@ -139,14 +139,12 @@ class _Writer:
         return (ids[i] for i in self.program.mesh(placed.mesh).devices)
 
     def _drop(self, stream: _Stream, value: Value) -> int:
-        placed, type_ = self.places[value], array_type(value)
-        slot = stream.slots[value]
+        slot = self.slots[value]
         borrowed = value in self.arguments and not self.alive[value].owned
         if not borrowed:  # what the caller keeps stays in memory
-            size = type_.shard_bytes(self.program.sharding(placed).shard_shape(type_.shape))
+            _, size = stream.sizes.pop(slot)
             for device in self._devices(value):
                 stream.live[device] -= size
-            del stream.sizes[slot]
         return slot
 
     def _run(self, call: pw.CallOp) -> None:
@@ -154,7 +152,7 @@ class _Writer:
         step, name = call.step or 0, name_of(call.operation)
         donated = self.donated[call.callee]
         operands = list(call.operands)
-        inputs = [stream.slots[v] for v in operands]
+        inputs = [self.slots[v] for v in operands]
         gone = {operands[i] for i in donated}
         for value in gone:  # its memory becomes a result's
             self._drop(stream, value)
@@ -175,7 +173,7 @@ class _Writer:
     def _move(self, op: pw.TransferOp) -> None:
         (value,), (result,), step = op.operands, op.results, op.step or 0
         here, there = self._stream(self._island(value)), self._stream(self._island(result))
-        source = here.slots[value]
+        source = self.slots[value]
         target = self._buffer(result, f"{_shown(value, self)} moved", "temporary")
         there.reach(self.program, step)
         loc = op.operation.location

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jax.sharding import NamedSharding, PartitionSpec
-
 from pathways.api.array import Array
 from pathways.api.process import process
 from pathways.compiler.driver import Compilation
@@ -13,7 +11,6 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
 from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.frontend.emit import Emitted
-from pathways.compiler.frontend.meshes import SliceMesh
 from pathways.compiler.pipeline import Timing
 from pathways.compiler.placement import Policy
 from pathways.dialect.diagnostics import PathwaysError
@@ -23,12 +20,12 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port
 from pathways.dialect.planfile import load_plan, save_plan
 from pathways.dialect.program import Program
-from pathways.dialect.sharding import MeshSpec
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.dialect.trees import build_tree, compatible, describe_tree
 from pathways.runtime.check_modules import check_modules
 from pathways.runtime.errors import WrongStructure
 from pathways.runtime.executor import LoadedPlan
+from pathways.runtime.pjrt import named_sharding
 
 
 class Lowered:
@@ -143,9 +140,8 @@ class Compiled:
         mesh = self.plan.meshes[buffer.layout.mesh]
         bound = next(s for s in self.plan.slices if s.name == mesh.slice)
         positions = tuple(bound.devices.index(d) for d in mesh.devices)
-        virtual = SliceMesh(self._slices[mesh.slice], MeshSpec(mesh.axes, positions))
-        entries = [axes[0] if len(axes) == 1 else (axes or None) for axes in buffer.layout.dims]
-        return NamedSharding(virtual.jax_mesh(), PartitionSpec(*entries))
+        devices = [self._slices[mesh.slice].devices[i] for i in positions]
+        return named_sharding(mesh.spec, buffer.layout.dims, devices)
 
     def save(self, path: str | Path) -> int:
         """Writes plan.bin; gives its size in bytes."""
