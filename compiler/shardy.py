@@ -4,7 +4,6 @@ Guards (each kills the process otherwise, or yields a module that does not compi
 module itself, which has a @main; it never runs on the original, which would be left with `sdy.reshard` ops.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,7 +11,7 @@ from pathways.compiler.errors import Unsupported
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.mlir import Operation, ir, passmanager
 from pathways.dialect.program import described, main_of
-from pathways.dialect.sdy import Placed, has_sub_axes, meshes_of, read_sharding, write_axes, write_sharding
+from pathways.dialect.sdy import Placed, has_sub_axes, is_closed, meshes_of, read_sharding, write_axes, write_sharding
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
 
 Known: TypeAlias = Dims | None
@@ -44,29 +43,32 @@ def ranks_of(computation: Operation) -> Ranks:
     return Ranks(tuple(t.rank for t in type_.inputs), tuple(t.rank for t in type_.results))
 
 
-def read_signature(computation: Operation, axes: Axes, where: Where | None = None) -> Signature:
-    """What is written on @main: the user's shardings, or what propagation found. Raises PWC0102 for a second mesh."""
+def read_signature(
+    computation: Operation, axes: Axes, where: Where | None = None, *, settled: bool = False
+) -> Signature:
+    """What is written on @main: the user's shardings, or, `settled`, what propagation made of them.
+
+    A sharding that the user left open in some dimension (`P.UNCONSTRAINED`) is a hint to propagation, and not read
+    before it is settled. Raises PWC0102 for a second mesh.
+    """
     main = main_of(computation)
     meshes = meshes_of(computation)
-    type_ = main.type
-    return Signature(
-        _read(main, "arg_attrs", type_.inputs, meshes, axes, where),
-        _read(main, "res_attrs", type_.results, meshes, axes, where),
-    )
+    known: list[tuple[Known, ...]] = []
+    for key, types in (("arg_attrs", main.type.inputs), ("res_attrs", main.type.results)):
+        attributes = described(main, key, len(types))
+        known.append(
+            tuple(_known(d, t.rank, meshes, axes, where, settled) for d, t in zip(attributes, types, strict=True))
+        )
+    return Signature(known[0], known[1])
 
 
-def _read(
-    main: Any, key: str, types: Sequence[Any], meshes: dict[str, Axes], axes: Axes, where: Where | None
-) -> tuple[Known, ...]:
-    attributes = described(main, key, len(types))
-    return tuple(_known(d, t.rank, meshes, axes, where) for d, t in zip(attributes, types, strict=True))
-
-
-def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None) -> Known:
+def _known(
+    attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None, settled: bool
+) -> Known:
     if "sdy.sharding" not in attribute:
         return None
     sharding = attribute["sdy.sharding"]
-    if has_sub_axes(sharding):
+    if has_sub_axes(sharding) or not (settled or is_closed(sharding)):
         return None
     placed = read_sharding(sharding)
     if len(placed.dims) != rank:  # the storage of a PRNG key has one dimension more than its spec
@@ -94,13 +96,16 @@ def write_signature(computation: Operation, axes: Axes, signature: Signature) ->
     computation.attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(i32, 1)
     for key, known in (("arg_attrs", signature.ins), ("res_attrs", signature.outs)):
         old = described(main, key, len(known))
-        new = [d if k is None else _with(d, write_sharding(Placed(mesh, k))) for d, k in zip(old, known, strict=True)]
+        new = [d if k is None else _with(d, Placed(mesh, k)) for d, k in zip(old, known, strict=True)]
         main.operation.attributes[key] = ir.ArrayAttr.get(new)
 
 
-def _with(attribute: Any, sharding: Any) -> Any:
+def _with(attribute: Any, placed: Placed) -> Any:
+    """The user's own closed sharding stays as it is written: it may carry priorities."""
     entries = {named.name: named.attr for named in attribute}
-    entries["sdy.sharding"] = sharding
+    old = entries.get("sdy.sharding")
+    if old is None or not is_closed(old) or has_sub_axes(old) or read_sharding(old) != placed:
+        entries["sdy.sharding"] = write_sharding(placed)
     return ir.DictAttr.get(entries)
 
 
@@ -125,7 +130,7 @@ def propagate(computation: Operation, axes: Axes, given: Signature, where: Where
     write_signature(clone, axes, given)
     manager = passmanager.PassManager.parse("builtin.module(sdy-propagation-pipeline)")
     manager.run(clone)
-    found = read_signature(clone, axes, where)
+    found = read_signature(clone, axes, where, settled=True)
     return Signature(_prefer(given.ins, found.ins), _prefer(given.outs, found.outs))
 
 

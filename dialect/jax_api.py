@@ -10,11 +10,13 @@ import jax
 import jax.core as jax_core
 import jax.export
 import jax.numpy as jnp
+import jax.sharding
 
 device_put: Any = jax.device_put
 eval_shape: Any = jax.eval_shape
 export: Any = jax.export
 jit: Any = jax.jit
+get_mesh: Any = jax.sharding.get_mesh
 key_data: Any = jax.random.key_data
 make_jaxpr: Any = jax.make_jaxpr
 numpy: Any = jnp
@@ -22,6 +24,7 @@ random: Any = jax.random
 typeof: Any = jax.typeof
 dtypes: Any = jax.dtypes
 devices: Any = jax.devices
+set_mesh: Any = jax.set_mesh
 tree_util: Any = jax.tree_util
 ShapedArray: Any = jax_core.ShapedArray
 Tracer: Any = jax_core.Tracer

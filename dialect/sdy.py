@@ -41,6 +41,11 @@ def has_sub_axes(attribute: Attribute) -> bool:
     return any(axis.sub_axis_info is not None for axis in axes)
 
 
+def is_closed(attribute: Attribute) -> bool:
+    """Whether no dimension may be split further by propagation."""
+    return all(dim.is_closed for dim in _dims(sdy.TensorShardingAttr(attribute)))
+
+
 def _dims(attribute: Attribute) -> list[Any]:
     return [sdy.DimensionShardingAttr(dim) for dim in attribute.dimension_shardings]
 

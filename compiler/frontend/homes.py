@@ -1,8 +1,8 @@
 """Where values without a place of their own live: operations follow their data.
 
 An operation goes to the slice that holds most bytes of its operands (tie: the first operand), on that operand's
-mesh. What depends on no placed value goes to its first consumer. With no slice in the whole program there is an
-implicit one of one device.
+mesh. What depends on no placed value goes to its first consumer. With no slice in the whole program everything goes
+to the mesh of the `jax.set_mesh` around the program, or to an implicit slice of one device.
 """
 
 import functools
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathways.compiler.frontend.compat import Aval, is_key
 from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.frontend.graph import Graph, Loose, Node, Value
-from pathways.compiler.frontend.meshes import SliceMesh, default_mesh
+from pathways.compiler.frontend.meshes import SliceMesh, ambient_mesh, default_mesh
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def find_homes(graph: Graph) -> Homes:
         _follow_operands(graph, values, nodes)
         _follow_consumers(graph, values, nodes)
     if any(n not in nodes for n in graph.nodes) or any(v not in values for v in graph.outputs):
-        fallback = next(iter(nodes.values()), None) or _implicit()
+        fallback = next(iter(nodes.values()), None) or ambient_mesh() or _implicit()
         for node in graph.nodes:
             home = nodes.setdefault(node, fallback)
             for value in (*node.inputs, *node.outputs):

@@ -7,14 +7,18 @@ is compared by content after lowering, so that equal stages on different slices 
 import hashlib
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
 
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.gather import Group
 from pathways.compiler.frontend.graph import Call, Loose, Value
 from pathways.compiler.frontend.hoist import apply, hoisted_consts
-from pathways.dialect.jax_api import jit
+from pathways.dialect.jax_api import jit, set_mesh
 from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse
 
 
@@ -54,14 +58,23 @@ class Lowering:
         key = _structure(group)
         if key not in self._by_key:
             self._alive.append(group)
-            self._by_key[key] = self._lower(group.name, _function_of_group(group), {}, group.inputs)
+            self._by_key[key] = self._lower(group.name, _function_of_group(group), {}, group.inputs, _explicit_mesh(group))
         return self._by_key[key]
 
-    def _lower(self, name: str, function: Callable[..., Any], options: dict[str, Any], inputs: list[Value]) -> Lowered:
+    def _lower(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        options: dict[str, Any],
+        inputs: list[Value],
+        around: Any = None,
+    ) -> Lowered:
         symbol = symbol_of(name)
         function.__name__ = symbol
         jitted = jit(function, keep_unused=True, **options)
-        lowered: Any = jitted.trace(*(compat.struct(v.aval) for v in inputs)).lower(lowering_platforms=(self._dialect,))
+        with nullcontext() if around is None else set_mesh(around):
+            traced = jitted.trace(*(compat.struct(v.aval) for v in inputs))
+            lowered: Any = traced.lower(lowering_platforms=(self._dialect,))
         module: Module = lowered.compiler_ir("stablehlo")
         with module.context:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
@@ -110,6 +123,18 @@ def _function_of_group(group: Group) -> Callable[..., Any]:
         return [env[v] for v in group.outputs]
 
     return function
+
+
+def _explicit_mesh(group: Group) -> Any:
+    """The mesh to lower a group under: the one that its operations name in their types; None for most."""
+    for loose in group.operations:
+        for value in loose.outputs:
+            named: Any = getattr(getattr(value.aval, "sharding", None), "mesh", None)
+            if named is not None and not named.empty and tuple(named.axis_sizes) == group.mesh.spec.shape:
+                devices = np.empty(group.mesh.spec.size, dtype=object)
+                devices[:] = [group.mesh.slice.devices[i] for i in group.mesh.spec.devices]
+                return Mesh(devices.reshape(named.axis_sizes), named.axis_names, axis_types=named.axis_types)
+    return None
 
 
 def _structure(group: Group) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from jax.sharding import Mesh, NamedSharding
 
 from pathways.compiler.frontend.compat import Eqn, body_of, func_source, is_unspecified, sub_jaxprs, where_of
-from pathways.compiler.frontend.meshes import SliceMesh, read_sharding, slice_mesh, slices_of
+from pathways.compiler.frontend.meshes import SliceMesh, ambient, read_sharding, slice_mesh, slices_of
 from pathways.dialect.diagnostics import PathwaysError, Where
 
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print", "python_callback"})
@@ -88,6 +88,14 @@ class MentionFinder:
                 for inner in sub_jaxprs(eqn):
                     self._collect(inner, seen)
 
+    def _concrete(self, mesh: Any) -> Mesh | None:
+        """The devices of a mesh; where a shard_map names none, those of the `jax.set_mesh` around the trace."""
+        if isinstance(mesh, Mesh):
+            return mesh
+        around: Any = ambient()
+        same = around is not None and around.abstract_mesh.shape_tuple == mesh.shape_tuple
+        return around if same else None
+
     def in_jaxpr(self, jaxpr: Any) -> Mentions:
         if id(jaxpr) not in self._known:
             found = Mentions()
@@ -122,8 +130,8 @@ class MentionFinder:
             found.meshes = jit_meshes(eqn)
             found.calls = bool(found.meshes)
             found.strayed = not found.meshes and function_of(eqn) in self.places
-        elif name == "shard_map" and isinstance(eqn.params["mesh"], Mesh):
-            mesh = slice_mesh(eqn.params["mesh"], "a shard_map", where_of(eqn))
+        elif name == "shard_map" and (concrete := self._concrete(eqn.params["mesh"])) is not None:
+            mesh = slice_mesh(concrete, "a shard_map", where_of(eqn))
             found.meshes = {mesh.slice.number: mesh}
         elif name in MOVES:
             found.meshes = {m.slice.number: m for m in move_meshes(eqn)}

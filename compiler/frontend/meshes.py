@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from pathways.compiler.errors import BadSlice, NotDivisible, RealDevices, SeveralSlices, Unsupported
 from pathways.compiler.frontend.compat import is_unspecified
 from pathways.compiler.frontend.devices import VirtualDevice, VirtualSlice
+from pathways.dialect import jax_api
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.sharding import Dims, MeshSpec, Shape, Sharding, replicated
 
@@ -26,6 +27,19 @@ def default_mesh(slice_: VirtualSlice) -> SliceMesh:
     """One axis over all devices: for a slice that the user never put a mesh on."""
     count = len(slice_.devices)
     return SliceMesh(slice_, MeshSpec((("devices", count),), tuple(range(count))))
+
+
+def ambient() -> Mesh | None:
+    """The mesh of the `jax.set_mesh` around the trace."""
+    mesh = jax_api.get_mesh()
+    return mesh if isinstance(mesh, Mesh) and not mesh.empty else None
+
+
+def ambient_mesh() -> SliceMesh | None:
+    """The ambient mesh, where it is one of virtual devices."""
+    mesh: Any = ambient()
+    virtual = mesh is not None and all(isinstance(d, VirtualDevice) for d in mesh.devices.flat)
+    return slice_mesh(mesh, "jax.set_mesh", None) if virtual else None
 
 
 def slice_mesh(mesh: Any, what: str, where: Where | None) -> SliceMesh:

@@ -9,15 +9,17 @@ from pathways.dialect import pw
 from pathways.dialect.mlir import Module, Operation, Value, ir, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type
+from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.sdy import Placed
-from pathways.dialect.sharding import Dims, replicated
-
-_ROUNDS = 8
+from pathways.dialect.sharding import Dims, Sharding, replicated
 
 
 @dataclass(frozen=True)
 class PropagateShardings(Pass):
     """Decide the sharding of every value, and specialize each computation to the shardings it is used with.
+
+    Shardy propagates inside each computation; between them, forward and backward, until nothing more is learned.
+    Where the user left a value open and its users want different shardings, it gets the one that moves least bytes.
 
     Requires: phase trace.
     Ensures: phase shard: every argument and call states its shardings; each nested module has them on @main.
@@ -44,15 +46,25 @@ class _State:
     ranks: dict[str, Ranks] = field(default_factory=dict[str, Ranks])
     written: dict[tuple[str, str], Signature] = field(default_factory=dict[tuple[str, str], Signature])
     results: dict[_Key, Signature] = field(default_factory=dict[_Key, Signature])
+    wants: dict[Value, list[Dims]] = field(default_factory=dict[Value, list[Dims]])
+    """The shardings in which the user's own signatures take a value, where it lives."""
+
+    def user(self, call: pw.CallOp) -> Signature:
+        """What the user's own shardings say of a call."""
+        callee, mesh = call.callee, call.mesh
+        if (callee, mesh) not in self.written:
+            axes = self.program.mesh(mesh).axes
+            self.written[callee, mesh] = read_signature(
+                self.program.computations[callee], axes, where_of(call.operation)
+            )
+        return self.written[callee, mesh]
 
     def infer(self, call: pw.CallOp) -> Signature:
         """The call's signature as far as its surroundings determine it now."""
         callee, mesh = call.callee, call.mesh
         axes = self.program.mesh(mesh).axes
         computation = self.program.computations[callee]
-        if (callee, mesh) not in self.written:
-            self.written[callee, mesh] = read_signature(computation, axes, where_of(call.operation))
-        user = self.written[callee, mesh]
+        user = self.user(call)
         ins = tuple(self._around(v, mesh, known) for v, known in zip(call.operands, user.ins, strict=True))
         outs = tuple(self._around(v, mesh, known) for v, known in zip(call.results, user.outs, strict=True))
         given = Signature(ins, outs)
@@ -78,9 +90,9 @@ def propagate_shardings(program: Program) -> None:
     with program.context, ir.Location.unknown():
         state = _State(program)
         _start(state)
-        for _ in range(_ROUNDS):
-            if not _sweep(state):
-                break
+        calls = list(program.calls())
+        while _sweep(state, calls) or _sweep(state, calls[::-1]) or _follow_moves(state):
+            pass
         _close(state)
         _write(state)
     program.phase = Phase.SHARD
@@ -95,6 +107,10 @@ def _start(state: _State) -> None:
             state.lives[result] = op.mesh
         if isinstance(op, pw.TransferOp) and op.sharding is not None:
             state.known[op.results[0]] = _fit(op.sharding[0].dims, array_type(op.results[0]).shape)
+    for call in state.program.calls():
+        for value, dims in zip(call.operands, state.user(call).ins, strict=True):
+            if dims is not None and state.lives.get(value) == call.mesh and 0 not in array_type(value).shape:
+                state.wants.setdefault(value, []).append(dims)
 
 
 def _fit(dims: Dims, shape: tuple[int, ...]) -> Dims:
@@ -104,25 +120,51 @@ def _fit(dims: Dims, shape: tuple[int, ...]) -> Dims:
     return dims + ((),) * (len(shape) - len(dims))
 
 
-def _sweep(state: _State) -> bool:
-    """One pass in program order; whether anything new was learned, forward or backward."""
+def _sweep(state: _State, calls: list[pw.CallOp]) -> bool:
+    """One pass over the calls; whether anything new was learned."""
     before = len(state.known)
-    for call in state.program.calls():
-        found = state.infer(call)
-        for values, dims in ((call.operands, found.ins), (call.results, found.outs)):
-            for value, known in zip(values, dims, strict=True):
-                if known is not None and state.lives.get(value) == call.mesh:
-                    state.known.setdefault(value, known)
-    if len(state.known) == before:
-        _follow_moves(state)
+    for call in calls:
+        found, user = state.infer(call), state.user(call)
+        for value, dims, pinned in zip(call.results, found.outs, user.outs, strict=True):
+            if dims is not None and value not in state.known:
+                state.known[value] = dims if pinned is not None else cheapest(state, value, dims, made_so=True)
+        for value, dims in zip(call.operands, found.ins, strict=True):
+            if dims is not None and value not in state.known and state.lives.get(value) == call.mesh:
+                state.known[value] = cheapest(state, value, dims, made_so=False)
     return len(state.known) > before
 
 
-def _follow_moves(state: _State) -> None:
+def cheapest(state: _State, value: Value, suggested: Dims, *, made_so: bool) -> Dims:
+    """Of what is suggested and what users of the value want, the sharding that moves least bytes.
+
+    `made_so`: propagation suggests that the value is made like this, else that somebody takes it like this. Of equal
+    ones that with fewest reshards between calls: one inside a computation is fused into it.
+    """
+    wants = state.wants.get(value, [])
+    candidates = list(dict.fromkeys((suggested, *wants)))
+    if len(candidates) == 1:
+        return suggested
+    mesh, type_ = state.program.mesh(state.lives[value]), array_type(value)
+
+    def moved(source: Dims, target: Dims) -> int:
+        a, b = Sharding(mesh, source), Sharding(mesh, target)
+        return 0 if source == target else plan_reshard(type_.shape, a, b, mesh.devices, mesh.devices).moved
+
+    def cost(candidate: Dims) -> tuple[int, int]:
+        inside = moved(suggested, candidate) if made_so else moved(candidate, suggested)
+        return inside + sum(moved(candidate, w) for w in wants), sum(candidate != w for w in set(wants))
+
+    divisible = [c for c in candidates if not Sharding(mesh, c).undivided(type_.shape)]
+    return min(divisible, key=cost, default=suggested)
+
+
+def _follow_moves(state: _State) -> bool:
     """A value whose sharding nothing else determines lies as it is first moved: then there is no move."""
+    before = len(state.known)
     for op in state.program.nodes():
         if isinstance(op, pw.TransferOp) and state.lives.get(op.operands[0]) == op.mesh:
             state.known.setdefault(op.operands[0], state.known[op.results[0]])
+    return len(state.known) > before
 
 
 def _close(state: _State) -> None:
