@@ -156,6 +156,18 @@ class BadPolicy(Diagnostic):
 
 
 @dataclass(frozen=True)
+class BadLayout(Diagnostic):
+    code: ClassVar[str] = "PWC0308"
+    title: ClassVar[str] = "the layout {layout!r} does not fit the program"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "one item a slice in the order of first calls, FUNCTION*COUNT for equal ones, | between islands"
+    layout: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class NotPinned(Diagnostic):
     code: ClassVar[str] = "PWC0306"
     title: ClassVar[str] = "placement pinned leaves nothing to choose, but {slices} name no island"

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pathways.compiler.explain import explain
 from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.mlir import Operation, Value, bytecode, name_of, portable, where_of
@@ -43,7 +44,7 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
         platform=program.platform,
         topology=read_topology(program),
         slices=tuple(
-            PlanSlice(symbol, op.island or "", op.device_ids or (), op.reason or "", op.prefer)
+            PlanSlice(symbol, op.island or "", op.device_ids or (), op.reason or "", op.prefer, op.runner_up or "")
             for symbol, op in program.slices.items()
         ),
         meshes=tuple(reader.mesh(symbol) for symbol in program.meshes),
@@ -55,6 +56,9 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
         in_tree=read_tree(attributes["pw.in_tree"].value),
         out_tree=read_tree(attributes["pw.out_tree"].value),
         constants=raw,
+        placement=attributes["pw.placement"].value if "pw.placement" in attributes else "",
+        reproducible="pw.not_reproducible" not in attributes,
+        decisions=explain(program),
     )
 
 

@@ -75,12 +75,25 @@ class Diagnostic:
         }
 
 
-class PathwaysError(Exception):
-    """Every error that a user can cause or meet. `diagnostic` carries the code and the parts of the message."""
+MOST_SHOWN = 20
+"""How many violations of one kind are shown."""
 
-    def __init__(self, diagnostic: Diagnostic) -> None:
-        super().__init__(diagnostic.render())
+
+class PathwaysError(Exception):
+    """Every error that a user can cause or meet: one diagnostic, or all violations of one kind.
+
+    `diagnostic` is the first of `diagnostics`; each carries a code and the parts of its message.
+    """
+
+    def __init__(self, diagnostic: Diagnostic, *more: Diagnostic) -> None:
+        self.diagnostics = (diagnostic, *more)
         self.diagnostic = diagnostic
+        super().__init__("\n".join(d.render() for d in self._shown))
+
+    @property
+    def _shown(self) -> tuple[Diagnostic, ...]:
+        """Each message once, and not more than a screen can hold."""
+        return tuple(dict.fromkeys(self.diagnostics))[:MOST_SHOWN]
 
     @property
     def code(self) -> str:

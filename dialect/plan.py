@@ -26,6 +26,24 @@ class PlanSlice:
     devices: tuple[int, ...]
     reason: str
     prefer: str | None = None
+    runner_up: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why something is as it is: a slice, a call, a transfer or a reshard (`kind`), at one step or several.
+
+    `chosen` is what was decided, `reason` what decided it, `runner_up` what else there was and its cost; `bytes` move.
+    """
+
+    kind: str
+    name: str
+    chosen: str
+    reason: str
+    runner_up: str
+    steps: tuple[int, ...]
+    bytes: int
+    where: Where | None
 
 
 @dataclass(frozen=True)
@@ -175,6 +193,11 @@ class Plan:
     constant_buffers: tuple[ConstantData, ...]
     in_tree: Tree
     out_tree: Tree
+    placement: str = ""
+    """The placement, and what it expects a run to take."""
+    reproducible: bool = True
+    """False where a time limit decided something: the same source may give another plan."""
+    decisions: tuple[Decision, ...] = ()
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
 

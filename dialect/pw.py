@@ -42,6 +42,7 @@ class SliceOp(PwOp):
     island = OptionalField(SYMBOL, "where it is bound (from place)")
     device_ids = OptionalField(INTEGERS, "the devices of the island it is bound to, in order (from place)")
     reason = OptionalField(STRING, "what decided the binding (from place)")
+    runner_up = OptionalField(STRING, "the best other binding, and what it would have cost (from place)")
 
 
 class MeshOp(PwOp):
@@ -96,6 +97,7 @@ class TransferOp(PwOp):
     route = OptionalField(STRING, "local (same devices), ici (same island) or dcn (from transfer)")
     bytes = OptionalField(INTEGER, "bytes that change device (from transfer)")
     reason = OptionalField(STRING, "why it is needed (from transfer)")
+    runner_up = OptionalField(STRING, "what else would have done, and its cost (from transfer)")
     step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
 
 

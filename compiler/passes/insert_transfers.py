@@ -7,7 +7,7 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect import pw
 from pathways.dialect.mlir import Value, ir, name_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
+from pathways.dialect.program import Program, array_type
 from pathways.dialect.sdy import Placed
 from pathways.dialect.values import movement, same_place, value_places
 
@@ -67,7 +67,7 @@ class _Inserter:
             result.replace_all_uses_with(value)
             op.operation.erase()
         else:
-            self._complete(op, value, target, "the user asked for it")
+            self._complete(op, value, target, "the user wrote this move")
 
     def _at(self, value: Value, target: Placed, call: pw.CallOp) -> Value:
         """`value` where `target` says, by a transfer that all its users share."""
@@ -82,7 +82,7 @@ class _Inserter:
                 mesh=target.mesh,
                 sharding=(target,),
             )
-            self._complete(op, value, target, f"{name_of(call.operation)} wants it there")
+            self._complete(op, value, target, self._reason(value, target, call))
             self.moved[value, target] = op.results[0]
         return self.moved[value, target]
 
@@ -92,11 +92,21 @@ class _Inserter:
             return ir.InsertionPoint(user.operation)
         return ir.InsertionPoint.after(value.owner)
 
+    def _reason(self, value: Value, target: Placed, call: pw.CallOp) -> str:
+        source, name = self.places[value], name_of(call.operation)
+        here, there = (self.program.slice_of(p.mesh) for p in (source, target))
+        if here != there:
+            return f"{name} runs on {there} and takes it, {here} holds it"
+        made, taken = self.program.sharding(source), self.program.sharding(target)
+        return f"{name} takes it as {taken} on {taken.mesh}, it is {made} on {made.mesh}"
+
     def _complete(self, op: pw.TransferOp, value: Value, target: Placed, reason: str) -> None:
         source = self.places[value]
         cost = movement(self.program, value, source, target)
         op.source = (source,)
         op.route, op.bytes, op.reason = cost.route, cost.bytes, reason
+        whole = array_type(value).bytes * self.program.mesh(target.mesh).size
+        op.runner_up = f"the whole array to every device: {whole:,} bytes instead of {cost.bytes:,}"
         self.places[op.results[0]] = target
 
     def _constant(self, value: Value, target: Placed) -> Value:

@@ -1,12 +1,15 @@
 """Every slice is bound to an island and devices of it, by a policy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.placement import Policy, load_policy, run_policy
+from pathways.compiler.placement.cost import ASSUMED_FLOPS, CostModel, Estimate
 from pathways.compiler.placement.default import default_topology
 from pathways.compiler.placement.problem import Placement, build_graph, check
+from pathways.compiler.placement.runner_up import LIMIT, runners_up, seconds
 from pathways.dialect import pw
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
@@ -26,6 +29,8 @@ class Place(Pass):
     requires: ClassVar[Phase] = Phase.SHARD
     ensures: ClassVar[Phase] = Phase.PLACE
     policy: str | Policy = "spread"
+    explain: bool = False
+    """Estimate what every slice's runner-up would have cost, however large the program."""
 
     def apply(self, program: Program, session: Session) -> None:
         policy = load_policy(self.policy) if isinstance(self.policy, str) else self.policy
@@ -36,10 +41,15 @@ class Place(Pass):
         requests = graph.graph["slices"]
         placement = run_policy(name, policy, graph, topology)
         check(name, placement, requests, topology)
-        write_placement(program, placement, topology)
+        estimate = CostModel(graph, topology).estimate({s: b.island for s, b in placement.bindings.items()})
+        others = runners_up(graph, topology, placement, limit=None if self.explain else LIMIT)
+        write_placement(program, placement, topology, others)
+        _write_summary(program, name, estimate, topology, placement.reproducible)
 
 
-def write_placement(program: Program, placement: Placement, topology: Topology) -> None:
+def write_placement(
+    program: Program, placement: Placement, topology: Topology, runners_up: Mapping[str, str] | None = None
+) -> None:
     with program.context, ir.Location.unknown():
         _write_islands(program, topology)
         for symbol, op in program.slices.items():
@@ -47,9 +57,21 @@ def write_placement(program: Program, placement: Placement, topology: Topology) 
             op.island = binding.island
             op.device_ids = binding.devices
             op.reason = placement.reasons.get(symbol, "chosen by the policy")
+            op.runner_up = (runners_up or {}).get(symbol)
         for call in program.calls():
             call.island = placement.bindings[program.slice_of(call.mesh)].island
     program.phase = Phase.PLACE
+
+
+def _write_summary(program: Program, policy: str, estimate: Estimate, topology: Topology, reproducible: bool) -> None:
+    """The policy and what it expects, as attributes of the module."""
+    assumed = [i.name for i in topology.islands if i.flops is None]
+    note = f"; {ASSUMED_FLOPS:.0e} flop/s assumed where none are stated" if assumed else ""
+    text = f"{policy}: about {seconds(estimate.seconds)} a run, {estimate.dcn_bytes:,} bytes between islands{note}"
+    attributes = program.module.operation.attributes
+    attributes["pw.placement"] = ir.StringAttr.get(text, program.context)
+    if not reproducible:
+        attributes["pw.not_reproducible"] = ir.UnitAttr.get(program.context)
 
 
 def _write_islands(program: Program, topology: Topology) -> None:

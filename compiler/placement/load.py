@@ -8,6 +8,10 @@ from typing import Any, TypeAlias, cast
 
 from pathways.compiler.errors import BadPlacement, BadPolicy
 from pathways.compiler.frontend.compat import where_of_exception
+from pathways.compiler.placement.balanced import balanced
+from pathways.compiler.placement.layout import LayoutPolicy
+from pathways.compiler.placement.min_cut import min_cut
+from pathways.compiler.placement.optimal import Optimal
 from pathways.compiler.placement.pinned import pinned
 from pathways.compiler.placement.problem import Placement
 from pathways.compiler.placement.spread import spread
@@ -18,7 +22,15 @@ Graph: TypeAlias = Any
 """A `networkx.DiGraph` of calls (problem.py); networkx's graphs are generic for type checkers only."""
 Policy: TypeAlias = Callable[[Graph, Topology], Placement]
 
-POLICIES: dict[str, Policy] = {"spread": spread, "pinned": pinned}
+POLICIES: dict[str, Policy] = {
+    "spread": spread,
+    "pinned": pinned,
+    "balanced": balanced,
+    "min-cut": min_cut,
+    "optimal": Optimal(),
+}
+"""Built in; `layout:TEXT` (layout.py) and `optimal:nodes=N,seconds=S` carry options."""
+LAYOUT = "layout:"
 GROUP = "pathways.passes"
 
 
@@ -26,6 +38,10 @@ def load_policy(name: str) -> Policy:
     """The policy of this name. Raises PWC0307 with what there is."""
     if name in POLICIES:
         return POLICIES[name]
+    if name.startswith(LAYOUT):
+        return LayoutPolicy(name.removeprefix(LAYOUT))
+    if name.startswith("optimal:"):
+        return _optimal(name)
     path, colon, attribute = name.rpartition(":")
     if colon and path.endswith(".py"):
         return _as_policy(name, _from_file(name, Path(path), attribute))
@@ -33,6 +49,17 @@ def load_policy(name: str) -> Policy:
         if entry.name == name:
             return _as_policy(name, entry.load())
     raise _bad(name, "no such policy")
+
+
+def _optimal(name: str) -> Policy:
+    options: dict[str, Any] = {}
+    for option in name.partition(":")[2].split(","):
+        key, _, value = option.partition("=")
+        try:
+            options[key] = {"nodes": int, "seconds": float}[key](value)
+        except (KeyError, ValueError):
+            raise _bad(name, f"the option {option!r}; options are nodes=N and seconds=S") from None
+    return Optimal(**options)
 
 
 def _from_file(name: str, path: Path, attribute: str) -> Any:

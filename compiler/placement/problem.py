@@ -1,19 +1,23 @@
 """What a placement policy is given, and what it answers.
 
-The graph is a `networkx.DiGraph` of calls: each node has `slice` (a symbol), `name` and `bytes` (of its results); each
-edge has `bytes`. `graph.graph["slices"]` holds the `SliceRequest`s in program order. The answer binds each slice to
-an island and to devices of it, and is checked: see `check`.
+The graph is a `networkx.DiGraph` of calls in program order: each node has `slice` (a symbol), `name`, `flops` (over all
+its `devices`), `bytes` (of its results), `gathered` (made of loose operations) and `where` (the user's line); each edge
+has `bytes`. `graph.graph["slices"]` holds the `SliceRequest`s in program order, `graph.graph["traffic"]` the bytes from
+slice to slice in a run. The answer binds each slice to an island and to devices of it, and is checked: see `check`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 
 from pathways.compiler.errors import BadPlacement, SliceTooLarge
+from pathways.compiler.flops import flops_of
 from pathways.compiler.passes.base import Binding
-from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.compiler.placement.memory import slice_memory
+from pathways.dialect import pw
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.mlir import Value, name_of, where_of
 from pathways.dialect.program import Program
@@ -22,7 +26,10 @@ from pathways.dialect.topology import Island, Topology
 
 @dataclass(frozen=True)
 class SliceRequest:
-    """A slice to bind. `bound` is a binding that already holds and must be kept."""
+    """A slice to bind. `bound` is a binding that already holds and must be kept; `memory` is what it needs at least.
+
+    `memory` is bytes a device: the peak of its buffers in program order, everything donated that could be.
+    """
 
     symbol: str
     devices: int
@@ -31,27 +38,45 @@ class SliceRequest:
     near: str | None = None
     bound: Binding | None = None
     where: Where | None = None
+    memory: int = 0
 
     def fits(self, island: Island) -> bool:
-        return self.kind in (None, island.kind) and (self.pin in (None, island.name))
+        """Whether kind, pin and memory allow the island, however many of its devices are taken."""
+        allowed = self.kind in (None, island.kind) and self.pin in (None, island.name)
+        return allowed and (island.memory is None or self.memory <= island.memory)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Slice -> island and devices, each with the reason a person can read."""
+    """Slice -> island and devices, each with the reason a person can read.
+
+    `reproducible` is False where the answer depends on how fast the machine was.
+    """
 
     bindings: dict[str, Binding]
     reasons: dict[str, str]
+    reproducible: bool = True
 
 
 def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]":
     """The graph of calls of a program, as policies see it."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.graph["slices"] = requests(program, bound)
+    graph.graph["traffic"] = slice_traffic(program)
     makers: dict[Value, int] = {}
+    work: dict[str, float] = {}
     for number, op in enumerate(program.nodes()):
-        size = sum(from_mlir(r.type).bytes for r in op.results)
-        graph.add_node(number, name=name_of(op.operation), slice=program.slice_of(op.mesh), bytes=size)
+        call = op if isinstance(op, pw.CallOp) else None
+        graph.add_node(
+            number,
+            name=name_of(op.operation),
+            slice=program.slice_of(op.mesh),
+            devices=program.mesh(op.mesh).size,
+            bytes=sum(from_mlir(r.type).bytes for r in op.results),
+            flops=work.setdefault(call.callee, flops_of(program.computations[call.callee])) if call else 0.0,
+            gathered=call is None or bool(call.gathered),
+            where=where_of(op.operation),
+        )
         for value in op.operands:
             if value in makers:
                 moved = from_mlir(value.type).bytes
@@ -61,7 +86,27 @@ def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]
     return graph
 
 
+def slice_traffic(program: Program) -> dict[tuple[str, str], int]:
+    """Bytes from slice to slice in a run: each value once to each slice that takes it; constants do not move."""
+    homes: dict[Value, str] = {}
+    for value, argument in zip(program.block.arguments, program.arguments, strict=True):
+        if argument.mesh is not None and not argument.is_constant:
+            homes[value] = program.slice_of(argument.mesh)
+    traffic: dict[tuple[str, str], int] = {}
+    arrived: set[tuple[Value, str]] = set()
+    for op in program.nodes():
+        here = program.slice_of(op.mesh)
+        for value in op.operands:
+            source = homes.get(value, here)
+            if source != here and (value, here) not in arrived:
+                arrived.add((value, here))
+                traffic[source, here] = traffic.get((source, here), 0) + from_mlir(value.type).bytes
+        homes.update((r, here) for r in op.results)
+    return traffic
+
+
 def requests(program: Program, bound: dict[str, Binding]) -> tuple[SliceRequest, ...]:
+    memory = slice_memory(program)
     return tuple(
         SliceRequest(
             symbol,
@@ -71,6 +116,7 @@ def requests(program: Program, bound: dict[str, Binding]) -> tuple[SliceRequest,
             near=op.near,
             bound=bound.get(symbol),
             where=where_of(op.operation),
+            memory=memory.get(symbol, 0),
         )
         for symbol, op in program.slices.items()
     )
@@ -95,52 +141,73 @@ class Free:
         return 1 - self.count(island.name) / island.size
 
     def take(self, request: SliceRequest, island: str) -> Binding:
-        taken = tuple(self._free[island][: request.devices])
-        self._free[island] = self._free[island][request.devices :]
-        return Binding(island, taken)
+        """The first free devices; those of one host where they fit on one, the fullest that has room."""
+        free = self._free[island]
+        per_host = self.topology.island(island).devices
+        hosts: dict[int, list[int]] = {}
+        for device in free:
+            hosts.setdefault(device // per_host, []).append(device)
+        fitting = [h for h in hosts.values() if len(h) >= request.devices]
+        taken = (min(fitting, key=len) if fitting else free)[: request.devices]
+        self._free[island] = [d for d in free if d not in taken]
+        return Binding(island, tuple(taken))
 
-    def refuse(self) -> PathwaysError:
-        """The capacity error, with the arithmetic of all slices."""
+    def refuse(self, how: str = "") -> PathwaysError:
+        """The capacity error, with the arithmetic of all slices; `how` says what more was demanded."""
+        stated = any(i.memory is not None for i in self.topology.islands)
         needs = ", ".join(
             f"{r.symbol}: {r.devices} devices"
             + (f" of kind {r.kind}" if r.kind else "")
             + (f" on {r.pin}" if r.pin else "")
+            + (f" with at least {r.memory:,} bytes each" if stated and r.memory else "")
             for r in self._slices
         )
         total = sum(r.devices for r in self._slices)
         where = next((r.where for r in self._slices if r.where is not None), None)
         needs += f"; {total} in all, each slice on one island, no device twice"
+        needs += f"; {how}" if how else ""
         return PathwaysError(SliceTooLarge(topology=f"{self.topology}", needs=needs, where=where))
 
 
 def check(policy: str, placement: Placement, slices: Iterable[SliceRequest], topology: Topology) -> None:
-    """Refuses an illegal answer with PWC0305, naming the policy, the decision and the rule."""
-
-    def refuse(have: str, rule: str) -> PathwaysError:
-        return PathwaysError(BadPlacement(policy=policy, have_=have, rule=rule))
-
+    """Refuses an illegal answer with PWC0305: every broken rule, with the policy, the decision and the user's line."""
+    requested = tuple(slices)
     taken: dict[tuple[str, int], str] = {}
-    for request in slices:
-        binding = placement.bindings.get(request.symbol)
-        if binding is None:
-            raise refuse(f"no binding for {request.symbol}", "a binding for every slice")
-        if binding.island not in topology.names:
-            raise refuse(f"{request.symbol} on {binding.island}", f"an island of {', '.join(topology.names)}")
-        island = topology.island(binding.island)
-        if len(binding.devices) != request.devices or len(set(binding.devices)) != request.devices:
-            raise refuse(f"{request.symbol} on devices {binding.devices}", f"{request.devices} different devices")
-        if any(not 0 <= d < island.size for d in binding.devices):
-            raise refuse(f"{request.symbol} on devices {binding.devices}", f"devices 0 to {island.size - 1}")
-        if not request.fits(island):
-            raise refuse(
-                f"{request.symbol} on {island.name} ({island.kind})", f"kind {request.kind}, pin {request.pin}"
-            )
-        if request.bound is not None and binding != request.bound:
-            raise refuse(f"{request.symbol} on {binding}", f"{request.bound}: the slice is bound already")
-        near = placement.bindings.get(request.near) if request.near else None
-        if near is not None and near.island != binding.island:
-            raise refuse(f"{request.symbol} on {binding.island}", f"the island of {request.near}: {near.island}")
-        for device in binding.devices:
-            other = taken.setdefault((binding.island, device), request.symbol)
-            if other != request.symbol:
-                raise refuse(f"{binding.island} device {device} for {other} and {request.symbol}", "disjoint devices")
+    broken: list[Diagnostic] = []
+    for number, request in enumerate(requested, 1):
+        for have, rule in _broken(request, placement, topology, taken):
+            decision = f"{have}; decision {number} of {len(requested)}"
+            broken.append(BadPlacement(policy=policy, have_=decision, rule=rule, where=request.where))
+    if broken:
+        raise PathwaysError(*broken)
+
+
+def _broken(
+    request: SliceRequest, placement: Placement, topology: Topology, taken: dict[tuple[str, int], str]
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with the binding of one slice: what it is, and the rule. `taken` are the devices of earlier ones."""
+    binding = placement.bindings.get(request.symbol)
+    if binding is None:
+        yield f"no binding for {request.symbol}", "a binding for every slice"
+        return
+    if binding.island not in topology.names:
+        yield f"{request.symbol} on {binding.island}", f"an island of {', '.join(topology.names)}"
+        return
+    island = topology.island(binding.island)
+    if len(binding.devices) != request.devices or len(set(binding.devices)) != request.devices:
+        yield f"{request.symbol} on devices {binding.devices}", f"{request.devices} different devices"
+    if any(not 0 <= d < island.size for d in binding.devices):
+        yield f"{request.symbol} on devices {binding.devices}", f"devices 0 to {island.size - 1}"
+    if request.kind not in (None, island.kind):
+        yield f"{request.symbol} on {island.name} ({island.kind})", f"devices of kind {request.kind}"
+    if request.pin not in (None, island.name):
+        yield f"{request.symbol} on {island.name}", f"the island it is pinned to: {request.pin}"
+    if request.bound is not None and binding != request.bound:
+        yield f"{request.symbol} on {binding}", f"{request.bound}: the slice is bound already"
+    near = placement.bindings.get(request.near) if request.near else None
+    if near is not None and near.island != binding.island:
+        yield f"{request.symbol} on {binding.island}", f"the island of {request.near}: {near.island}"
+    for device in binding.devices:
+        other = taken.setdefault((binding.island, device), request.symbol)
+        if other != request.symbol:
+            yield f"{binding.island} device {device} for {other} and {request.symbol}", "disjoint devices"

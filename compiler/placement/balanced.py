@@ -1,0 +1,151 @@
+"""`balanced`: slices in program order, cut into one contiguous run an island, by dynamic programming over makespan.
+
+For a chain of stages. A state is how many slices are placed and on which islands; of each state the Pareto front of
+(path, load) is kept: `path` is all work and all transfers one after the other, `load` the busiest slice or link. The
+ends are compared by the shared cost model, which also sees what runs at the same time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from pathways.compiler.placement.cost import CostModel
+from pathways.compiler.placement.problem import Free, Placement, SliceRequest
+from pathways.compiler.placement.runner_up import seconds
+from pathways.dialect.topology import Island, Topology
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The first slices are placed: `cuts[k]` slices end on `islands[k]`."""
+
+    path: float = 0.0
+    load: float = 0.0
+    cuts: tuple[int, ...] = ()
+    islands: tuple[str, ...] = ()
+
+
+@dataclass
+class _Front:
+    """Splits of which none is both slower and more loaded than another."""
+
+    splits: list[_Split] = field(default_factory=list[_Split])
+
+    def add(self, new: _Split) -> None:
+        if any(s.path <= new.path and s.load <= new.load for s in self.splits):
+            return
+        self.splits = [s for s in self.splits if not (new.path <= s.path and new.load <= s.load)]
+        self.splits.append(new)
+
+
+def balanced(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
+    """Cuts the slices, in the order of their first calls, into one run an island. Raises PWC0301 where none fits."""
+    model = CostModel(graph, topology)
+    order = chain_order(model)
+    splits = contiguous_splits(order, model)
+    if not splits:
+        raise Free(topology, model.slices).refuse("as one run of neighbors an island")
+    ranked = [(model.estimate(islands_of(s, order)).cost, s.cuts, s) for s in splits]
+    cost, _, best = min(ranked, key=lambda r: (r[0], r[1]))
+    where = islands_of(best, order)
+    free = Free(topology, model.slices)
+    bindings = {r.symbol: r.bound or free.take(r, where[r.symbol]) for r in order}
+    reasons: dict[str, str] = {}
+    start = 0
+    for stop, island in zip(best.cuts, best.islands, strict=True):
+        run = order[start:stop]
+        for request in run:
+            reasons[request.symbol] = f"{run[0].symbol} to {run[-1].symbol} on {island}: {seconds(cost)} a run, the "
+            reasons[request.symbol] += f"best of {len(splits)} contiguous splits on the Pareto front"
+        start = stop
+    return Placement(bindings, reasons)
+
+
+def chain_order(model: CostModel) -> list[SliceRequest]:
+    """Slices by their first call; those that run nothing last."""
+    first: dict[str, int] = {}
+    for number, (symbol, _) in enumerate(model.calls):
+        first.setdefault(symbol, number)
+    return sorted(model.slices, key=lambda r: first.get(r.symbol, len(model.calls)))
+
+
+def islands_of(split: _Split, order: Sequence[SliceRequest]) -> dict[str, str]:
+    where: dict[str, str] = {}
+    start = 0
+    for stop, island in zip(split.cuts, split.islands, strict=True):
+        where.update((r.symbol, island) for r in order[start:stop])
+        start = stop
+    return where
+
+
+def contiguous_splits(order: Sequence[SliceRequest], model: CostModel) -> list[_Split]:
+    """The Pareto front of complete splits; empty where devices, kinds, memory, pins or bindings allow none."""
+    classes = _classes(model.topology.islands, order)
+    states: dict[tuple[int, tuple[int, ...]], _Front] = {(0, (0,) * len(classes)): _Front([_Split()])}
+    done = _Front()
+    for placed in range(len(order) + 1):
+        for key in sorted(k for k in states if k[0] == placed):
+            front = states.pop(key)
+            if placed == len(order):
+                for split in front.splits:
+                    done.add(split)
+                continue
+            for number, members in enumerate(classes):
+                used = key[1][number]
+                if used < len(members):
+                    after = (*key[1][:number], used + 1, *key[1][number + 1 :])
+                    for stop, step in _runs(order, placed, members[used], model):
+                        target = states.setdefault((stop, after), _Front())
+                        for split in front.splits:
+                            target.add(_extend(split, step, stop, members[used].name))
+    return done.splits
+
+
+def _extend(split: _Split, step: tuple[float, float], stop: int, island: str) -> _Split:
+    path, load = step
+    return _Split(split.path + path, max(split.load, load), (*split.cuts, stop), (*split.islands, island))
+
+
+def _classes(islands: Sequence[Island], order: Sequence[SliceRequest]) -> list[list[Island]]:
+    """Islands that are alike, so that only how many of them are taken matters."""
+    named = {r.pin for r in order} | {r.bound.island for r in order if r.bound}
+    groups: dict[Any, list[Island]] = {}
+    for island in islands:
+        alike = (island.size, island.kind, island.memory, island.flops)
+        groups.setdefault(island.name if island.name in named else alike, []).append(island)
+    return list(groups.values())
+
+
+def _runs(
+    order: Sequence[SliceRequest], start: int, island: Island, model: CostModel
+) -> list[tuple[int, tuple[float, float]]]:
+    """Every run of slices from `start` that the island can take: where it stops, and the (path, load) it adds."""
+    found: list[tuple[int, tuple[float, float]]] = []
+    symbols = [r.symbol for r in order]
+    place = {s: i for i, s in enumerate(symbols)}
+    near = {r.symbol: r.near for r in order if r.near}
+    rate = model.rate(island)
+    size, path, load = 0, 0.0, 0.0
+    for stop in range(start + 1, len(order) + 1):
+        request = order[stop - 1]
+        size += request.devices
+        bound_elsewhere = request.bound is not None and request.bound.island != island.name
+        if size > island.size or not request.fits(island) or bound_elsewhere:
+            break
+        work = model.work[request.symbol] / rate
+        path, load = path + work, max(load, work)
+        members = set(symbols[start:stop])
+        link = 0.0
+        moved = 0.0
+        for (a, b), traffic in model.traffic.items():
+            if (a in members) != (b in members):
+                link += model.between(traffic)
+                earlier = b in members if place[a] < start else a in members and place[b] < start
+                moved += model.between(traffic) if earlier else 0.0
+            elif a in members:
+                moved += model.inside(a, b, traffic)
+        if all((s in members) == (n in members) for s, n in near.items() if s in members or n in members):
+            found.append((stop, (path + moved, max(load, link))))
+    return found

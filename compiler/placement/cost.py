@@ -1,0 +1,127 @@
+"""The cost model that all placements share: how long one run takes, as a bound that a linear program can state.
+
+`seconds` is the largest of three bounds: the critical path of calls and transfers; the work of the busiest slice
+(its devices do one thing at a time); the traffic of the busiest island's link to the others. `cost` adds a thousandth
+of all traffic between islands, so that of two placements equally fast the quieter one is better.
+
+A call takes flops / (devices x flop/s); a transfer takes bytes / rate: between islands the network's, inside one the
+slowest interconnect's, times the devices of the smaller slice. What a topology does not state is assumed, and said so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+
+from pathways.compiler.placement.problem import SliceRequest
+from pathways.dialect.topology import Island, Topology
+
+ASSUMED_FLOPS = 1e12
+"""Flop/s of a device whose topology states none."""
+QUIET = 1e-3
+"""What a second of traffic between islands costs beside a second of run time."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one run of a placed program takes, in seconds; `dcn_bytes` cross between islands."""
+
+    critical_path: float
+    busiest_slice: float
+    busiest_link: float
+    dcn_bytes: int
+    dcn_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.critical_path, self.busiest_slice, self.busiest_link)
+
+    @property
+    def cost(self) -> float:
+        return self.seconds + QUIET * self.dcn_seconds
+
+
+class CostModel:
+    """The costs of a graph on a topology. Slices are known by symbol, calls by their number in program order."""
+
+    def __init__(self, graph: "nx.DiGraph[Any]", topology: Topology) -> None:
+        self.topology = topology
+        self.slices: tuple[SliceRequest, ...] = graph.graph["slices"]
+        self.devices = {r.symbol: r.devices for r in self.slices}
+        self.calls: list[tuple[str, float]] = []
+        """Slice and flops on one device of each call, in topological order."""
+        self.operands: list[list[tuple[int, int]]] = []
+        """For each call the calls whose results it takes, and how many bytes."""
+        numbers: dict[Any, int] = {}
+        for node in nx.lexicographical_topological_sort(graph):
+            here = graph.nodes[node]
+            share = float(here.get("flops", 0.0)) / here.get("devices", self.devices[here["slice"]])
+            self.operands.append([(numbers[p], graph.edges[p, node]["bytes"]) for p in graph.predecessors(node)])
+            numbers[node] = len(self.calls)
+            self.calls.append((here["slice"], share))
+        self.traffic = traffic_of(graph)
+        self.dcn = topology.dcn_gbps * 1e9
+        self.ici = min(i.ici_gbps for i in topology.islands) * 1e9
+
+    @cached_property
+    def work(self) -> dict[str, float]:
+        """Flops of each slice in one run, on one of its devices."""
+        work = dict.fromkeys(self.devices, 0.0)
+        for symbol, flops in self.calls:
+            work[symbol] += flops
+        return work
+
+    @staticmethod
+    def rate(island: Island) -> float:
+        return island.flops or ASSUMED_FLOPS
+
+    def inside(self, here: str, there: str, size: int) -> float:
+        """Seconds for bytes between two slices of one island."""
+        return size / (self.ici * min(self.devices[here], self.devices[there]))
+
+    def between(self, size: int) -> float:
+        """Seconds for bytes between islands."""
+        return size / self.dcn
+
+    def estimate(self, where: Mapping[str, str]) -> Estimate:
+        """What a run takes with each slice on the island `where` says."""
+        rates = {i.name: self.rate(i) for i in self.topology.islands}
+        ends: list[float] = []
+        for (symbol, flops), operands in zip(self.calls, self.operands, strict=True):
+            start = 0.0
+            for producer, size in operands:
+                other = self.calls[producer][0]
+                arrives = ends[producer]
+                if other != symbol:
+                    same = where[other] == where[symbol]
+                    arrives += self.inside(other, symbol, size) if same else self.between(size)
+                start = max(start, arrives)
+            ends.append(start + flops / rates[where[symbol]])
+        links = dict.fromkeys(rates, 0.0)
+        crossing = 0
+        for (a, b), size in self.traffic.items():
+            if where[a] != where[b]:
+                crossing += size
+                for symbol in (a, b):
+                    links[where[symbol]] += self.between(size)
+        return Estimate(
+            critical_path=max(ends, default=0.0),
+            busiest_slice=max((w / rates[where[s]] for s, w in self.work.items()), default=0.0),
+            busiest_link=max(links.values(), default=0.0),
+            dcn_bytes=crossing,
+            dcn_seconds=self.between(crossing),
+        )
+
+
+def traffic_of(graph: "nx.DiGraph[Any]") -> dict[tuple[str, str], int]:
+    """Bytes that flow from one slice to another in a run; a value that many calls of a slice take counts once."""
+    if "traffic" in graph.graph:
+        return graph.graph["traffic"]
+    traffic: dict[tuple[str, str], int] = {}
+    for here, there, edge in graph.edges(data=True):
+        a, b = graph.nodes[here]["slice"], graph.nodes[there]["slice"]
+        if a != b:
+            traffic[a, b] = traffic.get((a, b), 0) + edge["bytes"]
+    return traffic

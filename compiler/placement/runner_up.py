@@ -1,0 +1,88 @@
+"""What a decision would have cost otherwise: for each slice the best single change, under the shared cost model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import networkx as nx
+
+from pathways.compiler.passes.base import Binding
+from pathways.compiler.placement.cost import CostModel
+from pathways.compiler.placement.problem import Placement, SliceRequest
+from pathways.dialect.topology import Topology
+
+LIMIT = 200_000
+"""Slices x islands x calls that are still estimated; beyond, it would take longer than compiling."""
+
+
+def runners_up(
+    graph: "nx.DiGraph[Any]", topology: Topology, placement: Placement, limit: int | None = LIMIT
+) -> dict[str, str]:
+    """For each slice what the runner-up is, and what it would have cost; no `limit`: however long that takes."""
+    model = CostModel(graph, topology)
+    where = {s: b.island for s, b in placement.bindings.items()}
+    size = len(model.slices) * len(topology.islands) * max(len(model.calls), 1)
+    if limit is not None and size > limit:
+        return dict.fromkeys(where, f"not estimated for {len(model.calls)} calls; --explain does it")
+    chosen = model.estimate(where).cost
+    found: dict[str, str] = {}
+    for request in model.slices:
+        if request.pin or request.near or request.bound:
+            continue
+        options = [(model.estimate(changed).cost, what) for changed, what in _changes(request, model, placement)]
+        if not options:
+            found[request.symbol] = "none: no other island can take it"
+            continue
+        cost, what = min(options)
+        found[request.symbol] = f"{what}: {seconds(cost)} a run{_compared(cost, chosen)}"
+    return found
+
+
+def _changes(
+    request: SliceRequest, model: CostModel, placement: Placement
+) -> Iterator[tuple[dict[str, str], str]]:
+    """Every island that could take the slice instead: into free room, or in exchange for another slice."""
+    where = {s: b.island for s, b in placement.bindings.items()}
+    here = where[request.symbol]
+    free = free_after(model, placement.bindings)
+    followers = {r.symbol for r in model.slices if r.near is not None}
+    leaders = {r.near for r in model.slices if r.near is not None}
+    if request.symbol in leaders:
+        return
+    for island in model.topology.islands:
+        if island.name == here or not request.fits(island):
+            continue
+        if free[island.name] >= request.devices:
+            yield where | {request.symbol: island.name}, island.name
+            continue
+        for other in model.slices:
+            fixed = other.pin or other.bound or other.symbol in followers | leaders
+            room = free[here] + request.devices >= other.devices
+            room = room and free[island.name] + other.devices >= request.devices
+            if where[other.symbol] == island.name and not fixed and room and other.fits(model.topology.island(here)):
+                swapped = where | {request.symbol: island.name, other.symbol: here}
+                yield swapped, f"{island.name}, in exchange for {other.symbol}"
+
+
+def free_after(model: CostModel, bindings: dict[str, Binding]) -> dict[str, int]:
+    """Devices of each island that a placement leaves free."""
+    free = {i.name: i.size for i in model.topology.islands}
+    for binding in bindings.values():
+        free[binding.island] -= len(binding.devices)
+    return free
+
+
+def seconds(value: float) -> str:
+    """A time for people."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def _compared(cost: float, chosen: float) -> str:
+    if chosen <= 0:
+        return ""
+    change = cost / chosen - 1
+    return f" ({change:+.0%})" if abs(change) >= 0.005 else " (the same)"
+
+
