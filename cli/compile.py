@@ -1,24 +1,26 @@
 """`pwc compile`"""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from pathways.api.process import host_topology, process
 from pathways.cli.errors import BadSource
+from pathways.cli.ir_options import IrOptions, ir_options
 from pathways.cli.source import load_program, lower_program, split_spec
 from pathways.cli.summary import compile_summary
+from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
-from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.pipeline import PASSES
+from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
+from pathways.compiler.placement.load import LAYOUT
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
-from pathways.dialect.mlir import parse, pretty, text
+from pathways.dialect.mlir import parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.planfile import save_plan, writing
+from pathways.dialect.presets import PRESETS
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology, parse_topology
 
@@ -31,22 +33,13 @@ Examples:
 """
 
 
-@dataclass(frozen=True)
-class Printing:
-    """After which passes the IR is printed."""
-
-    after: tuple[str, ...]
-    after_all: bool
-
-    def __call__(self, step: Pass, program: Program) -> None:
-        if self.after_all or step.name in self.after:
-            click.echo(f"// ----- after {step.name} -----\n{pretty(program.module)}", err=True)
-
-
 @click.command("compile", epilog=EXAMPLE)
 @click.argument("source", metavar="SRC.py[:PROGRAM] | DUMP.mlir")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the plan.")
-@click.option("--topology", help="islands=2,hosts=1,devices=4[,kind=K][,memory=16GiB], or a TOML file.")
+@click.option(
+    "--topology",
+    help=f"islands=2,hosts=1,devices=4[,kind=K][,memory=16GiB], a TOML file, or one of {', '.join(PRESETS)}.",
+)
 @click.option("--platform", type=click.Choice(["cpu", "gpu", "tpu"]), help="Default: the platform of this host.")
 @click.option("--placement", help=f"{', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
 @click.option("--compile-to", type=click.Choice([p.value for p in Phase]), default="plan", show_default=True,
@@ -54,8 +47,9 @@ class Printing:
 @click.option("--dump-phases-to", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Write NN.phase.mlir for every phase, and constants beside them.")  # fmt: skip
 @click.option("--with-phases", is_flag=True, help="Keep the dumps in the plan, for pwc inspect --ir.")
-@click.option("--print-ir-after", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR after a pass.")
-@click.option("--print-ir-after-all", is_flag=True, help="Print the IR after every pass.")
+@click.option("--layout", help='Stages to islands: "embed*1 block*4 | block*4 head", a slice each.')
+@click.option("--explain", is_flag=True, help="Print every decision, its reason and its runner-up.")
+@ir_options
 def compile_(
     source: str,
     output: Path | None,
@@ -65,8 +59,9 @@ def compile_(
     compile_to: str,
     dump_phases_to: Path | None,
     with_phases: bool,
-    print_ir_after: tuple[str, ...],
-    print_ir_after_all: bool,
+    layout: str | None,
+    explain: bool,
+    ir_options: IrOptions,
 ) -> None:
     """Compile a program, or go on from a dump, to a plan.
 
@@ -74,19 +69,27 @@ def compile_(
     the host's own devices elsewhere.
     """
     machines = parse_topology(topology) if topology is not None else None
+    if layout is not None and placement is not None:
+        raise click.UsageError("--layout is a placement: leave --placement out")
     if output is not None and not output.parent.is_dir():
         raise PathwaysError(CannotWrite(path=str(output), problem=f"no folder {output.parent}"))
     compilation = start(source, machines, platform)
     upto = Phase(compile_to)
     here = compilation.program.phase
-    for option, given in (("--topology", topology), ("--placement", placement)):
+    for option, given in (("--topology", topology), ("--placement", placement), ("--layout", layout)):
         if given is not None and here.reached(Phase.PLACE):
             raise _too_late(Path(source), here, option)
     if here.position > upto.position:
         raise _too_late(Path(source), here, f"--compile-to {upto}")
     keep = dump_phases_to is not None or with_phases
-    listen = Printing(print_ir_after, print_ir_after_all)
-    compilation.advance(upto, placement=placement or "spread", keep_dumps=keep, listen=listen)
+    compilation.advance(
+        upto,
+        placement=f"{LAYOUT}{layout}" if layout is not None else placement or "spread",
+        keep_dumps=keep,
+        explain=explain,
+        instruments=ir_options.instruments(always_save=True),
+    )
+    ir_options.report(compilation.timing)
     if dump_phases_to is not None:
         for path in compilation.write_dumps(dump_phases_to):
             click.echo(f"dumped   {path}", err=True)
@@ -95,6 +98,8 @@ def compile_(
         return
     plan = compilation.plan(with_phases=with_phases)
     click.echo(compile_summary(plan, compilation.timing))
+    if explain:
+        click.echo(render(plan.decisions))
     if output is not None:
         size = save_plan(plan, output)
         click.echo(f"wrote    {output} ({size:,} bytes)   next: pwc run {output} | pwc inspect {output}")

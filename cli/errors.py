@@ -72,6 +72,30 @@ class UnknownCode(Diagnostic):
 
 
 @dataclass(frozen=True)
+class NothingNamed(Diagnostic):
+    code: ClassVar[str] = "PWC0807"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the plan holds nothing named {name}"
+    have: ClassVar[str] = "{name}"
+    need: ClassVar[str] = "a slice, a call, a value that moves, or FILE:LINE"
+    hint: ClassVar[str] = "{known}"
+    name: str
+    known: str
+
+
+@dataclass(frozen=True)
+class UnmetExpectations(Diagnostic):
+    code: ClassVar[str] = "PWC0808"
+    title: ClassVar[str] = "{what}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "// expected-error@+1 {{{{text of the error}}}} names the line of the op that is wrong"
+    what: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class NoDump(Diagnostic):
     code: ClassVar[str] = "PWC0805"
     exit: ClassVar[Exit] = Exit.USAGE

@@ -43,11 +43,16 @@ def inspect_(path: Path, ir: str | None, as_json: bool) -> None:
 
 
 def _print_ir(plan: Plan, phase: Phase) -> None:
+    click.echo(dump_of(plan, phase).decode())
+
+
+def dump_of(plan: Plan, phase: Phase) -> bytes:
+    """The dump of a phase that a plan holds. Raises PWC0805 where it holds none."""
     dump = plan.phases.get(phase.dump_name)
     if dump is None:
         have = f"dumps: {', '.join(sorted(plan.phases)) or 'none'}"
         raise PathwaysError(NoDump(phase=phase.value, have_=have))
-    click.echo(dump.decode())
+    return dump
 
 
 def describe(plan: Plan) -> str:

@@ -6,12 +6,16 @@ from typing import Any
 
 import click
 
+from pathways.cli.check import check
 from pathways.cli.compile import compile_
+from pathways.cli.diff import diff
+from pathways.cli.error_format import error_format_option, show
 from pathways.cli.explain import explain
 from pathways.cli.inspect import inspect_
 from pathways.cli.opt import opt
 from pathways.cli.passes import passes_
 from pathways.cli.run import run
+from pathways.cli.why import why
 from pathways.dialect.diagnostics import Exit, PathwaysError
 from pathways.dialect.planfile import VERSION
 
@@ -21,7 +25,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except PathwaysError as error:
-            click.echo(str(error), err=True)
+            show(ctx, error)
             ctx.exit(error.diagnostic.exit.value)
         except BrokenPipeError:
             # The reader has what it wanted; Python must not complain again when it closes stdout.
@@ -35,5 +39,7 @@ def main() -> None:
     """Compile JAX programs over virtual devices into plans for many islands, and run them."""
 
 
-for _command in (compile_, run, inspect_, opt, passes_, explain):
+main.params.append(error_format_option())
+for _command in (compile_, run, check, inspect_, why, diff, opt, passes_, explain):
+    _command.params.append(error_format_option())
     main.add_command(_command)

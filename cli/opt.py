@@ -1,17 +1,21 @@
 """`pwc opt`"""
 
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from pathways.cli.compile import Printing
 from pathways.cli.errors import BadSource
+from pathways.cli.expected import check_expected, split_input
+from pathways.cli.ir_options import IrOptions, ir_options
 from pathways.compiler.driver import parse_program
+from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_pipeline import parse_pipeline
-from pathways.compiler.passes.base import Session
+from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.pipeline import PASSES, Timing, run_pass
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.mlir import pretty, text
 from pathways.dialect.topology import parse_topology
 
@@ -21,6 +25,7 @@ Examples:
   pwc opt dumps/01.trace.mlir
   pwc opt dumps/01.trace.mlir --pass-pipeline='propagate-shardings,place{{policy=spread}}'
   pwc opt - --pass-pipeline=order-program < dumps/04.transfer.mlir
+  pwc opt wrong.mlir --split-input-file --verify-diagnostics
 
 \b
 Passes: {", ".join(PASSES)}
@@ -30,20 +35,71 @@ Passes: {", ".join(PASSES)}
 @click.command("opt", epilog=EXAMPLE)
 @click.argument("source", metavar="IN.mlir")
 @click.option("--pass-pipeline", default="", help="Passes to run, separated by commas, options in braces.")
-@click.option("--topology", help="For the pass place: islands=2,devices=4, or a TOML file.")
+@click.option("--topology", help="For the pass place: islands=2,devices=4, a TOML file, or a preset.")
 @click.option("--no-debug-info", is_flag=True, help="Print without locations; such text loses names when parsed.")
-@click.option("--print-ir-after-all", is_flag=True, help="Print the IR after every pass.")
-def opt(source: str, pass_pipeline: str, topology: str | None, no_debug_info: bool, print_ir_after_all: bool) -> None:
+@click.option("--split-input-file", is_flag=True, help="The input is several, apart by lines of // -----.")
+@click.option(
+    "--verify-diagnostics", is_flag=True, help="Print nothing; check errors against // expected-error {{...}}."
+)
+@ir_options
+def opt(
+    source: str,
+    pass_pipeline: str,
+    topology: str | None,
+    no_debug_info: bool,
+    split_input_file: bool,
+    verify_diagnostics: bool,
+    ir_options: IrOptions,
+) -> None:
     """Run passes on a dump and print the result; without passes, verify and print. `-` reads standard input."""
-    passes = parse_pipeline(pass_pipeline)
     read = sys.stdin.read() if source == "-" else _read(source)
-    program = parse_program(read, source)
-    session = Session(parse_topology(topology) if topology else None)
-    printing, timing = Printing((), print_ir_after_all), Timing()
-    for step in passes:
-        run_pass(program, step, session, timing)
-        printing(step, program)
-    click.echo(pretty(program.module) if no_debug_info else text(program.module))
+    work = _Work(
+        parse_pipeline(pass_pipeline), topology, not no_debug_info, ir_options.instruments(always_save=False), source
+    )
+    chunks = list(split_input(read)) if split_input_file else [read]
+    if verify_diagnostics:
+        check_expected(source, ((chunk, list(work.problems(chunk))) for chunk in chunks))
+        return
+    outputs: list[str] = []
+    problems: list[Diagnostic] = []
+    for chunk in chunks:
+        try:
+            outputs.append(work.run(chunk))
+        except PathwaysError as error:
+            if len(chunks) == 1:
+                raise
+            problems += error.diagnostics
+    click.echo("// -----\n".join(f"{o}\n" for o in outputs), nl=False)
+    ir_options.report(work.timing)
+    if problems:
+        raise PathwaysError(*problems)
+
+
+@dataclass
+class _Work:
+    """What is done to each input."""
+
+    passes: list[Pass]
+    topology: str | None
+    debug_info: bool
+    instruments: Sequence[Instrument]
+    source: str
+
+    def __post_init__(self) -> None:
+        self.timing = Timing()
+
+    def run(self, chunk: str) -> str:
+        program = parse_program(chunk, self.source)
+        session = Session(parse_topology(self.topology) if self.topology else None)
+        for step in self.passes:
+            run_pass(program, step, session, self.timing, self.instruments)
+        return text(program.module) if self.debug_info else pretty(program.module)
+
+    def problems(self, chunk: str) -> Iterator[Diagnostic]:
+        try:
+            self.run(chunk)
+        except PathwaysError as error:
+            yield from error.diagnostics
 
 
 def _read(source: str) -> str:

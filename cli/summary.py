@@ -53,8 +53,9 @@ def compile_summary(plan: Plan, timing: Timing) -> str:
         f"calls    {len(runs)} of {used} distinct computations",
         f"islands  {plan.topology}",
         f"moved    {moves} transfers between islands, {size(crossing)} a run",
-        "placed",
+        f"placed   {plan.placement}" + ("" if plan.reproducible else "; NOT REPRODUCIBLE: a time limit decided"),
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
+        *_reshards(plan),
         "memory   peak a device, without temporaries of executables" + _unchecked(plan),
         table(
             [[s.island, size(s.peak_bytes), _calls(runs_of(plan, s.island))] for s in plan.streams] or [["none"]], "  "
@@ -62,6 +63,25 @@ def compile_summary(plan: Plan, timing: Timing) -> str:
         "time     " + ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in timing.passes.items()),
     ]
     return "\n".join(lines)
+
+
+SHOWN = 8
+"""How many reshards the summary lists."""
+
+
+def _reshards(plan: Plan) -> list[str]:
+    """Every reshard that is left inside a slice, with its bytes a run and the user's line."""
+    found = [d for d in plan.decisions if d.kind == "reshard"]
+    if not found:
+        return ["reshard  none inside a slice"]
+    times = sum(len(d.steps) for d in found)
+    total = sum(d.bytes * len(d.steps) for d in found)
+    rows = [
+        [d.name, d.chosen, size(d.bytes * len(d.steps)), d.reason, f"{d.where.file}:{d.where.line}" if d.where else ""]
+        for d in sorted(found, key=lambda d: -d.bytes * len(d.steps))[:SHOWN]
+    ]
+    more = [f"  ... and {len(found) - SHOWN} more: pwc why PLAN reshard"] if len(found) > SHOWN else []
+    return [f"reshard  {times} inside slices, {size(total)} a run", table(rows, "  "), *more]
 
 
 def runs_of(plan: Plan, island: str) -> list[Run]:

@@ -1,11 +1,12 @@
 """Compiling IR of any phase to a plan, with dumps along the way: what the command line and the API share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.extract_plan import extract_plan
+from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.pipeline import Timing, default_pipeline, run_pipeline
 from pathways.compiler.placement import Policy
@@ -19,6 +20,16 @@ from pathways.dialect.verify import verify
 
 CONSTANTS = "constants"
 """The folder beside the dumps that holds the bytes of large constants."""
+
+
+@dataclass
+class _Dumps(Instrument):
+    """Keeps the IR of every phase."""
+
+    dumps: dict[Phase, str]
+
+    def after(self, step: Pass, program: Program) -> None:
+        self.dumps[program.phase] = text(program.module)
 
 
 @dataclass
@@ -38,20 +49,15 @@ class Compilation:
         passes: Sequence[Pass] | None = None,
         placement: str | Policy = "spread",
         keep_dumps: bool = False,
-        listen: Callable[[Pass, Program], None] | None = None,
+        explain: bool = False,
+        instruments: Sequence[Instrument] = (),
     ) -> None:
-        """Runs the passes that are still needed to reach `upto`."""
-
-        def after(step: Pass, program: Program) -> None:
-            if keep_dumps:
-                self.dumps[program.phase] = text(program.module)
-            if listen is not None:
-                listen(step, program)
-
+        """Runs the passes that are still needed to reach `upto`; `explain` estimates every runner-up."""
         if keep_dumps:
             self.dumps.setdefault(self.program.phase, text(self.program.module))
-        pipeline = default_pipeline(placement) if passes is None else passes
-        timing = run_pipeline(self.program, pipeline, self.session, upto=upto, listen=after)
+        pipeline = default_pipeline(placement, explain=explain) if passes is None else passes
+        watching = [*instruments, *([_Dumps(self.dumps)] if keep_dumps else [])]
+        timing = run_pipeline(self.program, pipeline, self.session, upto=upto, instruments=watching)
         for name, seconds in timing.passes.items():
             self.timing.add(name, seconds)
 

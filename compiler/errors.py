@@ -161,7 +161,9 @@ class BadLayout(Diagnostic):
     title: ClassVar[str] = "the layout {layout!r} does not fit the program"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "one item a slice in the order of first calls, FUNCTION*COUNT for equal ones, | between islands"
+    hint: ClassVar[str] = (
+        "one item a slice in the order of first calls, FUNCTION*COUNT for equal ones, | between islands"
+    )
     layout: str
     have_: str
     rule: str

@@ -1,9 +1,10 @@
 """The order of the passes, and the loop that runs them: apply, verify, tell whoever listens."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.insert_transfers import InsertTransfers
 from pathways.compiler.passes.order_program import OrderProgram
@@ -23,13 +24,13 @@ PASSES: dict[str, type[Pass]] = {
 """Every pass by name."""
 
 
-def default_pipeline(placement: str | Policy = "spread") -> tuple[Pass, ...]:
+def default_pipeline(placement: str | Policy = "spread", *, explain: bool = False) -> tuple[Pass, ...]:
     """The passes from `trace` to `plan`."""
     return (
         # Shardings first: placement wants to know the bytes of every shard.
         PropagateShardings(),
         # Slices get devices before transfers are cut, since a transfer's route depends on the islands.
-        Place(policy=placement),
+        Place(policy=placement, explain=explain),
         # All movement explicit before anything is ordered: a transfer takes its place in the order.
         InsertTransfers(),
         # One order an island, without a cycle between islands.
@@ -37,10 +38,6 @@ def default_pipeline(placement: str | Policy = "spread") -> tuple[Pass, ...]:
         # Lifetimes are known only in the final order.
         PlanIslands(),
     )
-
-
-Listener = Callable[[Pass, Program], None]
-"""Called after a pass has run and its result was verified."""
 
 
 @dataclass
@@ -59,7 +56,7 @@ def run_pipeline(
     session: Session,
     *,
     upto: Phase = Phase.PLAN,
-    listen: Listener | None = None,
+    instruments: Sequence[Instrument] = (),
 ) -> Timing:
     """Runs those of `passes` that the program still needs to reach `upto`.
 
@@ -69,18 +66,27 @@ def run_pipeline(
     for step in passes:
         if program.phase.reached(step.ensures) or step.ensures.position > upto.position:
             continue
-        run_pass(program, step, session, timing)
-        if listen is not None:
-            listen(step, program)
+        run_pass(program, step, session, timing, instruments)
     return timing
 
 
-def run_pass(program: Program, step: Pass, session: Session, timing: Timing) -> None:
-    """Runs one pass on IR of exactly the phase it requires."""
+def run_pass(
+    program: Program, step: Pass, session: Session, timing: Timing, instruments: Sequence[Instrument] = ()
+) -> None:
+    """Runs one pass on IR of exactly the phase it requires, and verifies what it made."""
     if program.phase is not step.requires:
         have, need = program.phase.value, step.requires.value
         raise PathwaysError(WrongPhase(what=f"the pass {step.name}", have_phase=have, need_phase=need))
+    for instrument in instruments:
+        instrument.before(step, program, session)
     start = time.perf_counter()
-    step.apply(program, session)
-    verify(program)
+    try:
+        step.apply(program, session)
+        verify(program)
+    except Exception as error:
+        for instrument in instruments:
+            instrument.failed(step, error)
+        raise
     timing.add(step.name, time.perf_counter() - start)
+    for instrument in instruments:
+        instrument.after(step, program)

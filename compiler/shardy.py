@@ -62,9 +62,7 @@ def read_signature(
     return Signature(known[0], known[1])
 
 
-def _known(
-    attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None, settled: bool
-) -> Known:
+def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None, settled: bool) -> Known:
     if "sdy.sharding" not in attribute:
         return None
     sharding = attribute["sdy.sharding"]

@@ -36,7 +36,16 @@ _PLAN: Any = _load_schema()
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        *(nouns.PlanSlice, nouns.Decision, nouns.PlanMesh, nouns.Layout, nouns.Buffer, nouns.Stream, nouns.Computation, nouns.Port),
+        *(
+            nouns.PlanSlice,
+            nouns.Decision,
+            nouns.PlanMesh,
+            nouns.Layout,
+            nouns.Buffer,
+            nouns.Stream,
+            nouns.Computation,
+            nouns.Port,
+        ),
         *(nouns.Run, nouns.Send, nouns.Recv, nouns.Copy, nouns.Free, nouns.ConstantData, nouns.Plan),
         *(Where, ArrayType, Island, Topology),
     )

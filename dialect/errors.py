@@ -104,6 +104,20 @@ class PlanVersion(Diagnostic):
 
 
 @dataclass(frozen=True)
+class DoesNotFit(Diagnostic):
+    code: ClassVar[str] = "PWC0607"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "the plan of {program} does not fit these machines"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{needs}"
+    hint: ClassVar[str] = "{advice}"
+    program: str
+    have_: str
+    needs: str
+    advice: str
+
+
+@dataclass(frozen=True)
 class UnsafePlan(Diagnostic):
     code: ClassVar[str] = "PWC0604"
     title: ClassVar[str] = "the plan {path} breaks a rule that keeps the process alive"

@@ -1,7 +1,7 @@
 """The machines a plan is made for: islands of hosts of devices, and the links between them.
 
 A spec is `islands=2,hosts=2,devices=4,kind=cpu,memory=16GiB`; `devices` is per host. A TOML file says the same, and
-lets islands differ:
+lets islands differ; presets (presets.py) have names: `paper-c`.
 
     dcn_gbps = 12.5            # bytes/s between islands, in GB/s
 
@@ -15,6 +15,7 @@ lets islands differ:
     ici_gbps = 100.0           # between devices of the island
 """
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass, fields
@@ -65,7 +66,11 @@ class Topology:
 
 
 def parse_topology(spec: str) -> Topology:
-    """Reads `islands=2,devices=4` or the path of a TOML file. Raises PWC0704."""
+    """Reads `islands=2,devices=4`, the path of a TOML file, or the name of a preset. Raises PWC0704."""
+    from pathways.dialect.presets import PRESETS  # they are topologies themselves
+
+    if spec in PRESETS:
+        return PRESETS[spec]
     if spec.endswith(".toml") or spec.startswith("@"):
         return load_topology(Path(spec.removeprefix("@")))
     pairs: dict[str, Any] = {}
@@ -96,6 +101,18 @@ def load_topology(path: Path) -> Topology:
     if len({i.name for i in islands}) < len(islands):
         raise _bad(str(path), "two islands have the same name")
     return Topology(islands, _number(str(path), "dcn_gbps", rate))
+
+
+def write_topology(topology: Topology) -> str:
+    """As a TOML file says it."""
+    lines = [f"dcn_gbps = {topology.dcn_gbps}"]
+    for island in topology.islands:
+        lines += ["", "[[island]]"]
+        for field in fields(island):
+            value = getattr(island, field.name)
+            if value is not None:
+                lines.append(f"{field.name} = {json.dumps(value)}")
+    return "\n".join(lines) + "\n"
 
 
 def _island(source: str, table: dict[str, Any], index: int) -> Island:

@@ -19,11 +19,18 @@ Broken: TypeAlias = tuple[Operation, str, str]
 
 
 def verify(program: Program) -> None:
-    """Checks a module against the rules of the phase it says it has reached. Raises PWC0701."""
-    for broken in _broken(program):
-        op, problem, rule = broken
-        name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}"
-        raise PathwaysError(InvalidIR(op=name, problem=problem, have_=_short(op), rule=rule, where=where_of(op)))
+    """Checks a module against the rules of the phase it says it has reached.
+
+    Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
+    """
+    for violations in _broken(program):
+        if found := [_diagnostic(*broken) for broken in violations]:
+            raise PathwaysError(*found)
+
+
+def _diagnostic(op: Operation, problem: str, rule: str) -> InvalidIR:
+    name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}"
+    return InvalidIR(op=name, problem=problem, have_=_short(op), rule=rule, where=where_of(op))
 
 
 def _short(op: Operation) -> str:
@@ -31,25 +38,39 @@ def _short(op: Operation) -> str:
     return text if len(text) < 400 else f"{text[:400]}..."
 
 
-def _broken(program: Program) -> Iterator[Broken]:
+def _broken(program: Program) -> Iterator[Iterator[Broken]]:
+    """The violations of each rule in turn."""
+    for rule in (_valid, _known_ops, _declarations, _one_program):
+        yield rule(program)
+    for phase, rules in _RULES.items():
+        if program.phase.reached(phase):
+            for rule in rules:
+                yield rule(program)
+
+
+def _valid(program: Program) -> Iterator[Broken]:
     module = program.module.operation
     try:
         module.verify()
     except ir.MLIRError as error:
         yield module, f"does not verify: {str(error).splitlines()[-1]}", "valid MLIR"
+
+
+def _known_ops(program: Program) -> Iterator[Broken]:
     for op in _all_ops(program):
         if op.operation.name.startswith("pw.") and not isinstance(op, PwOp):
             yield op.operation, "is no op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
+
+
+def _declarations(program: Program) -> Iterator[Broken]:
     for op in _all_pw(program):
         for problem in op.problems():
             yield op.operation, problem, "attributes and operands as the dialect's reference says"
+
+
+def _one_program(program: Program) -> Iterator[Broken]:
     if not program.has_program:
-        yield module, "has no function marked pw.program", "one program a module"
-        return
-    for phase, rules in _RULES.items():
-        if program.phase.reached(phase):
-            for rule in rules:
-                yield from rule(program)
+        yield program.module.operation, "has no function marked pw.program", "one program a module"
 
 
 def _all_ops(program: Program) -> Iterator[Any]:

@@ -58,7 +58,9 @@ class Lowering:
         key = _structure(group)
         if key not in self._by_key:
             self._alive.append(group)
-            self._by_key[key] = self._lower(group.name, _function_of_group(group), {}, group.inputs, _explicit_mesh(group))
+            self._by_key[key] = self._lower(
+                group.name, _function_of_group(group), {}, group.inputs, _explicit_mesh(group)
+            )
         return self._by_key[key]
 
     def _lower(
@@ -131,7 +133,7 @@ def _explicit_mesh(group: Group) -> Any:
         for value in loose.outputs:
             named: Any = getattr(getattr(value.aval, "sharding", None), "mesh", None)
             if named is not None and not named.empty and tuple(named.axis_sizes) == group.mesh.spec.shape:
-                devices = np.empty(group.mesh.spec.size, dtype=object)
+                devices: Any = np.empty(group.mesh.spec.size, dtype=object)
                 devices[:] = [group.mesh.slice.devices[i] for i in group.mesh.spec.devices]
                 return Mesh(devices.reshape(named.axis_sizes), named.axis_names, axis_types=named.axis_types)
     return None

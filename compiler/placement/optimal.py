@@ -6,13 +6,14 @@ of every slice, by the traffic of every link. The search stops at a number of no
 plans, and its gap is reported; with a time limit the answer depends on the machine, and the plan is marked.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
+import scipy.optimize  # pyright: ignore[reportMissingTypeStubs]
+import scipy.sparse  # pyright: ignore[reportMissingTypeStubs]
 
 from pathways.compiler.placement.balanced import balanced
 from pathways.compiler.placement.cost import QUIET, CostModel
@@ -43,7 +44,7 @@ class Optimal:
         name = min(costs, key=lambda n: (costs[n], list(known).index(n)))
         best, cost = known[name], costs[name]
         solved = _Milp(model).solve(self.nodes, self.seconds)
-        how = f"as {name}, which no better placement was found than"
+        how = f"as {name}: nothing better was found"
         if solved.where is not None and (found := model.estimate(solved.where).cost) < cost * (1 - 1e-9):
             free = Free(topology, model.slices)
             bindings = {r.symbol: r.bound or free.take(r, solved.where[r.symbol]) for r in model.slices}
@@ -53,6 +54,8 @@ class Optimal:
         return Placement(best.bindings, dict.fromkeys(best.bindings, note), reproducible=self.seconds is None)
 
 
+_optimize: Any = scipy.optimize
+_sparse: Any = scipy.sparse
 _OTHERS = {"spread": spread, "balanced": balanced, "min-cut": min_cut}
 
 
@@ -126,8 +129,10 @@ class _Milp:
         options: dict[str, Any] = {"node_limit": nodes, "mip_rel_gap": 1e-6}
         if limit is not None:
             options["time_limit"] = limit
-        constraints = LinearConstraint(matrix, np.array(self.lower), np.array(self.upper))
-        found: Any = milp(objective, integrality=integral, bounds=Bounds(low, high), constraints=constraints, options=options)
+        constraints = _optimize.LinearConstraint(matrix, np.array(self.lower), np.array(self.upper))
+        found: Any = _optimize.milp(
+            objective, integrality=integral, bounds=_optimize.Bounds(low, high), constraints=constraints, options=options
+        )
         bound = found.mip_dual_bound
         proved = 0.0 if bound is None or not np.isfinite(bound) else float(bound) / self.scale
         if found.x is None:
@@ -160,7 +165,7 @@ class _Milp:
                 key = (island.size, island.kind, island.memory, island.flops)
                 alike.setdefault(key, []).append(island.name)
         for names in alike.values():
-            for before, name in zip(names, names[1:], strict=False):
+            for before, name in itertools.pairwise(names):
                 for k, symbol in enumerate(self.symbols):
                     self.row({self.x[symbol, name]: 1.0} | {self.x[s, before]: -1.0 for s in self.symbols[:k]}, upper=0)
 
@@ -213,4 +218,4 @@ def _matrix(rows: list[dict[int, float]], count: int) -> Any:
     values = [v for row in rows for v in row.values()]
     columns = [c for row in rows for c in row]
     starts = np.cumsum([0, *(len(row) for row in rows)])
-    return csr_array((values, columns, starts), shape=(len(rows), count))
+    return _sparse.csr_array((values, columns, starts), shape=(len(rows), count))

@@ -185,7 +185,7 @@ def check(policy: str, placement: Placement, slices: Iterable[SliceRequest], top
 def _broken(
     request: SliceRequest, placement: Placement, topology: Topology, taken: dict[tuple[str, int], str]
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with the binding of one slice: what it is, and the rule. `taken` are the devices of earlier ones."""
+    """What is wrong with the binding of one slice, and the rule; `taken` are the devices of earlier slices."""
     binding = placement.bindings.get(request.symbol)
     if binding is None:
         yield f"no binding for {request.symbol}", "a binding for every slice"

@@ -37,9 +37,7 @@ def runners_up(
     return found
 
 
-def _changes(
-    request: SliceRequest, model: CostModel, placement: Placement
-) -> Iterator[tuple[dict[str, str], str]]:
+def _changes(request: SliceRequest, model: CostModel, placement: Placement) -> Iterator[tuple[dict[str, str], str]]:
     """Every island that could take the slice instead: into free room, or in exchange for another slice."""
     where = {s: b.island for s, b in placement.bindings.items()}
     here = where[request.symbol]
@@ -84,5 +82,3 @@ def _compared(cost: float, chosen: float) -> str:
         return ""
     change = cost / chosen - 1
     return f" ({change:+.0%})" if abs(change) >= 0.005 else " (the same)"
-
-

@@ -1,0 +1,79 @@
+"""`pwc check`"""
+
+from pathlib import Path
+
+import click
+
+from pathways.cli.compile import start
+from pathways.cli.source import split_spec
+from pathways.cli.summary import size
+from pathways.compiler.instruments import Instrument
+from pathways.compiler.passes.base import Pass
+from pathways.compiler.placement import POLICIES
+from pathways.dialect.fit import check_fit
+from pathways.dialect.plan import Plan
+from pathways.dialect.planfile import load_plan
+from pathways.dialect.program import Program
+from pathways.dialect.topology import parse_topology
+from pathways.runtime.check_modules import check_modules
+from pathways.runtime.linearize import linearize
+from pathways.runtime.validate import validate
+
+EXAMPLE = """
+\b
+Examples:
+  pwc check model.py --topology paper-c
+  pwc check plan.bin
+  pwc check plan.bin --topology islands=1,devices=4     (would it fit there?)
+"""
+
+
+@click.command("check", epilog=EXAMPLE)
+@click.argument("source", metavar="SRC.py[:PROGRAM] | DUMP.mlir | PLAN")
+@click.option("--topology", help="Machines to check against: a spec, a TOML file or a preset.")
+@click.option("--platform", type=click.Choice(["cpu", "gpu", "tpu"]), help="For sources; default: this host's.")
+@click.option(
+    "--placement", default="spread", show_default=True, help=f"{', '.join(sorted(POLICIES))}, or FILE.py:NAME."
+)
+def check(source: str, topology: str | None, platform: str | None, placement: str) -> None:
+    """Run every check that needs no devices: shapes, shardings, places, capacity, memory, order.
+
+    A source or a dump is compiled without writing anything; a plan is read as `pwc run` would. The first kind of
+    violation ends it, with all violations of that kind; exit code 3 (refused) or 5 (capacity).
+    """
+    path, _ = split_spec(source)
+    if path.suffix in (".py", ".mlir"):
+        machines = parse_topology(topology) if topology is not None else None
+        compilation = start(source, machines, platform)
+        _ok(f"phase {compilation.program.phase}", "traced, or read, and verified")
+        compilation.advance(placement=placement, instruments=[_Progress()])
+        plan = compilation.plan()
+    else:
+        plan = load_plan(path)
+        _ok("file", "complete, undamaged, of a format that is read here")
+        if topology is not None:
+            check_fit(plan.name, plan.topology, parse_topology(topology), [s.island for s in plan.streams])
+            _ok("topology", "the islands it needs are there")
+    _check_plan(plan, path)
+
+
+class _Progress(Instrument):
+    def after(self, step: Pass, program: Program) -> None:
+        _ok(f"phase {program.phase}", f"{step.name} done, the rules of all phases so far hold")
+
+
+def _check_plan(plan: Plan, path: Path) -> None:
+    validate(plan, str(path))
+    _ok("plan", "slots, shapes, donations, channels and meshes agree")
+    check_modules(plan, str(path))
+    _ok("computations", f"{len(plan.computations)} modules have the types the plan says")
+    steps = sum(1 for _ in linearize(plan))
+    _ok("order", f"{steps} instructions end in one order: no island waits for ever")
+    for stream in plan.streams:
+        memory = plan.topology.island(stream.island).memory
+        stated = "not checked: the topology states none" if memory is None else f"of {size(memory)}"
+        _ok("memory", f"{stream.island}: peak {size(stream.peak_bytes)} a device, {stated}")
+
+
+def _ok(what: str, says: str) -> None:
+    click.echo(f"ok  {what:16} {says}")

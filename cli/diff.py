@@ -1,0 +1,138 @@
+"""`pwc diff`"""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from pathways.cli.inspect import describe, dump_of
+from pathways.cli.summary import dcn_bytes, size
+from pathways.dialect.phases import Phase
+from pathways.dialect.plan import Plan, Port, Run
+from pathways.dialect.planfile import load_plan
+
+EXAMPLE = """
+\b
+Examples:
+  pwc diff a.bin b.bin
+  pwc diff a.bin b.bin --ir shard      (of plans compiled with --with-phases)
+"""
+
+
+@click.command("diff", epilog=EXAMPLE)
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Compare the dumps of this phase.")
+@click.option("--summary", is_flag=True, help="Only the summary.")
+@click.pass_context
+def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) -> None:
+    """Compare two plans: first what changed for people, then line by line. Exit code 1 where they differ."""
+    old, new = load_plan(a), load_plan(b)
+    said = list(changes(old, new))
+    for line in said:
+        click.echo(line)
+    lines = [] if summary and said else list(_lines(old, new, ir, str(a), str(b)))
+    if not said:
+        click.echo("nothing moved, nothing resharded, nothing reordered" if lines else "the plans are the same")
+    if lines and not summary:
+        click.echo("\n".join(lines))
+    if said or lines:
+        ctx.exit(1)
+
+
+def changes(old: Plan, new: Plan) -> Iterator[str]:
+    """What a person wants to know first."""
+    yield from _moved(old, new)
+    yield from _resharded(old, new)
+    yield from _reordered(old, new)
+    yield from _bytes(old, new)
+
+
+def _moved(old: Plan, new: Plan) -> Iterator[str]:
+    before = {s.name: s for s in old.slices}
+    for slice_ in new.slices:
+        was = before.pop(slice_.name, None)
+        if was is None:
+            yield f"moved      {slice_.name}: new, on {slice_.island} {list(slice_.devices)}"
+        elif (was.island, was.devices) != (slice_.island, slice_.devices):
+            there = f"{slice_.island} {list(slice_.devices)}"
+            yield f"moved      {slice_.name}: {was.island} {list(was.devices)} -> {there}   ({slice_.reason})"
+    for name in before:
+        yield f"moved      {name}: gone"
+
+
+def _resharded(old: Plan, new: Plan) -> Iterator[str]:
+    for what, a, b in (("input", old.inputs, new.inputs), ("result", old.results, new.results)):
+        before = {p.name: p for p in a}
+        for port in b:
+            was = before.pop(port.name, None)
+            if was is None:
+                yield f"resharded  {what} {port.name}: new"
+            elif _layout(old, was) != _layout(new, port):
+                yield f"resharded  {what} {port.name}: {_layout(old, was)} -> {_layout(new, port)}"
+        for name in before:
+            yield f"resharded  {what} {name}: gone"
+    a_moves, b_moves = (_movement(p) for p in (old, new))
+    for kind in ("transfer", "reshard"):
+        for name, where in sorted((a_moves[kind] - b_moves[kind]).keys()):
+            yield f"resharded  {kind} of {name} gone: {where}"
+        for name, where in sorted((b_moves[kind] - a_moves[kind]).keys()):
+            yield f"resharded  {kind} of {name} new: {where}"
+
+
+def _movement(plan: Plan) -> dict[str, Counter[tuple[str, str]]]:
+    found: dict[str, Counter[tuple[str, str]]] = {"transfer": Counter(), "reshard": Counter()}
+    for decision in plan.decisions:
+        if decision.kind in found:
+            found[decision.kind][decision.name, decision.chosen] += len(decision.steps)
+    return found
+
+
+def _layout(plan: Plan, port: Port) -> str:
+    if port.slot < 0:
+        return "unused"
+    layout = plan.stream(port.island).buffers[port.slot].layout
+    mesh = plan.meshes[layout.mesh]
+    return f"{mesh.slice}{plan.sharding(layout)} on {mesh.spec}"
+
+
+def _reordered(old: Plan, new: Plan) -> Iterator[str]:
+    for slice_ in (s.name for s in new.slices):
+        a, b = _order(old, slice_), _order(new, slice_)
+        if a == b:
+            continue
+        if Counter(a) != Counter(b):
+            more, fewer = Counter(b) - Counter(a), Counter(a) - Counter(b)
+            parts = [f"+{n} {name}" for name, n in sorted(more.items())]
+            parts += [f"-{n} {name}" for name, n in sorted(fewer.items())]
+            yield f"calls      {slice_}: {', '.join(parts)}"
+        else:
+            first = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+            yield f"reordered  {slice_}: call {first} was {a[first]}, is {b[first]}"
+
+
+def _order(plan: Plan, slice_: str) -> list[str]:
+    meshes = {i for i, m in enumerate(plan.meshes) if m.slice == slice_}
+    runs = [i for s in plan.streams for i in s.instructions if isinstance(i, Run) and i.mesh in meshes]
+    return [r.name for r in sorted(runs, key=lambda r: r.step)]
+
+
+def _bytes(old: Plan, new: Plan) -> Iterator[str]:
+    (a_count, a_bytes), (b_count, b_bytes) = dcn_bytes(old), dcn_bytes(new)
+    if (a_count, a_bytes) != (b_count, b_bytes):
+        yield f"bytes      between islands: {a_count} transfers of {size(a_bytes)} -> {b_count} of {size(b_bytes)} a run"
+    a_peak, b_peak = ({s.island: s.peak_bytes for s in p.streams} for p in (old, new))
+    for island in sorted(a_peak.keys() | b_peak.keys()):
+        x, y = a_peak.get(island, 0), b_peak.get(island, 0)
+        if x != y:
+            yield f"bytes      peak of {island}: {size(x)} -> {size(y)} a device"
+
+
+def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:
+    """The dumps where both plans hold them, else the plans as `pwc inspect` shows them."""
+    phase = Phase(ir or Phase.PLAN)
+    dumps = ir is not None or all(phase.dump_name in p.phases for p in (old, new))
+    x, y = ((dump_of(p, phase).decode() if dumps else describe(p)).splitlines() for p in (old, new))
+    yield from difflib.unified_diff(x, y, a, b, lineterm="", n=1)

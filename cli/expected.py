@@ -1,0 +1,66 @@
+"""`--split-input-file` and `--verify-diagnostics`, spelled as in mlir-opt."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pathways.cli.errors import UnmetExpectations
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+
+_SPLIT = re.compile(r"^// -----\s*$", re.MULTILINE)
+_EXPECTED = re.compile(r"//\s*expected-error(?:@(?P<at>[+-]\d+|above|below|unknown))?\s*\{\{(?P<text>.*?)\}\}")
+
+
+def split_input(text: str) -> Iterator[str]:
+    """The parts of an input, each with empty lines before it, so that lines keep their numbers."""
+    start = 0
+    for end in (*(m.start() for m in _SPLIT.finditer(text)), len(text)):
+        yield "\n" * text.count("\n", 0, start) + text[start:end]
+        start = text.find("\n", end) + 1 or len(text)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """An error that must come: part of its message, and its line; None: anywhere, or in the user's source."""
+
+    text: str
+    line: int | None
+    stands_at: int
+
+    def meets(self, diagnostic: Diagnostic, source: str) -> bool:
+        if self.text not in diagnostic.render():
+            return False
+        where = diagnostic.where
+        here = where is not None and where.file in (source, "-")
+        return self.line is None or not here or (where is not None and where.line == self.line)
+
+
+def _expectations(chunk: str) -> Iterator[_Expected]:
+    for number, line in enumerate(chunk.splitlines(), 1):
+        for match in _EXPECTED.finditer(line):
+            at = match["at"] or "+0"
+            wanted = {"above": number - 1, "below": number + 1, "unknown": None}.get(at, number)
+            if at[0] in "+-":
+                wanted = number + int(at)
+            yield _Expected(match["text"], wanted, number)
+
+
+def check_expected(source: str, results: Iterable[tuple[str, Sequence[Diagnostic]]]) -> None:
+    """Raises PWC0808 for every expected error that did not come, and every one that came unexpected."""
+    unmet: list[Diagnostic] = []
+    for chunk, diagnostics in results:
+        left = list(diagnostics)
+        for expected in _expectations(chunk):
+            met = next((d for d in left if expected.meets(d, source)), None)
+            if met is not None:
+                left.remove(met)
+                continue
+            what = f"{source}:{expected.stands_at}: an expected error did not come"
+            have = "; ".join(d.text(d.title) for d in left) or "no error"
+            unmet.append(UnmetExpectations(what=what, have_=have, rule=expected.text))
+        for diagnostic in left:
+            what = f"{source}: an error came that nobody expected"
+            rule = "an // expected-error for every error"
+            unmet.append(UnmetExpectations(what=what, have_=diagnostic.render(), rule=rule))
+    if unmet:
+        raise PathwaysError(*unmet)

@@ -1,0 +1,86 @@
+"""Options that `pwc compile` and `pwc opt` share: what to print of the IR, of time and of changes, pass by pass."""
+
+import functools
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pathways.cli.summary import table
+from pathways.compiler.instruments import Instrument, Printer, Reproducer, Statistics
+from pathways.compiler.pipeline import PASSES, Timing
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option("--print-ir-before", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR before a pass."),
+    click.option("--print-ir-after", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR after a pass."),
+    click.option("--print-ir-after-all", is_flag=True, help="Print the IR after every pass."),
+    click.option("--print-ir-after-change", is_flag=True, help="Print the IR after every pass that changed it."),
+    click.option("--print-ir-tree-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+                 help="Write the IR after every pass to DIR/NN.PASS.mlir."),
+    click.option("--timing", is_flag=True, help="Print the seconds each pass took."),
+    click.option("--pass-statistics", is_flag=True, help="Print how many ops of each kind each pass left."),
+    click.option("--crash-reproducer", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+                 help="Where the IR before a failing pass, and the command that fails again, are saved."),
+)  # fmt: skip
+
+
+@dataclass
+class IrOptions:
+    """What was asked for, and the instruments that do it."""
+
+    print_ir_before: tuple[str, ...]
+    print_ir_after: tuple[str, ...]
+    print_ir_after_all: bool
+    print_ir_after_change: bool
+    print_ir_tree_dir: Path | None
+    timing: bool
+    pass_statistics: bool
+    crash_reproducer: Path | None
+    statistics: Statistics = field(default_factory=Statistics)
+
+    def instruments(self, *, always_save: bool) -> Sequence[Instrument]:
+        """`always_save`: a failure is saved in a temporary folder where no other was named."""
+        printer = Printer(
+            self.print_ir_before,
+            self.print_ir_after,
+            self.print_ir_after_all,
+            self.print_ir_after_change,
+            self.print_ir_tree_dir,
+            lambda text: click.echo(text, err=True),
+        )
+        used: list[Instrument] = [printer]
+        if self.pass_statistics:
+            used.append(self.statistics)
+        if self.crash_reproducer is not None or always_save:
+            used.append(Reproducer(self._folder))
+        return used
+
+    def _folder(self) -> Path:
+        return self.crash_reproducer or Path(tempfile.mkdtemp(prefix="pwc-"))
+
+    def report(self, timing: Timing) -> None:
+        """Prints what was counted, to stderr."""
+        if self.timing:
+            total = sum(timing.passes.values()) or 1.0
+            rows = [[name, f"{s:.4f} s", f"{s / total:.1%}"] for name, s in timing.passes.items()]
+            click.echo(table([["pass", "wall", "share"], *rows, ["total", f"{total:.4f} s", ""]]), err=True)
+        if self.pass_statistics:
+            rows = [[p, op, str(a), str(b), f"{b - a:+}" if a != b else ""] for p, op, a, b in self.statistics.rows]
+            click.echo(table([["pass", "ops", "before", "after", ""], *rows]), err=True)
+
+
+def ir_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options to a command, which gets them as one argument, `ir_options`."""
+
+    @functools.wraps(command)
+    def wrapped(**arguments: Any) -> Any:
+        names = [f for f in IrOptions.__dataclass_fields__ if f != "statistics"]
+        chosen = IrOptions(**{n: arguments.pop(n) for n in names})
+        return command(ir_options=chosen, **arguments)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped

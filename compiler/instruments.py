@@ -1,0 +1,152 @@
+"""Watching the passes: printing IR, counting what changed, and saving what is needed to reproduce a failure."""
+
+import hashlib
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pathways.compiler.passes.base import Pass, Session
+from pathways.dialect.mlir import bytecode, parse, pretty, text
+from pathways.dialect.phases import Phase
+from pathways.dialect.planfile import writing
+from pathways.dialect.program import Program
+from pathways.dialect.topology import write_topology
+
+
+class Instrument:
+    """Is told before and after every pass, and when one fails; after a failure the IR is what the pass left."""
+
+    def before(self, step: Pass, program: Program, session: Session) -> None:
+        pass
+
+    def after(self, step: Pass, program: Program) -> None:
+        pass
+
+    def failed(self, step: Pass, error: Exception) -> None:
+        pass
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+@dataclass
+class Printer(Instrument):
+    """Prints the IR before and after the passes named; `changed`: only where a pass changed it; `tree`: into files."""
+
+    before_passes: tuple[str, ...] = ()
+    after_passes: tuple[str, ...] = ()
+    after_all: bool = False
+    changed: bool = False
+    tree: Path | None = None
+    echo: Callable[[str], None] = _to_stderr
+    _digest: bytes = b""
+    _count: int = 0
+
+    def before(self, step: Pass, program: Program, session: Session) -> None:
+        if self.changed:
+            self._digest = _digest(program)
+        if step.name in self.before_passes:
+            self._print("before", step, program)
+
+    def after(self, step: Pass, program: Program) -> None:
+        if self.tree is not None:
+            self._write(step, program, self.tree)
+        wanted = self.after_all or step.name in self.after_passes
+        if wanted or (self.changed and _digest(program) != self._digest):
+            self._print("after", step, program)
+
+    def _print(self, when: str, step: Pass, program: Program) -> None:
+        self.echo(f"// ----- {when} {step.name} -----\n{pretty(program.module)}")
+
+    def _write(self, step: Pass, program: Program, folder: Path) -> None:
+        self._count += 1
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{self._count:02}.{step.name}.mlir").write_text(text(program.module))
+
+
+def _digest(program: Program) -> bytes:
+    """Of everything but the phase, which every pass writes."""
+    attributes = program.module.operation.attributes
+    phase = program.phase
+    del attributes["pw.phase"]
+    digest = hashlib.sha256(bytecode(program.module.operation)).digest()
+    program.phase = phase
+    return digest
+
+
+@dataclass
+class Statistics(Instrument):
+    """For every pass how many ops of each kind there were before and after it."""
+
+    rows: list[tuple[str, str, int, int]] = field(default_factory=list[tuple[str, str, int, int]])
+    _before: Counter[str] = field(default_factory=Counter[str])
+
+    def before(self, step: Pass, program: Program, session: Session) -> None:
+        self._before = _count_ops(program)
+
+    def after(self, step: Pass, program: Program) -> None:
+        now = _count_ops(program)
+        for name in sorted(self._before.keys() | now.keys()):
+            self.rows.append((step.name, name, self._before[name], now[name]))
+
+
+def _count_ops(program: Program) -> Counter[str]:
+    count: Counter[str] = Counter(op.operation.name for op in _ops(program))
+    count["computations"] = count.pop("builtin.module", 0)
+    return count
+
+
+def _ops(program: Program) -> Iterator[Any]:
+    yield from program.module.body.operations
+    yield from program.block.operations
+    for plan in program.plans.values():
+        yield from plan.operation.regions[0].blocks[0].operations
+
+
+@dataclass
+class Reproducer(Instrument):
+    """Saves the IR from before a pass that fails, the topology, and the command that fails again."""
+
+    folder: Callable[[], Path]
+    """Makes the folder; called when it is needed."""
+    _snapshot: tuple[bytes, Phase, Session] | None = None
+    _context: Any = None
+
+    def before(self, step: Pass, program: Program, session: Session) -> None:
+        self._snapshot = bytecode(program.module.operation), program.phase, session
+        self._context = program.context
+
+    def failed(self, step: Pass, error: Exception) -> None:
+        if self._snapshot is None:
+            return
+        raw, phase, session = self._snapshot
+        folder = self.folder()
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            dump = folder / phase.dump_name
+            dump.write_text(text(parse(raw, self._context)))
+            words = ["pwc", "opt", str(dump), f"--pass-pipeline={pass_text(step)}"]
+            if session.topology is not None:
+                machines = folder / "topology.toml"
+                machines.write_text(write_topology(session.topology))
+                words.append(f"--topology={machines}")
+            command = shlex.join(words)
+            (folder / "reproduce.sh").write_text(f"{command}\n")
+        error.add_note(f"the IR before {step.name} is saved; this fails again: {command}")
+
+
+def pass_text(step: Pass) -> str:
+    """A pass as `--pass-pipeline` takes it, with the options that are not the default."""
+    options: list[str] = []
+    for option in fields(step):
+        value = getattr(step, option.name)
+        if value != option.default:
+            said = getattr(value, "__name__", str(value)).replace(" ", "+")
+            options.append(f"{option.name.replace('_', '-')}={said.lower() if isinstance(value, bool) else said}")
+    return f"{step.name}{{{' '.join(options)}}}" if options else step.name
