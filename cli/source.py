@@ -8,6 +8,7 @@ from typing import Any, cast
 from pathways.api.program import Program as ProgramFunction
 from pathways.cli.errors import BadSource, SourceFailed
 from pathways.compiler.frontend.compat import where_of_exception
+from pathways.compiler.frontend.jax_errors import translate
 from pathways.dialect.diagnostics import PathwaysError, Where
 
 
@@ -50,6 +51,8 @@ def _import(path: Path) -> Any:
     except SystemExit as error:
         raise _failed(path, error, "it was imported", f"python {path} shows the whole traceback") from None
     except Exception as error:
+        if found := translate(error, None):
+            raise PathwaysError(*found) from error
         raise _failed(path, error, "it was imported", f"python {path} shows the whole traceback") from error
     finally:
         sys.path.pop(0)

@@ -104,6 +104,30 @@ class NotDivisible(Diagnostic):
 
 
 @dataclass(frozen=True)
+class UnknownAxis(Diagnostic):
+    code: ClassVar[str] = "PWC0205"
+    title: ClassVar[str] = "{axis} is not an axis of the mesh"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{advice}"
+    axis: str
+    have_: str
+    rule: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class AmbiguousSharding(Diagnostic):
+    code: ClassVar[str] = "PWC0206"
+    title: ClassVar[str] = "the sharding of a result is not determined by its operands"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "on an explicit mesh: operands whose shardings leave one choice, or the choice itself"
+    hint: ClassVar[str] = "{advice}"
+    have_: str
+    advice: str
+
+
+@dataclass(frozen=True)
 class SliceTooLarge(Diagnostic):
     code: ClassVar[str] = "PWC0301"
     exit: ClassVar[Exit] = Exit.CAPACITY

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Generator
 from pathlib import Path
@@ -159,7 +160,8 @@ def _guess(raw: bytes) -> str:
     if not raw:
         return "an empty file"
     if b"pw.phase" in head:
-        return "IR (a dump of a phase); give it to pwc compile"
+        phase = re.search(rb'pw\.phase = "(\w+)"', raw)
+        return f"IR after phase {phase[1].decode() if phase else '?'}, not a plan; give it to pwc compile"
     if b"import " in head or b"def " in head:
         return "Python source; give it to pwc compile, or to pwc run with the ending .py"
     return f"{len(raw)} bytes that begin with {raw[:8]!r}"

@@ -63,11 +63,12 @@ class ComputationFailed(Diagnostic):
 class UsedAfterDonation(Diagnostic):
     code: ClassVar[str] = "PWC0207"
     title: ClassVar[str] = "{name} was given away and is used again"
-    have: ClassVar[str] = "an array that was donated to {taker}"
+    have: ClassVar[str] = "an array that was donated to {taker}{taken_at}"
     need: ClassVar[str] = "an array that nobody overwrites"
     hint: ClassVar[str] = "use what the program returned in its place, or leave it out of donate_argnums"
     name: str
     taker: str
+    taken_at: str = ""
 
 
 @dataclass(frozen=True)

@@ -206,8 +206,9 @@ class LoadedPlan:
             for step in self._steps:
                 step(slots)
             results = self._results(slots, owners)
+            site = where() if taken else None
             for handle in taken:  # not before the results hold what they share with it
-                handle.give_up(self.plan.name)
+                handle.give_up(self.plan.name, site)
             return results
 
     def _bind(

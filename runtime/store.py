@@ -84,25 +84,28 @@ class Store:
 class Handle:
     """A client's hold on a buffer; dropping the last one, or giving it up, frees it."""
 
-    __slots__ = ("__weakref__", "_store", "buffer", "taken_by")
+    __slots__ = ("__weakref__", "_store", "buffer", "taken_at", "taken_by")
 
     def __init__(self, store: Store, buffer: StoredBuffer) -> None:
         self._store = store
         self.buffer = buffer
         self.taken_by: str | None = None
+        self.taken_at: Where | None = None
 
     def __del__(self) -> None:
         if self.taken_by is None:
             self._store.release(self.buffer)
 
-    def give_up(self, taker: str) -> None:
-        """Ends this hold: the array was donated. Other handles keep theirs."""
+    def give_up(self, taker: str, where: Where | None = None) -> None:
+        """Ends this hold: the array was donated, at `where`. Other handles keep theirs."""
         if self.taken_by is None:
-            self.taken_by = taker
+            self.taken_by, self.taken_at = taker, where
             self._store.release(self.buffer)
 
     def array(self, where: Callable[[], Where | None]) -> Any:
         """The array or its poison. Raises PWC0207, at the line that `where` finds, after it was donated."""
         if self.taken_by is not None:
-            raise PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=self.taken_by, where=where()))
+            at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"
+            name, taker = self.buffer.name, self.taken_by
+            raise PathwaysError(UsedAfterDonation(name=name, taker=taker, taken_at=at, where=where()))
         return self.buffer.array

@@ -33,7 +33,12 @@ def random_problem(seed: int) -> tuple[Any, Topology]:
     asked = sum(r.devices for r in slices)
     count = rng.randint(2, 4)
     islands = [
-        Island(f"i{i}", devices=max(4, -(-asked // count) + 4), memory=rng.choice((None, 200)), flops=rng.choice((1e12, 3e12)))
+        Island(
+            f"i{i}",
+            devices=max(4, -(-asked // count) + 4),
+            memory=rng.choice((None, 200)),
+            flops=rng.choice((1e12, 3e12)),
+        )
         for i in range(count)
     ]
     return make_graph(slices, calls, edges), Topology(tuple(islands), dcn_gbps=rng.choice((1.0, 12.5)))

@@ -16,11 +16,11 @@ from pathways.compiler.frontend.compat import Body, Eqn, body_of, where_of
 from pathways.compiler.frontend.graph import Call, Callee, Constant, Graph, Loose, Move, Operand, Value
 from pathways.compiler.frontend.hoist import hoisted_consts
 from pathways.compiler.frontend.mentions import JITS, MOVES, MentionFinder, Mentions, move_targets
-from pathways.compiler.frontend.meshes import SliceMesh, check_divides, read_sharding
+from pathways.compiler.frontend.meshes import SliceMesh, read_sharding, undivided
 from pathways.compiler.frontend.names import call_name
 from pathways.compiler.frontend.strays import Strays
 from pathways.compiler.frontend.unroll import Stacked, index_of, stack, unrolled_order
-from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.jax_api import Tracer
 
 OPENED = frozenset(
@@ -172,6 +172,7 @@ class _Flattener:
         consts: list[Value] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
         inputs = consts + [self.as_value(o) for o in operands]
         outputs = [Value(v.aval) for v in eqn.outvars]
+        bad: list[Diagnostic] = []
         for kind, shardings, values in (
             ("argument", callee.in_shardings, inputs[len(consts) :]),
             ("result", callee.out_shardings, outputs),
@@ -180,7 +181,9 @@ class _Flattener:
                 if not compat.is_unspecified(sharding):
                     what = f"{kind} {i} of {callee.name}"
                     placed, dims = read_sharding(sharding, len(value.aval.shape), what, where)
-                    check_divides(what, tuple(value.aval.shape), placed, dims, where)
+                    bad += undivided(what, tuple(value.aval.shape), placed, dims, where)
+        if bad:
+            raise PathwaysError(*bad)
         self.graph.nodes.append(Call(callee, mesh, inputs, outputs, where))
         return cast("list[Operand]", outputs)
 
@@ -199,7 +202,8 @@ class _Flattener:
             value, where = self.as_value(operand), where_of(eqn)
             rank = len(value.aval.shape)
             mesh, dims = read_sharding(target, rank, f"{eqn.primitive.name} of a value", where)
-            check_divides("the value", tuple(value.aval.shape), mesh, dims, where)
+            if bad := undivided("the value", tuple(value.aval.shape), mesh, dims, where):
+                raise PathwaysError(*bad)
             output = Value(value.aval)
             self.graph.nodes.append(Move(mesh, dims, value, output, where))
             moved.append(output)

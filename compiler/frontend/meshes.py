@@ -110,16 +110,15 @@ def read_sharding(sharding: JaxSharding, rank: int, what: str, where: Where | No
     return slice_mesh(sharding.mesh, what, where), tuple(dims)
 
 
-def check_divides(value: str, shape: Shape, mesh: SliceMesh, dims: Dims, where: Where | None) -> None:
-    """Raises PWC0203 with the arithmetic of every dimension that does not divide."""
+def undivided(value: str, shape: Shape, mesh: SliceMesh, dims: Dims, where: Where | None) -> list[NotDivisible]:
+    """PWC0203 with the arithmetic of every dimension that does not divide; empty where all do."""
     sharding = Sharding(mesh.spec, dims)
     bad = [
         f"dimension {i} of {list(shape)} is {shape[i]}, over {' x '.join(dims[i])} = {parts} parts: "
         f"{shape[i]} mod {parts} = {shape[i] % parts}"
         for i, parts in sharding.undivided(shape)
     ]
-    if bad:
-        raise PathwaysError(NotDivisible(value=value, have_="\n".join(bad), where=where))
+    return [NotDivisible(value=value, have_="\n".join(bad), where=where)] if bad else []
 
 
 def slices_of(shardings: Any, what: str, where: Where | None) -> dict[int, SliceMesh]:

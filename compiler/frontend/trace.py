@@ -7,12 +7,13 @@ from typing import Any
 
 import jax
 
-from pathways.compiler.errors import NotDivisible, NotTraceable
+from pathways.compiler.errors import NotTraceable
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.emit import Emitted, Names, emit
 from pathways.compiler.frontend.flatten import flatten
 from pathways.compiler.frontend.gather import gather
 from pathways.compiler.frontend.homes import find_homes
+from pathways.compiler.frontend.jax_errors import translate
 from pathways.compiler.frontend.lower import Lowering, symbol_of
 from pathways.compiler.frontend.order import order
 from pathways.compiler.frontend.sink import sink
@@ -96,16 +97,17 @@ def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, w
     except tuple(cls for cls, _, _ in _UNTRACEABLE) as error:
         problem, advice = next((p, a) for cls, p, a in _UNTRACEABLE if isinstance(error, cls))
         raise _not_traceable(name, problem, error, advice, where) from error
-    except ValueError as error:
-        if type(error).__name__ != "IndivisibleError":
-            raise
-        line = compat.where_of_exception(error) or where
-        raise PathwaysError(NotDivisible(value="a value", have_=str(error), where=line)) from error
     except TypeError as error:
         if "valid JAX type" not in str(error):
             raise
         problem = "a value in it is not an array"
         raise _not_traceable(name, problem, error, "pass arrays as arguments and return arrays", where) from error
+    except PathwaysError:
+        raise
+    except Exception as error:
+        if found := translate(error, where, lambda: compat.make_jaxpr(flat, *arguments)):
+            raise PathwaysError(*found) from error
+        raise
 
 
 def _not_traceable(name: str, problem: str, error: Exception, advice: str, where: Where | None) -> PathwaysError:

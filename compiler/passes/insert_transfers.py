@@ -93,7 +93,7 @@ class _Inserter:
         return ir.InsertionPoint.after(value.owner)
 
     def _reason(self, value: Value, target: Placed, call: pw.CallOp) -> str:
-        source, name = self.places[value], name_of(call.operation)
+        source, name = self.places[value], name_of(call.operation) or call.callee
         here, there = (self.program.slice_of(p.mesh) for p in (source, target))
         if here != there:
             return f"{name} runs on {there} and takes it, {here} holds it"

@@ -140,7 +140,7 @@ def cheapest(state: _State, value: Value, suggested: Dims, *, made_so: bool) -> 
     `made_so`: propagation suggests that the value is made like this, else that somebody takes it like this. Of equal
     ones that with fewest reshards between calls: one inside a computation is fused into it.
     """
-    wants = state.wants.get(value, [])
+    wants = list(dict.fromkeys(state.wants.get(value, [])))  # users that want the same share one reshard
     candidates = list(dict.fromkeys((suggested, *wants)))
     if len(candidates) == 1:
         return suggested
@@ -151,8 +151,8 @@ def cheapest(state: _State, value: Value, suggested: Dims, *, made_so: bool) -> 
         return 0 if source == target else plan_reshard(type_.shape, a, b, mesh.devices, mesh.devices).moved
 
     def cost(candidate: Dims) -> tuple[int, int]:
-        inside = moved(suggested, candidate) if made_so else moved(candidate, suggested)
-        return inside + sum(moved(candidate, w) for w in wants), sum(candidate != w for w in set(wants))
+        inside = moved(suggested, candidate) if made_so else moved(candidate, suggested) * (suggested not in wants)
+        return inside + sum(moved(candidate, w) for w in wants), sum(candidate != w for w in wants)
 
     divisible = [c for c in candidates if not Sharding(mesh, c).undivided(type_.shape)]
     return min(divisible, key=cost, default=suggested)

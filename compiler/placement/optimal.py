@@ -131,7 +131,11 @@ class _Milp:
             options["time_limit"] = limit
         constraints = _optimize.LinearConstraint(matrix, np.array(self.lower), np.array(self.upper))
         found: Any = _optimize.milp(
-            objective, integrality=integral, bounds=_optimize.Bounds(low, high), constraints=constraints, options=options
+            objective,
+            integrality=integral,
+            bounds=_optimize.Bounds(low, high),
+            constraints=constraints,
+            options=options,
         )
         bound = found.mip_dual_bound
         proved = 0.0 if bound is None or not np.isfinite(bound) else float(bound) / self.scale

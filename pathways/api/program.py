@@ -15,6 +15,7 @@ from pathways.api.stages import Compiled, Lowered
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.caller import caller
+from pathways.compiler.frontend.meshes import ambient
 from pathways.compiler.frontend.trace import trace
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import Tracer, tree_util
@@ -108,7 +109,7 @@ class Program:
         leaves, tree = tree_util.tree_flatten(call.dynamic)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return self.function(*args, **kwargs)  # called by another program, or under a transformation: a part of it
-        key = (call.key, tree, *(_key(self._aval(leaf)) for leaf in leaves))
+        key = (call.key, tree, ambient(), *(_key(self._aval(leaf)) for leaf in leaves))
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compiled[key] = self._lower(process().platform, call).compile()

@@ -76,10 +76,10 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
   }
   func.func @step(%arg0: tensor<4xf32> {pw.mesh = @m0, pw.name = "w", pw.sharding = #sdy.sharding<@m0, [{}]>}, %arg1: tensor<8x4xf32> {pw.donate, pw.mesh = @m0, pw.name = "x", pw.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) -> (tensor<8xf32> {pw.name = "out[0]"}, tensor<8x4xf32> {pw.name = "out[1]"}) attributes {pw.program} {
     %0 = "pw.call"(%arg0, %arg1) {callee = @scale, in_shardings = #sdy.sharding_per_value<[<@m0, [{}]>, <@m0, [{"x"}, {}]>]>, island = @island0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>} : (tensor<4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
-    %1 = "pw.transfer"(%0) {bytes = 128 : i64, mesh = @m1, reason = " wants it there", route = "dcn", sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %1 = "pw.transfer"(%0) {bytes = 128 : i64, mesh = @m1, reason = "total runs on s1 and takes it, s0 holds it", route = "dcn", runner_up = "the whole array to every device: 512 bytes instead of 128", sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
     %2 = "pw.call"(%1) {callee = @total, in_shardings = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>} : (tensor<8x4xf32>) -> tensor<8xf32>
     %3 = "pw.call"(%2) {callee = @add, gathered, in_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>} : (tensor<8xf32>) -> tensor<8xf32>
-    %4 = "pw.transfer"(%0) {bytes = 128 : i64, mesh = @m1, reason = "the user asked for it", route = "dcn", sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, user} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %4 = "pw.transfer"(%0) {bytes = 128 : i64, mesh = @m1, reason = "the user wrote this move", route = "dcn", runner_up = "the whole array to every device: 512 bytes instead of 128", sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, user} : (tensor<8x4xf32>) -> tensor<8x4xf32>
     return %3, %4 : tensor<8xf32>, tensor<8x4xf32>
   }
 }

@@ -39,10 +39,10 @@ module attributes {pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "place", pw.platform = "cpu"} {
+module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "place", pw.placement = "spread: about 10.3 ns a run, 128 bytes between islands; 1e+12 flop/s assumed where none are stated", pw.platform = "cpu"} {
   "pw.island"() {devices = 2 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "cpu", name = "island0"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "cpu", name = "pod"} : () -> ()
-  "pw.slice"() {device_ids = array<i64: 0, 1>, devices = 2 : i64, island = @island0, reason = "the only island with room for it", sym_name = "s0"} : () -> ()
+  "pw.slice"() {device_ids = array<i64: 0, 1>, devices = 2 : i64, island = @island0, reason = "the only island with room for it", runner_up = "none: no other island can take it", sym_name = "s0"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = array<i64: 0, 1>, slice = @s0, sym_name = "m0"} : () -> ()
   "pw.slice"() {device_ids = array<i64: 0, 1, 2, 3>, devices = 4 : i64, island = @pod, pin = "pod", reason = "pinned to pod by the user", sym_name = "s1"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = array<i64: 0, 1, 2, 3>, slice = @s1, sym_name = "m1"} : () -> ()

@@ -47,3 +47,8 @@ error[PWC0701]: the IR is not valid: pw.call  has the step 0 of another op
   have:  %2 = "pw.call"(%1) {callee = @total, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 0 : i64} : (tensor<8x4xf32>) -> tensor<8xf32>
   need:  a total order
   try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+error[PWC0701]: the IR is not valid: pw.call  runs at step 0, its operand at 1
+  --> -:37
+  have:  %2 = "pw.call"(%1) {callee = @total, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 0 : i64} : (tensor<8x4xf32>) -> tensor<8xf32>
+  need:  producers before consumers
+  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all

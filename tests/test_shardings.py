@@ -1,0 +1,233 @@
+"""Shardings as users write them: meshes of one to three axes, automatic, explicit and manual ones, constraints."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.dialect import pw as ops
+from pathways.dialect.program import Program
+
+X = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal((16, 8)).astype(np.float32)
+
+jit: Any = jax.jit
+shard_map: Any = jax.shard_map
+Model = Callable[[Any, Any], Any]
+
+
+def mesh_of(names: tuple[str, ...], shape: tuple[int, ...], kind: AxisType = AxisType.Auto) -> Mesh:
+    count = int(np.prod(shape))
+    devices = pw.make_virtual_device_set().add_slice(devices=count).devices
+    return Mesh(np.array(devices).reshape(shape), names, axis_types=(kind,) * len(names))
+
+
+def square(kind: AxisType = AxisType.Auto) -> Mesh:
+    return mesh_of(("a", "b"), (2, 2), kind)
+
+
+def on(mesh: Mesh, *specs: Any) -> tuple[NamedSharding, ...]:
+    return tuple(NamedSharding(mesh, s) for s in specs)
+
+
+def layer(x: Any, w: Any) -> Any:
+    return jnp.tanh(x @ w)
+
+
+def two_axes() -> tuple[Model, Model]:
+    return jit(layer, in_shardings=on(square(), P("a", None), P(None, "b"))), layer
+
+
+def three_axes() -> tuple[Model, Model]:
+    mesh = mesh_of(("a", "b", "c"), (2, 2, 2))
+    (out,) = on(mesh, P("c", ("a", "b")))
+    return jit(layer, in_shardings=on(mesh, P(("a", "c"), None), P(None, "b")), out_shardings=out), layer
+
+
+def constraint_inside() -> tuple[Model, Model]:
+    mesh = square()
+    (inner,) = on(mesh, P("a", "b"))
+    return jit(
+        lambda x, w: jnp.tanh(lax.with_sharding_constraint(x @ w, inner)), in_shardings=on(mesh, P(), P())
+    ), layer
+
+
+def unconstrained_inside() -> tuple[Model, Model]:
+    mesh = square()
+    (inner,) = on(mesh, P("a", P.UNCONSTRAINED))
+    placed = jit(
+        lambda x, w: jnp.tanh(lax.with_sharding_constraint(x @ w, inner)), in_shardings=on(mesh, P(), P(None, "b"))
+    )
+    return placed, layer
+
+
+def manual() -> tuple[Model, Model]:
+    spec = {"in_specs": (P("a", "b"), P("b", None)), "out_specs": P("a", None)}
+    return shard_map(lambda x, w: lax.psum(x @ w, "b"), mesh=square(), **spec), lambda x, w: x @ w
+
+
+def some_axes_manual() -> tuple[Model, Model]:
+    def body(x: Any, w: Any) -> Any:
+        return lax.with_sharding_constraint(lax.psum(x @ w, "b"), P("a", None))
+
+    spec = {"in_specs": (P(None, "b"), P("b", None)), "out_specs": P(None, None), "axis_names": {"b"}}
+    return jit(shard_map(body, mesh=square(), **spec)), lambda x, w: x @ w
+
+
+def manual_differentiated() -> tuple[Model, Model]:
+    placed, plain = manual()
+    grads = (jax.grad(lambda w, x, f=f: (f(x, w) ** 2).sum()) for f in (placed, plain))
+    return tuple(lambda x, w, g=g: g(w, x) for g in grads)  # pyright: ignore[reportReturnType]
+
+
+def explicit() -> tuple[Model, Model]:
+    return jit(layer, in_shardings=on(square(AxisType.Explicit), P("a", None), P(None, "b"))), layer
+
+
+def explicit_by_device_put() -> tuple[Model, Model]:
+    put = on(square(AxisType.Explicit), P("a", None), P(None, "b"))
+    return lambda x, w: jit(layer)(*jax.device_put((x, w), put)), layer
+
+
+def explicit_out_sharding() -> tuple[Model, Model]:
+    mesh = square(AxisType.Explicit)
+    (out,) = on(mesh, P("a", None))
+    placed = jit(
+        lambda x, w: jnp.einsum("ij,jk->ik", x, w, out_sharding=out), in_shardings=on(mesh, P("a", "b"), P("b", None))
+    )
+    return placed, lambda x, w: x @ w
+
+
+def explicit_over_two_slices() -> tuple[Model, Model]:
+    first, second = square(AxisType.Explicit), mesh_of(("c",), (2,), AxisType.Explicit)
+    (rows, columns) = on(second, P("c", None), P(None, "c"))
+    f = jit(layer, in_shardings=on(first, P("a", None), P(None, "b")))
+    g = jit(jnp.sin, in_shardings=rows)
+
+    def loss(w: Any, x: Any) -> Any:
+        return (g(jax.device_put(f(x, w), columns)) ** 2).sum()
+
+    return lambda x, w: jax.grad(loss)(w, x), lambda x, w: jax.grad(lambda w: (jnp.sin(layer(x, w)) ** 2).sum())(w)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        two_axes,
+        three_axes,
+        constraint_inside,
+        unconstrained_inside,
+        manual,
+        some_axes_manual,
+        manual_differentiated,
+        explicit,
+        explicit_by_device_put,
+        explicit_out_sharding,
+        explicit_over_two_slices,
+    ],
+)
+def test_equal_to_plain_jax(make: Callable[[], tuple[Model, Model]]) -> None:
+    placed, plain = make()
+    np.testing.assert_allclose(
+        np.asarray(pw.program(lambda x, w: placed(x, w))(X, W)), plain(X, W), rtol=2e-5, atol=2e-5
+    )
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_set_mesh_says_where_a_program_runs(kind: AxisType) -> None:
+    mesh = square(kind)
+    step = pw.program(lambda x, w: jit(layer)(x, w) + 1)
+    with jax.set_mesh(mesh):
+        lowered = step.lower(X, W)
+        result = np.asarray(step(X, W))
+    np.testing.assert_allclose(result, layer(X, W) + 1, rtol=2e-5)
+    assert [op.devices for op in Program(lowered.module).slices.values()] == [4]
+    assert [op.devices for op in Program(step.lower(X, W).module).slices.values()] == [1]
+    assert step(X, W).sharding.mesh.size == 1  # compiled again: the mesh is part of the signature
+
+
+def test_a_shard_map_without_a_mesh_takes_that_of_set_mesh() -> None:
+    body = shard_map(lambda x, w: lax.psum(x @ w, "b"), in_specs=(P("a", "b"), P("b", None)), out_specs=P("a", None))
+    with jax.set_mesh(square()):
+        result = np.asarray(pw.program(lambda x, w: body(x, w))(X, W))
+    np.testing.assert_allclose(result, X @ W, rtol=2e-5, atol=2e-5)
+
+
+def shardings_of(program: Program) -> list[tuple[Any, Any]]:
+    return [([p.dims for p in c.in_shardings or ()], [p.dims for p in c.out_shardings or ()]) for c in program.calls()]
+
+
+def lowered_to(phase: str, function: Callable[..., Any], *args: Any) -> Program:
+    from pathways.dialect.mlir import make_context, parse
+
+    text = pw.program(function).lower(*args).as_text(phase, debug_info=True)
+    return Program(parse(text, make_context()))
+
+
+def test_a_value_left_open_lies_where_it_moves_least() -> None:
+    """The first user wants rows, the second the whole: from the whole, rows cost nothing."""
+    mesh = mesh_of(("a",), (4,))
+    rows, whole, columns = on(mesh, P("a", None), P(), P(None, "a"))
+    takes_rows, takes_whole = jit(jnp.sin, in_shardings=rows), jit(jnp.cos, in_shardings=whole)
+    program = lowered_to("transfer", lambda x: (takes_rows(x), takes_whole(x)), X)
+    (x,) = program.arguments
+    assert x.sharding is not None and x.sharding.dims == ((), ())
+    (moved,) = [op for op in program.nodes() if isinstance(op, ops.TransferOp)]
+    assert moved.bytes == 0 and moved.route == "local" and "it is (-, -)" in (moved.reason or "")
+    takes_columns = jit(jnp.tanh, in_shardings=columns)
+    program = lowered_to("transfer", lambda x: (takes_rows(x), takes_columns(x), takes_columns(x + 1)), X)
+    (moved,) = [op for op in program.nodes() if isinstance(op, ops.TransferOp)]
+    assert moved.bytes == X.nbytes * 3 // 4
+
+
+def test_what_is_made_is_made_as_it_is_taken() -> None:
+    """The result of an open computation gets the sharding of its user: no reshard between them."""
+    mesh = mesh_of(("a",), (4,))
+    rows, columns = on(mesh, P("a", None), P(None, "a"))
+    first, second = jit(lambda x: x * 2, in_shardings=rows), jit(jnp.sin, in_shardings=columns)
+    program = lowered_to("transfer", lambda x: second(first(x) + 1), X)
+    assert not [op for op in program.nodes() if isinstance(op, ops.TransferOp)]
+    assert shardings_of(program)[-1][0] == [((), ("a",))]
+
+
+@pytest.mark.parametrize("length", [3, 24])
+def test_backward_propagation_has_no_limit(length: int) -> None:
+    """Only the end of a chain of open computations says how it lies; the beginning follows, however far."""
+    mesh = mesh_of(("a",), (2,))
+    anchor, (last,) = jit(lambda x: x, in_shardings=None), on(mesh, P("a", None))
+    links = [
+        jit(lambda x, i=i: lax.with_sharding_constraint(x + i, NamedSharding(mesh, P(*[P.UNCONSTRAINED] * 2))))
+        for i in range(length)
+    ]
+    end = jit(jnp.sin, in_shardings=last)
+
+    def chain(x: Any) -> Any:
+        for link in links:
+            x = link(anchor(x))
+        return end(x)
+
+    program = lowered_to("shard", chain, X)
+    (x,) = program.arguments
+    assert x.sharding is not None and x.sharding.dims == (("a",), ())
+
+
+def test_priorities_are_kept() -> None:
+    """Shardy's own priorities, as they may stand in IR, are not overwritten."""
+    from pathways.compiler.shardy import Signature, write_signature
+    from pathways.dialect.mlir import ir, make_context
+    from pathways.dialect.program import main_of
+
+    source = """module @f { sdy.mesh @mesh = <["a"=2]>
+      func.func public @main(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"a"}p1]>}) -> tensor<4xf32> {
+        return %x : tensor<4xf32> } }"""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(source)
+        write_signature(module.operation, (("a", 2),), Signature(((("a",),),), (None,)))
+        assert "p1" in str(main_of(module.operation).arg_attrs)
