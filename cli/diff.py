@@ -9,6 +9,7 @@ import click
 
 from pathways.cli.inspect import describe, dump_of
 from pathways.cli.summary import dcn_bytes, size
+from pathways.dialect.mlir import make_context, parse, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port, Run
 from pathways.dialect.planfile import load_plan
@@ -122,7 +123,8 @@ def _order(plan: Plan, slice_: str) -> list[str]:
 def _bytes(old: Plan, new: Plan) -> Iterator[str]:
     (a_count, a_bytes), (b_count, b_bytes) = dcn_bytes(old), dcn_bytes(new)
     if (a_count, a_bytes) != (b_count, b_bytes):
-        yield f"bytes      between islands: {a_count} transfers of {size(a_bytes)} -> {b_count} of {size(b_bytes)} a run"
+        was, now = (f"{n} transfers of {size(b)}" for n, b in ((a_count, a_bytes), (b_count, b_bytes)))
+        yield f"bytes      between islands: {was} -> {now} a run"
     a_peak, b_peak = ({s.island: s.peak_bytes for s in p.streams} for p in (old, new))
     for island in sorted(a_peak.keys() | b_peak.keys()):
         x, y = a_peak.get(island, 0), b_peak.get(island, 0)
@@ -130,9 +132,13 @@ def _bytes(old: Plan, new: Plan) -> Iterator[str]:
             yield f"bytes      peak of {island}: {size(x)} -> {size(y)} a device"
 
 
+def _without_locations(dump: bytes) -> str:
+    return pretty(parse(dump.decode(), make_context()))
+
+
 def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:
     """The dumps where both plans hold them, else the plans as `pwc inspect` shows them."""
     phase = Phase(ir or Phase.PLAN)
     dumps = ir is not None or all(phase.dump_name in p.phases for p in (old, new))
-    x, y = ((dump_of(p, phase).decode() if dumps else describe(p)).splitlines() for p in (old, new))
+    x, y = ((_without_locations(dump_of(p, phase)) if dumps else describe(p)).splitlines() for p in (old, new))
     yield from difflib.unified_diff(x, y, a, b, lineterm="", n=1)

@@ -14,8 +14,8 @@ from pathways.compiler.instruments import Instrument, Printer, Reproducer, Stati
 from pathways.compiler.pipeline import PASSES, Timing
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--print-ir-before", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR before a pass."),
-    click.option("--print-ir-after", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR after a pass."),
+    click.option("--print-ir-before", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR before it."),
+    click.option("--print-ir-after", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR after it."),
     click.option("--print-ir-after-all", is_flag=True, help="Print the IR after every pass."),
     click.option("--print-ir-after-change", is_flag=True, help="Print the IR after every pass that changed it."),
     click.option("--print-ir-tree-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",

@@ -177,7 +177,7 @@ class LoadedPlan:
 
     def _prepare_move(self, source: int, target: int, where: Where | None, *, release: bool = False) -> Step:
         here, there = self._types[source], self._types[target]
-        move = transfers.prepare(here[0], self._side(here[1]), self._side(there[1]), self._compile_on)
+        move = transfers.prepare(here[0], self._side(here[1]), self._side(there[1]), self._compile_on).move
         island = self.plan.meshes[there[1].mesh].island
 
         def step(slots: Slots) -> None:
@@ -254,7 +254,7 @@ class LoadedPlan:
         key = index, buffer.devices, buffer.sharding
         if key not in self._arrivals:
             source = transfers.Side(buffer.sharding, array.sharding, buffer.devices)
-            self._arrivals[key] = transfers.prepare(type_, source, side, self._compile_on)
+            self._arrivals[key] = transfers.prepare(type_, source, side, self._compile_on).move
         return self._arrivals[key](array)
 
     def _place(self, host: "np.ndarray[Any, Any]", port: Port) -> pjrt.Array:

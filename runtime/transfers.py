@@ -1,6 +1,6 @@
 """Moving a buffer to another mesh or sharding, prepared at load: copies, cuts and joins, all asynchronous.
 
-Where every target shard is one whole source shard, it is one batched copy. Otherwise each source device cuts the
+Where every target shard is the whole source shard of its position, it is one batched copy. Otherwise each source device cuts the
 pieces that others lack (one small program a device), one batched copy carries them, and each target device joins what
 it got. Nothing goes through the host, nothing waits.
 """
@@ -12,10 +12,30 @@ from typing import TypeAlias
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.reshard import Piece, plan_reshard
-from pathways.dialect.sharding import Box, MeshSpec, Sharding
+from pathways.dialect.sharding import Box, MeshSpec, Sharding, volume
 from pathways.runtime import pjrt
 
 Move: TypeAlias = Callable[[pjrt.Array], pjrt.Array]
+
+
+@dataclass(frozen=True)
+class DeviceOp:
+    """One thing that a transfer does: `cut` or `join` on a device, or `copy` of `bytes` from one device to another."""
+
+    kind: str
+    source: pjrt.Device
+    target: pjrt.Device
+    bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """A prepared transfer: `move` enqueues it, `record` lists all that it does, each time."""
+
+    move: Move
+    record: tuple[DeviceOp, ...]
+
+
 Compile: TypeAlias = Callable[[str, pjrt.Device], pjrt.Executable]
 """StableHLO text and the device to run it on -> executable; whoever gives it may cache."""
 
@@ -35,8 +55,8 @@ class Side:
         return Sharding(spec, self.sharding.dims)
 
 
-def prepare(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Move:
-    """The function that moves one array of this type from `source` to `target`."""
+def prepare(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Transfer:
+    """Prepares to move arrays of this type from `source` to `target`."""
     ids = {d: i for i, d in enumerate(dict.fromkeys((*source.devices, *target.devices)))}
     plan = plan_reshard(
         type_.shape,
@@ -45,8 +65,13 @@ def prepare(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -
         [ids[d] for d in source.devices],
         [ids[d] for d in target.devices],
     )
-    if plan.is_copy and len(source.devices) == len(target.devices):
-        return _whole(target)
+    if plan.is_copy:
+        ends = zip(source.devices, target.devices, plan.source_boxes, strict=True)
+        copies = tuple(DeviceOp("copy", a, b, _bytes(type_, box)) for a, b, box in ends)
+        crossing = sum(op.bytes for op in copies if op.source != op.target)
+        # Replicas that are there already, on a device at another position, are not copied.
+        if crossing == plan.moved * type_.shard_bytes(()):
+            return Transfer(_whole(target), copies)
     return _pieces(type_, target, source, plan.pieces, plan.source_boxes, plan.target_boxes, compile_on)
 
 
@@ -78,7 +103,7 @@ def _pieces(
     source_boxes: Sequence[Box],
     target_boxes: Sequence[Box],
     compile_on: Compile,
-) -> Move:
+) -> Transfer:
     cuts: dict[int, list[Box]] = {}
     for piece in pieces:
         if piece.box != source_boxes[piece.source]:
@@ -110,7 +135,16 @@ def _pieces(
         joined = [got[0] if join is None else join(got)[0] for join, got in zip(joiners, parts, strict=True)]
         return pjrt.assemble(type_, target.real, joined)
 
-    return move
+    record = [DeviceOp("cut", source.devices[p], source.devices[p], 0) for p in cutters]
+    record += [
+        DeviceOp("copy", source.devices[p.source], d, _bytes(type_, p.box)) for p, d in zip(flat, to, strict=True)
+    ]
+    record += [DeviceOp("join", d, d, 0) for d, join in zip(target.devices, joiners, strict=True) if join is not None]
+    return Transfer(move, tuple(record))
+
+
+def _bytes(type_: ArrayType, box: Box) -> int:
+    return volume(box) * type_.shard_bytes(())
 
 
 def _is_whole(box: Box, got: Sequence[Piece]) -> bool:

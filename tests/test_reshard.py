@@ -1,10 +1,13 @@
 """Shard-to-shard plans: right, and never more bytes than are lacking. Then the same on devices."""
 
 import math
+import random
 from typing import Any
 
+import jax
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pathways.dialect.dtypes import ArrayType
@@ -60,20 +63,63 @@ def compile_on(text: str, device: Any) -> Any:
     return pjrt.compile_module(text, [device])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(shardings(), shardings(), st.sampled_from(["float32", "bfloat16", "int32", "bool", "uint8", "complex64"]))
-def test_values_arrive(source: Sharding, target: Sharding, dtype: str) -> None:
-    type_ = ArrayType(SHAPE, dtype)
-    host = (np.arange(math.prod(SHAPE)).reshape(SHAPE) % 2).astype(pjrt.numpy_dtype(dtype))
-    a, b = side(source), side(target)
-    array = pjrt.put(host, type_, source, a.real, a.devices)
-    moved = prepare(type_, a, b, compile_on)(array)
-    assert moved.sharding == b.real
-    np.testing.assert_array_equal(np.asarray(moved), host)
-    for position, box in enumerate(target.boxes(SHAPE)):
-        part = pjrt.shard(moved, position)
-        assert part.devices() == {b.devices[position]}
-        np.testing.assert_array_equal(np.asarray(part), host[tuple(slice(p, q) for p, q in box)])
+_DTYPES = ("float32", "bfloat16", "int32", "bool", "uint8", "complex64")
+_compiled: dict[tuple[str, Any], Any] = {}
+
+
+def compile_once(text: str, device: Any) -> Any:
+    if (text, device) not in _compiled:
+        _compiled[text, device] = compile_on(text, device)
+    return _compiled[text, device]
+
+
+def random_sharding(rng: random.Random) -> Sharding:
+    axes = rng.choice(MESHES) or (("one", 1),)
+    devices = tuple(rng.sample(range(8), math.prod(n for _, n in axes)))
+    dims: list[list[str]] = [[], []]
+    for name in rng.sample([name for name, _ in axes], len(axes)):
+        if (where := rng.randrange(3)) < 2:
+            dims[where].append(name)
+    return Sharding(MeshSpec(axes, devices), (tuple(dims[0]), tuple(dims[1])))
+
+
+def lacking(source: Sharding, target: Sharding) -> int:
+    """Elements that the target's devices do not hold yet: what the best plan of shards to shards moves."""
+    total = 0
+    for device, wanted in zip(target.mesh.devices, target.boxes(SHAPE), strict=True):
+        held = np.zeros(SHAPE, bool)
+        for other, box in zip(source.mesh.devices, source.boxes(SHAPE), strict=True):
+            if other == device:
+                held[tuple(slice(p, q) for p, q in box)] = True
+        total += int((~held[tuple(slice(p, q) for p, q in wanted)]).sum())
+    return total
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_200_random_pairs_on_devices(block: int) -> None:
+    """The value is right, the bytes are those of the best plan, and nothing passes through the host."""
+    rng = random.Random(block)
+    for _ in range(20):
+        source, target = random_sharding(rng), random_sharding(rng)
+        type_ = ArrayType(SHAPE, rng.choice(_DTYPES))
+        host = (np.arange(math.prod(SHAPE)).reshape(SHAPE) % 2).astype(pjrt.numpy_dtype(type_.dtype))
+        a, b = side(source), side(target)
+        array = pjrt.put(host, type_, source, a.real, a.devices)
+        transfer = prepare(type_, a, b, compile_once)
+        with jax.transfer_guard_host_to_device("disallow"), jax.transfer_guard_device_to_host("disallow"):
+            moved = transfer.move(array)
+        assert moved.sharding == b.real
+        np.testing.assert_array_equal(np.asarray(moved), host)
+        for position, box in enumerate(target.boxes(SHAPE)):
+            part = pjrt.shard(moved, position)
+            assert part.devices() == {b.devices[position]}
+            np.testing.assert_array_equal(np.asarray(part), host[tuple(slice(p, q) for p, q in box)])
+        crossed = sum(op.bytes for op in transfer.record if op.kind == "copy" and op.source != op.target)
+        assert crossed == lacking(source, target) * type_.shard_bytes(())
+        for op in transfer.record:
+            assert op.kind in ("cut", "copy", "join")
+            assert op.source in (b.devices if op.kind == "join" else a.devices)
+            assert op.target in (a.devices if op.kind == "cut" else b.devices)
 
 
 def test_only_the_same_devices_in_the_same_order_are_the_same_layout() -> None:

@@ -17,7 +17,6 @@ import jax
 from pathways.compiler.errors import AmbiguousSharding, NotDivisible, UnknownAxis
 from pathways.compiler.frontend import compat
 from pathways.dialect.diagnostics import Diagnostic, Where
-from pathways.dialect.sharding import Dims
 
 _AXIS = re.compile(r"Resource axis: (?P<axis>\S+) of (?P<spec>.*?) is not found in mesh: \((?P<axes>.*?)\)", re.DOTALL)
 _MANUAL = re.compile(r"axis marked as manual \(frozenset\(\{(?P<axes>.*?)\}\)\).*?refers to (?P<axis>'\w+')", re.DOTALL)
@@ -126,8 +125,8 @@ def _candidates(lhs: Any, rhs: Any, numbers: Any) -> list[str]:
     parts = math.prod(left.sharding.mesh.shape[a] for a in axes)
     kept = [(left, d) for d in (*lb, *(d for d in range(left.ndim) if d not in (*lb, *lc)))]
     kept += [(right, d) for d in range(right.ndim) if d not in (*rb, *rc)]
-    shape = [v.shape[d] for v, d in kept]
-    spec = [v.sharding.spec[d] for v, d in kept]
+    shape: list[int] = [v.shape[d] for v, d in kept]
+    spec: list[Any] = [v.sharding.spec[d] for v, d in kept]
     mesh = left.sharding.mesh
     local = math.prod(shape) * left.dtype.itemsize
     local //= math.prod(mesh.shape[a] for e in spec for a in (e if isinstance(e, tuple) else (e,)) if a is not None)
@@ -135,10 +134,10 @@ def _candidates(lhs: Any, rhs: Any, numbers: Any) -> list[str]:
     found = [f"P({_written(tuple(spec))}): an all-reduce over {' x '.join(axes)}, {2 * once:,} bytes a device"]
     for i, entry in enumerate(spec):
         if entry is None and shape[i] % parts == 0:
-            scattered = (*spec[:i], contracted, *spec[i + 1 :])
+            scattered: tuple[Any, ...] = (*spec[:i], contracted, *spec[i + 1 :])
             found.append(f"P({_written(scattered)}): a reduce-scatter over {' x '.join(axes)}, {once:,} bytes a device")
     return found
 
 
-def _written(spec: tuple[Any, ...] | Dims) -> str:
+def _written(spec: tuple[Any, ...]) -> str:
     return ", ".join(repr(e) for e in spec)
