@@ -1,8 +1,8 @@
 """Moving a buffer to another mesh or sharding, prepared at load: copies, cuts and joins, all asynchronous.
 
-Where every target shard is the whole source shard of its position, it is one batched copy. Otherwise each source device cuts the
-pieces that others lack (one small program a device), one batched copy carries them, and each target device joins what
-it got. Nothing goes through the host, nothing waits.
+Where every target shard is the whole source shard of its position, it is one batched copy. Otherwise each source
+device cuts the pieces that others lack (one small program a device), one batched copy carries them, and each target
+device joins what it got. Nothing goes through the host, nothing waits.
 """
 
 from collections.abc import Callable, Sequence

@@ -45,7 +45,7 @@ def random_problem(seed: int) -> tuple[Any, Topology]:
 
 
 def random_chain(seed: int) -> tuple[Any, Topology]:
-    """A chain of stages through one to eight microbatches, on equal islands with room for one or two stages more than their share."""
+    """A chain of stages through one to eight microbatches, on equal islands with room for a stage or two to spare."""
     rng = random.Random(seed)
     stages, per_stage = rng.randint(2, 8), rng.choice((1, 2, 4))
     slices = [SliceRequest(f"s{i}", per_stage) for i in range(stages)]

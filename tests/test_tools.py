@@ -102,7 +102,11 @@ def test_files_are_split_and_errors_expected(dumps: Path, tmp_path: Path) -> Non
     path.write_text(f"{good}\n// -----\n{good}\n")
     exit_code, stdout, _ = pwc_here("opt", str(path), "--split-input-file", "--pass-pipeline=order-program")
     assert exit_code == 0 and stdout.count("// -----\n") == 1 and stdout.count('pw.phase = "schedule"') == 2
-    wrong = 'module attributes {pw.phase = "trace"} {\n  // expected-error@+1 {{is no op of this dialect}}\n  "pw.wrong"() : () -> ()\n}\n'
+    wrong = (
+        'module attributes {pw.phase = "trace"} {\n'
+        "  // expected-error@+1 {{is no op of this dialect}}\n"
+        '  "pw.wrong"() : () -> ()\n}\n'
+    )
     path.write_text(f"{good}\n// -----\n{wrong}")
     verify = ("opt", str(path), "--split-input-file", "--verify-diagnostics")
     assert pwc_here(*verify) == (0, "", "")

@@ -57,15 +57,16 @@ def _unfiltered(error: Exception, again: Callable[[], Any] | None) -> Exception:
     """The same error with JAX's own frames in its traceback, which say what it looked at."""
     if again is None:
         return error
-    before: str = jax.config.jax_traceback_filtering  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
-    jax.config.update("jax_traceback_filtering", "off")  # pyright: ignore[reportUnknownMemberType]
+    config: Any = jax.config
+    before: str = config.jax_traceback_filtering
+    config.update("jax_traceback_filtering", "off")
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # what the program itself prints, it has printed
             again()
     except type(error) as repeated:
         return repeated
     finally:
-        jax.config.update("jax_traceback_filtering", before)  # pyright: ignore[reportUnknownMemberType]
+        config.update("jax_traceback_filtering", before)
     return error
 
 
@@ -88,9 +89,7 @@ def _indivisible(error: Exception) -> Iterator[tuple[str, str]]:
             if spec is None:
                 continue
             for i, (size, entry) in enumerate(zip(aval.shape, spec, strict=False)):
-                axes: tuple[str, ...] = (
-                    entry if isinstance(entry, tuple) else (entry,) if isinstance(entry, str) else ()
-                )
+                axes = _axes(entry)
                 parts = math.prod(sharding.mesh.shape[a] for a in axes)
                 if size % parts:
                     have = f"dimension {i} of {list(aval.shape)} is {size}, over {' x '.join(axes)} = {parts} parts: "
@@ -121,7 +120,7 @@ def _candidates(lhs: Any, rhs: Any, numbers: Any) -> list[str]:
     (lc, rc), (lb, rb) = numbers
     left, right = (getattr(v, "aval", v) for v in (lhs, rhs))
     contracted = next((left.sharding.spec[d] for d in lc if left.sharding.spec[d] is not None), None)
-    axes: tuple[str, ...] = contracted if isinstance(contracted, tuple) else (contracted,) if contracted else ()
+    axes = _axes(contracted)
     parts = math.prod(left.sharding.mesh.shape[a] for a in axes)
     kept = [(left, d) for d in (*lb, *(d for d in range(left.ndim) if d not in (*lb, *lc)))]
     kept += [(right, d) for d in range(right.ndim) if d not in (*rb, *rc)]
@@ -129,15 +128,21 @@ def _candidates(lhs: Any, rhs: Any, numbers: Any) -> list[str]:
     spec: list[Any] = [v.sharding.spec[d] for v, d in kept]
     mesh = left.sharding.mesh
     local = math.prod(shape) * left.dtype.itemsize
-    local //= math.prod(mesh.shape[a] for e in spec for a in (e if isinstance(e, tuple) else (e,)) if a is not None)
+    local //= math.prod(mesh.shape[a] for e in spec for a in _axes(e))
     once = local * (parts - 1) // parts
-    found = [f"P({_written(tuple(spec))}): an all-reduce over {' x '.join(axes)}, {2 * once:,} bytes a device"]
+    found = [f"P({_written(spec)}): an all-reduce over {' x '.join(axes)}, {2 * once:,} bytes a device"]
     for i, entry in enumerate(spec):
         if entry is None and shape[i] % parts == 0:
-            scattered: tuple[Any, ...] = (*spec[:i], contracted, *spec[i + 1 :])
+            scattered = [*spec[:i], contracted, *spec[i + 1 :]]
             found.append(f"P({_written(scattered)}): a reduce-scatter over {' x '.join(axes)}, {once:,} bytes a device")
     return found
 
 
-def _written(spec: tuple[Any, ...]) -> str:
+def _axes(entry: Any) -> list[str]:
+    """The axes of one dimension of a PartitionSpec."""
+    listed: Any = entry if isinstance(entry, tuple) else (entry,)
+    return [str(a) for a in listed if a is not None]
+
+
+def _written(spec: list[Any]) -> str:
     return ", ".join(repr(e) for e in spec)
