@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from pathways.dialect import plan as nouns
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree, write_tree
 
@@ -20,6 +21,7 @@ __all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "s
 
 
 _TREES = frozenset({"in_tree", "out_tree"})
+_RANGES = frozenset({("PlanSlice", "devices"), ("PlanMesh", "devices")})
 
 
 def _load_schema() -> Any:
@@ -80,6 +82,8 @@ def _encode(value: Any, message: Any) -> None:
             continue
         if field.name in _TREES:
             content = write_tree(content)
+        if (message.DESCRIPTOR.name, field.name) in _RANGES:
+            content = write_ranges(content)
         if field.is_repeated:
             target = getattr(message, field.name)
             for item in content:
@@ -134,6 +138,8 @@ def _decode(message: Any, members: dict[str, Any]) -> Any:
 
 def _decode_field(message: Any, field: Any, members: dict[str, Any]) -> Any:
     content = getattr(message, field.name)
+    if (message.DESCRIPTOR.name, field.name) in _RANGES:
+        return read_ranges(content)
     if field.is_repeated:
         items = cast("list[Any]", content)
         return tuple(_decode(i, members) if field.message_type is not None else i for i in items)

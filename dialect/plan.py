@@ -13,7 +13,7 @@ from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 from pathways.dialect.topology import Topology
 from pathways.dialect.trees import Tree
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format that this code writes, and the only one it reads."""
 
 

@@ -5,6 +5,8 @@ distinct computation as a nested `module @name` of StableHLO, the program as a `
 at the end one `pw.plan` an island. Attributes of the program's arguments and results are in `program.py`.
 """
 
+from typing import Any
+
 from pathways.dialect.declare import (
     FLAG,
     INTEGER,
@@ -19,6 +21,7 @@ from pathways.dialect.declare import (
     PwOp,
 )
 from pathways.dialect.mlir import ir, register_dialect, register_operation, sdy
+from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.sdy import Placed, read_axes, read_shardings, write_axes, write_shardings
 
 SHARDINGS = Kind[tuple[Placed, ...]](
@@ -26,6 +29,22 @@ SHARDINGS = Kind[tuple[Placed, ...]](
 )
 AXES = Kind[tuple[tuple[str, int], ...]]("axes", write_axes, read_axes, sdy.MeshAttr.isinstance)
 ANY = Arity(None)
+
+
+def _read_devices(attribute: Any) -> tuple[int, ...]:
+    return INTEGERS.read(attribute) if INTEGERS.accepts(attribute) else read_ranges(attribute.value)
+
+
+def _are_devices(attribute: Any) -> bool:
+    try:
+        _read_devices(attribute)
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return True
+
+
+DEVICES = Kind[tuple[int, ...]]("devices", lambda v: STRING.write(write_ranges(v)), _read_devices, _are_devices)
+"""Devices in order, `0:2048` or `3,1,0`: of the same size for any number of neighbors. An array is read, too."""
 
 
 class SliceOp(PwOp):
@@ -40,7 +59,7 @@ class SliceOp(PwOp):
     pin = OptionalField(STRING, "the name of the island it must be on")
     shape = OptionalField(INTEGERS, "the 2-D or 3-D arrangement the user asked for")
     island = OptionalField(SYMBOL, "where it is bound (from place)")
-    device_ids = OptionalField(INTEGERS, "the devices of the island it is bound to, in order (from place)")
+    device_ids = OptionalField(DEVICES, "the devices of the island it is bound to, in order (from place)")
     reason = OptionalField(STRING, "what decided the binding (from place)")
     runner_up = OptionalField(STRING, "the best other binding, and what it would have cost (from place)")
 
@@ -52,7 +71,7 @@ class MeshOp(PwOp):
     sym_name = Field(STRING, "the symbol")
     slice = Field(SYMBOL, "the slice")
     axes = Field(AXES, "the axes, major to minor")
-    devices = Field(INTEGERS, "positions in the slice, row-major over the axes")
+    devices = Field(DEVICES, "positions in the slice, row-major over the axes")
 
 
 class IslandOp(PwOp):

@@ -4,9 +4,10 @@ No table is stored in IR or plan: their size does not depend on the number of sh
 computation). The table is made at load and by `pwc inspect`.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from pathways.dialect.sharding import Box, Shape, Sharding, intersect, volume
 
@@ -46,21 +47,33 @@ def plan_reshard(
     """
     source_boxes = tuple(source.boxes(shape))
     target_boxes = tuple(target.boxes(shape))
-    holders: dict[Box, list[int]] = {}
+    holders: dict[Box, list[tuple[int, int]]] = {}
+    """For each box a heap of (elements sent so far, position)."""
+    lies: dict[tuple[Box, int], int] = {}
     for position, box in enumerate(source_boxes):
-        holders.setdefault(box, []).append(position)
-    sent: Counter[int] = Counter()
+        holders.setdefault(box, []).append((0, position))
+        lies.setdefault((box, source_ids[position]), position)
+    grid = source.shard_shape(shape)
     pieces: list[Piece] = []
     moved = 0
     for position, wanted in enumerate(target_boxes):
-        for box, positions in holders.items():
+        for box in _touching(wanted, grid):
             common = intersect(box, wanted)
             if common is None:
                 continue
-            here = [p for p in positions if source_ids[p] == target_ids[position]]
-            chosen = here[0] if here else min(positions, key=lambda p: (sent[p], p))
-            if not here:
-                sent[chosen] += volume(common)
+            chosen = lies.get((box, target_ids[position]))
+            if chosen is None:
+                sent, chosen = holders[box][0]
+                heapq.heapreplace(holders[box], (sent + volume(common), chosen))
                 moved += volume(common)
             pieces.append(Piece(chosen, position, common))
     return ReshardPlan(tuple(pieces), source_boxes, target_boxes, moved)
+
+
+def _touching(wanted: Box, grid: Shape) -> Iterator[Box]:
+    """The boxes of a regular grid that `wanted` touches, found without looking at the others."""
+    if 0 in grid:
+        return
+    ranges = (range(start // n, -(-stop // n)) for (start, stop), n in zip(wanted, grid, strict=True))
+    for at in product(*ranges):
+        yield tuple((i * n, (i + 1) * n) for i, n in zip(at, grid, strict=True))

@@ -6,12 +6,15 @@ from typing import Any
 
 import jax
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pathways as pw
 from pathways.dialect import codec, reference
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.mlir import ir, location, make_context, name_of, parse, text, where_of
 from pathways.dialect.pw import CallOp, IslandOp, SliceOp
+from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.trees import build_tree, describe_tree, read_tree, write_tree
 
@@ -87,3 +90,15 @@ def test_shardings_of_a_slice_are_checked_where_the_mesh_is_made() -> None:
     with pytest.raises(PathwaysError) as caught:
         slice_.mesh(("x", "y"), (3, 2))
     assert caught.value.code == "PWC0201" and "(3 x 2) = 6" in str(caught.value)
+
+
+@given(st.lists(st.integers(0, 40)))
+def test_devices_are_written_as_ranges(devices: list[int]) -> None:
+    assert read_ranges(write_ranges(devices)) == tuple(devices)
+    assert write_ranges(range(5, 2048)) == "5:2048" and write_ranges(()) == "" and write_ranges((3, 1, 2)) == "3,1:3"
+
+
+@pytest.mark.parametrize("text", ["a", "1:", ":2", "1,,2", "0:99999999999", "1 2x"])
+def test_damaged_ranges_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        read_ranges(text)

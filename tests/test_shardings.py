@@ -147,7 +147,7 @@ def test_set_mesh_says_where_a_program_runs(kind: AxisType) -> None:
     with jax.set_mesh(mesh):
         lowered = step.lower(X, W)
         result = np.asarray(step(X, W))
-    np.testing.assert_allclose(result, layer(X, W) + 1, rtol=2e-5)
+    np.testing.assert_allclose(result, layer(X, W) + 1, rtol=2e-5, atol=2e-5)
     assert [op.devices for op in Program(lowered.module).slices.values()] == [4]
     assert [op.devices for op in Program(step.lower(X, W).module).slices.values()] == [1]
     assert step(X, W).sharding.mesh.size == 1  # compiled again: the mesh is part of the signature

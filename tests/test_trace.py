@@ -13,9 +13,14 @@ from jax.sharding import PartitionSpec as P
 from test_samples import load
 
 import pathways as pw
+from pathways.compiler.driver import Compilation
+from pathways.compiler.passes.base import Session
 from pathways.dialect import pw as ops
-from pathways.dialect.mlir import Value
+from pathways.dialect.codec import encode_plan
+from pathways.dialect.mlir import Value, make_context, parse
+from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program
+from pathways.dialect.topology import Island, Topology
 
 
 def longest_chain(program: Program) -> int:
@@ -85,16 +90,30 @@ def test_train_lm_chain_is_that_of_one_microbatch(root: Path) -> None:
     assert len(distinct) == 1
 
 
-def test_size_of_the_ir_does_not_depend_on_the_number_of_shards() -> None:
-    sizes: set[tuple[int, int]] = set()
+def test_sizes_of_ir_and_plan_do_not_depend_on_the_number_of_shards() -> None:
+    """In ops, lines, instructions and buffers; in bytes but for the digits of the numbers themselves."""
+    sizes: set[tuple[int, ...]] = set()
+    bytes_: list[tuple[int, int]] = []
     jit: Any = jax.jit
-    for count in (4, 2048):
+    for count in (1, 2048):
         slices = [pw.make_virtual_device_set().add_slice(devices=count) for _ in range(2)]
         calls = [jit(jnp.sin, in_shardings=NamedSharding(s.mesh("x"), P("x"))) for s in slices]
         lowered = pw.program(lambda x, calls=calls: calls[1](calls[0](x))).lower(jnp.zeros(2048))
         ops_ = list(Program(lowered.module).nodes())
-        sizes.add((len(ops_), lowered.as_text("shard").count("\n")))
+        texts = [lowered.as_text(phase) for phase in Phase]
+        compilation = Compilation(
+            Program(parse(lowered.as_text(debug_info=True), make_context())),
+            lowered.constants,
+            Session(Topology((Island("island0", devices=2 * count),))),
+        )
+        compilation.advance()
+        plan = compilation.plan()
+        (stream,) = plan.streams
+        sizes.add((len(ops_), *(t.count("\n") for t in texts), len(stream.instructions), len(stream.buffers)))
+        bytes_.append((sum(map(len, texts)), len(encode_plan(plan))))
     assert len(sizes) == 1
+    for few, many in zip(*bytes_, strict=True):
+        assert abs(many - few) < 0.03 * few
 
 
 def test_names_come_from_the_user() -> None:

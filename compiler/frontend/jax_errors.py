@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -140,7 +140,7 @@ def _candidates(lhs: Any, rhs: Any, numbers: Any) -> list[str]:
 
 def _axes(entry: Any) -> list[str]:
     """The axes of one dimension of a PartitionSpec."""
-    listed: Any = entry if isinstance(entry, tuple) else (entry,)
+    listed = cast("tuple[Any, ...]", entry) if isinstance(entry, tuple) else (entry,)
     return [str(a) for a in listed if a is not None]
 
 

@@ -1,9 +1,9 @@
 // RUN: pwc opt - --no-debug-info --pass-pipeline=propagate-shardings
 module attributes {pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "trace", pw.platform = "cpu"} {
   "pw.slice"() {devices = 2 : i64, sym_name = "s0"} : () -> ()
-  "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = array<i64: 0, 1>, slice = @s0, sym_name = "m0"} : () -> ()
+  "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = "0:2", slice = @s0, sym_name = "m0"} : () -> ()
   "pw.slice"() {devices = 4 : i64, pin = "pod", sym_name = "s1"} : () -> ()
-  "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = array<i64: 0, 1, 2, 3>, slice = @s1, sym_name = "m1"} : () -> ()
+  "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = "0:4", slice = @s1, sym_name = "m1"} : () -> ()
   module @scale attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
     sdy.mesh @mesh = <["x"=2]> {stablehlo.mesh = {axes = [{name = "x", size = 2 : i64}]}}
     func.func public @main(%operands5B05D: tensor<4xf32>, %operands5B15D: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> (tensor<8x4xf32> {jax.result_info = "result[0]"}) {
