@@ -77,7 +77,7 @@ def decode_plan(
 
 def _encode(value: Any, message: Any) -> None:
     for field in message.DESCRIPTOR.fields:
-        content = getattr(value, field.name)
+        content: Any = getattr(value, field.name)
         if content is None:
             continue
         if field.name in _TREES:
