@@ -28,7 +28,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.ready
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 imports: $(VENV)/.ready
 	$(BIN)/lint-imports

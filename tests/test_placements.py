@@ -125,8 +125,9 @@ def test_a_time_limit_marks_the_plan() -> None:
         pw.program(lambda x: x + 1).lower(jnp.ones(3)).compile("islands=2,devices=2", placement="optimal:nodes=5")
     )
     assert compiled.plan.reproducible and compiled.plan.placement.startswith("optimal:nodes=5")
-    with pytest.raises(PathwaysError, match="nodes=N and seconds=S"):
-        load_policy("optimal:hours=1")
+    for options in ("hours=1", "nodes=0", "seconds=-1", "seconds=nan", "nodes=x", ""):
+        with pytest.raises(PathwaysError, match="nodes=N and seconds=S"):
+            load_policy(f"optimal:{options}")
 
 
 def test_layouts(root: Path, tmp_path: Path) -> None:

@@ -57,8 +57,10 @@ def _optimal(name: str) -> Policy:
         key, _, value = option.partition("=")
         try:
             options[key] = {"nodes": int, "seconds": float}[key](value)
+            if not options[key] > 0:
+                raise ValueError
         except (KeyError, ValueError):
-            raise _bad(name, f"the option {option!r}; options are nodes=N and seconds=S") from None
+            raise _bad(name, f"the option {option!r}; options are nodes=N and seconds=S, both above 0") from None
     return Optimal(**options)
 
 
