@@ -76,18 +76,18 @@ def _resharded(old: Plan, new: Plan) -> Iterator[str]:
         for name in before:
             yield f"resharded  {what} {name}: gone"
     a_moves, b_moves = (_movement(p) for p in (old, new))
-    for kind in ("transfer", "reshard"):
-        for name, where in sorted((a_moves[kind] - b_moves[kind]).keys()):
-            yield f"resharded  {kind} of {name} gone: {where}"
-        for name, where in sorted((b_moves[kind] - a_moves[kind]).keys()):
-            yield f"resharded  {kind} of {name} new: {where}"
+    for kind, name, path in sorted((a_moves - b_moves).keys()):
+        yield f"resharded  {kind} of {name} gone: {path}"
+    for kind, name, path in sorted((b_moves - a_moves).keys()):
+        yield f"resharded  {kind} of {name} new: {path}"
 
 
-def _movement(plan: Plan) -> dict[str, Counter[tuple[str, str]]]:
-    found: dict[str, Counter[tuple[str, str]]] = {"transfer": Counter(), "reshard": Counter()}
+def _movement(plan: Plan) -> Counter[tuple[str, str, str]]:
+    """Every transfer and reshard, wherever its slices are."""
+    found: Counter[tuple[str, str, str]] = Counter()
     for decision in plan.decisions:
-        if decision.kind in found:
-            found[decision.kind][decision.name, decision.chosen] += len(decision.steps)
+        if decision.kind in ("transfer", "reshard"):
+            found[decision.kind, decision.name, decision.chosen.partition(" by ")[0]] += len(decision.steps)
     return found
 
 

@@ -153,6 +153,14 @@ def test_set_mesh_says_where_a_program_runs(kind: AxisType) -> None:
     assert step(X, W).sharding.mesh.size == 1  # compiled again: the mesh is part of the signature
 
 
+def test_meshes_of_a_slice_have_the_axis_types_asked_for() -> None:
+    slice_ = pw.make_virtual_device_set().add_slice(devices=4)
+    assert slice_.mesh(("a", "b"), (2, 2)).axis_types == (AxisType.Auto,) * 2
+    assert slice_.mesh("a", axis_types=AxisType.Explicit).axis_types == (AxisType.Explicit,)
+    mixed = (AxisType.Explicit, AxisType.Auto)
+    assert slice_.mesh(("a", "b"), (2, 2), axis_types=mixed).axis_types == mixed
+
+
 def test_a_shard_map_without_a_mesh_takes_that_of_set_mesh() -> None:
     body = shard_map(lambda x, w: lax.psum(x @ w, "b"), in_specs=(P("a", "b"), P("b", None)), out_specs=P("a", None))
     with jax.set_mesh(square()):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import AxisType, Mesh
 
 from pathways.compiler.errors import BadArguments, BadSlice, OutsideProgram
 from pathways.compiler.frontend.caller import caller
@@ -112,11 +112,17 @@ class VirtualSlice:
     def cpus(self) -> list[VirtualDevice]:
         return self.devices
 
-    def mesh(self, axis_names: Sequence[str] | str, shape: Sequence[int] | int | None = None) -> Mesh:
+    def mesh(
+        self,
+        axis_names: Sequence[str] | str,
+        shape: Sequence[int] | int | None = None,
+        *,
+        axis_types: Sequence[AxisType] | AxisType | None = None,
+    ) -> Mesh:
         """A `jax.sharding.Mesh` over all devices of the slice.
 
         `axis_names` and `shape` have one entry an axis; without a shape there is one axis, or the slice's
-        `topology`. Raises PWC0201 where the shape does not take exactly the slice's devices.
+        `topology`. `axis_types` are JAX's, one an axis or one for all; default: automatic. Raises PWC0201 where the shape does not take exactly the slice's devices.
         """
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         default = self.topology if self.topology and len(self.topology) == len(names) else (len(self.devices),)
@@ -127,12 +133,18 @@ class VirtualSlice:
                 BadSlice(
                     slice=self.name,
                     have_=f"axes {names} of shape ({product}) = {math.prod(sizes)} devices",
-                    rule=f"one size an axis, {len(self.devices)} devices in all",
+                    rule=f"one size an axis, {len(self.devices)} devices in all: {self.described}",
                     advice=f"choose sizes with the product {len(self.devices)}, or a slice of {math.prod(sizes)}",
                     where=caller(),
                 )
             )
-        return Mesh(_grid(self.devices, sizes), names)
+        types = (axis_types,) * len(names) if isinstance(axis_types, AxisType) else axis_types
+        return Mesh(_grid(self.devices, sizes), names, axis_types=None if types is None else tuple(types))
+
+    @property
+    def described(self) -> str:
+        """Its name, and where the user asked for it."""
+        return self.name if self.where is None else f"{self.name} ({self.where.file}:{self.where.line})"
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self.devices)} x {self.kind or self.prefer or 'any'}>"

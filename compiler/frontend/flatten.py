@@ -225,7 +225,7 @@ class _Flattener:
         return [*carry, *stacks]
 
     def _refuse_several(self, what: str, mentions: Mentions, where: Where | None) -> None:
-        names = ", ".join(m.slice.name for m in mentions.meshes.values())
+        names = ", ".join(m.slice.described for m in mentions.meshes.values())
         raise PathwaysError(SeveralSlices(what=what, have_=f"shardings on {names}", where=where))
 
     def _refuse_leak(self) -> None:

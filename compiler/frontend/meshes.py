@@ -49,7 +49,7 @@ def slice_mesh(mesh: Any, what: str, where: Where | None) -> SliceMesh:
         raise PathwaysError(RealDevices(what=what, devices=", ".join(map(str, devices)), where=where))
     slices = {d.slice.number: d.slice for d in devices}
     if len(slices) != 1:
-        have = f"a mesh over {', '.join(f'{s.name} ({s.where})' if s.where else s.name for s in slices.values())}"
+        have = f"a mesh over {', '.join(s.described for s in slices.values())}"
         raise PathwaysError(SeveralSlices(what=what, have_=have, where=where))
     (owner,) = slices.values()
     axes = tuple((str(name), int(size)) for name, size in mesh.shape.items())

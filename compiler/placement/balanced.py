@@ -1,8 +1,9 @@
 """`balanced`: slices in program order, cut into one contiguous run an island, by dynamic programming over makespan.
 
 For a chain of stages. A state is how many slices are placed and on which islands; of each state the Pareto front of
-(path, load) is kept: `path` is all work and all transfers one after the other, `load` the busiest slice or link. The
-ends are compared by the shared cost model, which also sees what runs at the same time.
+(path, load, fill) is kept: `path` is all work and all transfers one after the other, `load` the busiest slice or
+link, `fill` how much of the fullest island is taken. The ends are compared by the shared cost model, which also sees
+what runs at the same time, and of equal ones that which fills islands least.
 """
 
 from collections.abc import Sequence
@@ -23,21 +24,26 @@ class _Split:
 
     path: float = 0.0
     load: float = 0.0
+    fill: float = 0.0
     cuts: tuple[int, ...] = ()
     islands: tuple[str, ...] = ()
 
 
 @dataclass
 class _Front:
-    """Splits of which none is both slower and more loaded than another."""
+    """Splits of which none is as bad as another in everything."""
 
     splits: list[_Split] = field(default_factory=list[_Split])
 
     def add(self, new: _Split) -> None:
-        if any(s.path <= new.path and s.load <= new.load for s in self.splits):
+        if any(_no_worse(s, new) for s in self.splits):
             return
-        self.splits = [s for s in self.splits if not (new.path <= s.path and new.load <= s.load)]
+        self.splits = [s for s in self.splits if not _no_worse(new, s)]
         self.splits.append(new)
+
+
+def _no_worse(a: _Split, b: _Split) -> bool:
+    return a.path <= b.path and a.load <= b.load and a.fill <= b.fill
 
 
 def balanced(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
@@ -47,8 +53,8 @@ def balanced(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
     splits = contiguous_splits(order, model)
     if not splits:
         raise Free(topology, model.slices).refuse("as one run of neighbors an island")
-    ranked = [(model.estimate(islands_of(s, order)).cost, s.cuts, s) for s in splits]
-    cost, _, best = min(ranked, key=lambda r: (r[0], r[1]))
+    costs = {s: model.estimate(islands_of(s, order)).cost for s in splits}
+    best = min(splits, key=lambda s: (float(f"{costs[s]:.9g}"), s.fill, s.cuts))
     where = islands_of(best, order)
     free = Free(topology, model.slices)
     bindings = {r.symbol: r.bound or free.take(r, where[r.symbol]) for r in order}
@@ -57,8 +63,8 @@ def balanced(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
     for stop, island in zip(best.cuts, best.islands, strict=True):
         run = order[start:stop]
         for request in run:
-            reasons[request.symbol] = f"{run[0].symbol} to {run[-1].symbol} on {island}: {seconds(cost)} a run, the "
-            reasons[request.symbol] += f"best of {len(splits)} contiguous splits on the Pareto front"
+            which = run[0].symbol if len(run) == 1 else f"{run[0].symbol} to {run[-1].symbol}"
+            reasons[request.symbol] = f"{which} on {island}: {seconds(costs[best])} a run, least of contiguous splits"
         start = stop
     return Placement(bindings, reasons)
 
@@ -103,9 +109,10 @@ def contiguous_splits(order: Sequence[SliceRequest], model: CostModel) -> list[_
     return done.splits
 
 
-def _extend(split: _Split, step: tuple[float, float], stop: int, island: str) -> _Split:
-    path, load = step
-    return _Split(split.path + path, max(split.load, load), (*split.cuts, stop), (*split.islands, island))
+def _extend(split: _Split, step: tuple[float, float, float], stop: int, island: str) -> _Split:
+    path, load, fill = step
+    cuts, islands = (*split.cuts, stop), (*split.islands, island)
+    return _Split(split.path + path, max(split.load, load), max(split.fill, fill), cuts, islands)
 
 
 def _classes(islands: Sequence[Island], order: Sequence[SliceRequest]) -> list[list[Island]]:
@@ -120,9 +127,9 @@ def _classes(islands: Sequence[Island], order: Sequence[SliceRequest]) -> list[l
 
 def _runs(
     order: Sequence[SliceRequest], start: int, island: Island, model: CostModel
-) -> list[tuple[int, tuple[float, float]]]:
-    """Every run of slices from `start` that the island can take: where it stops, and the (path, load) it adds."""
-    found: list[tuple[int, tuple[float, float]]] = []
+) -> list[tuple[int, tuple[float, float, float]]]:
+    """Every run of slices from `start` that the island can take: its stop, and what it adds to (path, load, fill)."""
+    found: list[tuple[int, tuple[float, float, float]]] = []
     symbols = [r.symbol for r in order]
     place = {s: i for i, s in enumerate(symbols)}
     near = {r.symbol: r.near for r in order if r.near}
@@ -147,5 +154,5 @@ def _runs(
             elif a in members:
                 moved += model.inside(a, b, traffic)
         if all((s in members) == (n in members) for s, n in near.items() if s in members or n in members):
-            found.append((stop, (path + moved, max(load, link))))
+            found.append((stop, (path + moved, max(load, link), size / island.size)))
     return found

@@ -9,5 +9,5 @@ mesh = decoder.mesh(("data", "model"), (2, 4))
 #   --> %s:6  in <module>
 #       6 | mesh = decoder.mesh(("data", "model"), (2, 4))
 #   have:  axes ('data', 'model') of shape (2 x 4) = 8 devices
-#   need:  one size an axis, 4 devices in all
+#   need:  one size an axis, 4 devices in all: slice# (%s:5)
 #   try:   choose sizes with the product 4, or a slice of 8

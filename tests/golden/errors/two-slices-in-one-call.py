@@ -20,6 +20,6 @@ def step(x, y):
 # error[PWC0204]: the call of add names devices of several slices
 #   --> %s:16  in step
 #       16 | return both(x, y)
-#   have:  shardings on slice#, slice#
+#   have:  shardings on slice# (%s:10), slice# (%s:10)
 #   need:  one computation runs on devices of one slice
 #   try:   use one slice, or split it and move the value with jax.device_put(x, sharding)
