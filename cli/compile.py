@@ -12,6 +12,7 @@ from pathways.cli.source import load_program, lower_program, split_spec
 from pathways.cli.summary import compile_summary
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
+from pathways.compiler.pass_pipeline import parse_pipeline
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.placement.load import LAYOUT
@@ -48,6 +49,7 @@ Examples:
               help="Write NN.phase.mlir for every phase, and constants beside them.")  # fmt: skip
 @click.option("--with-phases", is_flag=True, help="Keep the dumps in the plan, for pwc inspect --ir.")
 @click.option("--layout", help='Stages to islands: "embed*1 block*4 | block*4 head", a slice each.')
+@click.option("--pass-pipeline", help="Passes to run in place of the default ones; FILE.py:NAME for one of your own.")
 @click.option("--explain", is_flag=True, help="Print every decision, its reason and its runner-up.")
 @ir_options
 def compile_(
@@ -60,6 +62,7 @@ def compile_(
     dump_phases_to: Path | None,
     with_phases: bool,
     layout: str | None,
+    pass_pipeline: str | None,
     explain: bool,
     ir_options: IrOptions,
 ) -> None:
@@ -71,6 +74,9 @@ def compile_(
     machines = parse_topology(topology) if topology is not None else None
     if layout is not None and placement is not None:
         raise click.UsageError("--layout is a placement: leave --placement out")
+    if pass_pipeline is not None and (layout is not None or placement is not None):
+        raise click.UsageError("with --pass-pipeline the pass place has the policy: place{policy=...}")
+    passes = None if pass_pipeline is None else parse_pipeline(pass_pipeline)
     if output is not None and not output.parent.is_dir():
         raise PathwaysError(CannotWrite(path=str(output), problem=f"no folder {output.parent}"))
     compilation = start(source, machines, platform)
@@ -85,6 +91,7 @@ def compile_(
     compilation.advance(
         upto,
         placement=f"{LAYOUT}{layout}" if layout is not None else placement or "spread",
+        passes=passes,
         keep_dumps=keep,
         explain=explain,
         instruments=ir_options.instruments(always_save=True),

@@ -11,6 +11,7 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.pipeline import Timing, default_pipeline, run_pipeline
 from pathways.compiler.placement import Policy
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import WrongPhase
 from pathways.dialect.mlir import make_context, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan
@@ -60,6 +61,9 @@ class Compilation:
         timing = run_pipeline(self.program, pipeline, self.session, upto=upto, instruments=watching)
         for name, seconds in timing.passes.items():
             self.timing.add(name, seconds)
+        if not self.program.phase.reached(upto):
+            have, need = self.program.phase.value, upto.value
+            raise PathwaysError(WrongPhase(what="what comes after the passes", have_phase=have, need_phase=need))
 
     def plan(self, *, with_phases: bool = False) -> Plan:
         """The plan; the program must have reached phase `plan`."""

@@ -149,4 +149,5 @@ def pass_text(step: Pass) -> str:
         if value != option.default:
             said = getattr(value, "__name__", str(value)).replace(" ", "+")
             options.append(f"{option.name.replace('_', '-')}={said.lower() if isinstance(value, bool) else said}")
-    return f"{step.name}{{{' '.join(options)}}}" if options else step.name
+    name = step.spelled or step.name
+    return f"{name}{{{' '.join(options)}}}" if options else name

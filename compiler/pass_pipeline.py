@@ -1,15 +1,16 @@
-"""Pass pipelines as text: `propagate-shardings,place{policy=pinned}`."""
+"""Pass pipelines as text: `propagate-shardings,place{policy=pinned},my_order.py:Backwards`."""
 
 import re
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeGuard
 
 from pathways.compiler.errors import UnknownPass
 from pathways.compiler.passes.base import Pass
 from pathways.compiler.pipeline import PASSES
+from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.diagnostics import PathwaysError
 
-_PASS = re.compile(r"\s*([\w-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
+_PASS = re.compile(r"\s*([\w./:-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
 
 def parse_pipeline(text: str) -> list[Pass]:
@@ -26,9 +27,8 @@ def parse_pipeline(text: str) -> list[Pass]:
 
 
 def _make(name: str, options: str) -> Pass:
-    if name not in PASSES:
-        raise _unknown("there is no such pass", name)
-    known = {f.name: f.type for f in fields(PASSES[name])}
+    cls = PASSES[name] if name in PASSES else _users(name)
+    known = {f.name: f.type for f in fields(cls)}
     values: dict[str, Any] = {}
     for option in options.split():
         key, equals, value = option.partition("=")
@@ -36,7 +36,27 @@ def _make(name: str, options: str) -> Pass:
         if key not in known or not equals:
             raise _unknown(f"the pass {name} has no such option", option, tuple(known))
         values[key] = value == "true" if known[key] in (bool, "bool") else value
-    return PASSES[name](**values)
+    return cls(**values)
+
+
+def _users(name: str) -> type[Pass]:
+    """A pass of the user's own: a subclass of `Pass` in a file, or an entry point. Raises PWC0705."""
+    try:
+        found = find_plugin(name)
+    except PluginError as error:
+        known = ", ".join((*PASSES, *entry_point_names()))
+        problem = "there is no such pass"
+        diagnostic = UnknownPass(problem=problem, have_=error.have, known=known, where=error.where)
+        raise PathwaysError(diagnostic) from error
+    if not _is_pass(found):
+        kind: str = found.__class__.__name__
+        raise _unknown(f"{name} is not a pass", f"a {kind}", ("a subclass of passes.base.Pass",))
+    found.spelled = name
+    return found
+
+
+def _is_pass(found: Any) -> TypeGuard[type[Pass]]:
+    return isinstance(found, type) and issubclass(found, Pass)
 
 
 def _unknown(problem: str, have: str, known: tuple[str, ...] = tuple(PASSES)) -> PathwaysError:

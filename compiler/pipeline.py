@@ -64,7 +64,8 @@ def run_pipeline(
     """
     timing = Timing()
     for step in passes:
-        if program.phase.reached(step.ensures) or step.ensures.position > upto.position:
+        rewrites = step.requires is step.ensures is program.phase  # stays in its phase: runs wherever it stands
+        if (program.phase.reached(step.ensures) and not rewrites) or step.ensures.position > upto.position:
             continue
         run_pass(program, step, session, timing, instruments)
     return timing

@@ -208,3 +208,73 @@ def test_a_plan_keeps_its_decisions_and_old_plans_have_none(sample: str, tmp_pat
     assert load_plan(plan).decisions and load_plan(plan).placement.startswith("spread: about ")
     with zipfile.ZipFile(plan) as archive:
         assert len(archive.read("plan.pb")) < 100_000
+
+
+ORDER = """
+from dataclasses import dataclass
+
+from pathways.compiler.passes.base import Pass
+from pathways.dialect import pw
+from pathways.dialect.phases import Phase
+
+
+@dataclass(frozen=True)
+class Spaced(Pass):
+    name = "spaced"
+    requires = Phase.TRANSFER
+    ensures = Phase.SCHEDULE
+    by: str = "2"
+
+    def apply(self, program, session):
+        for step, op in enumerate(program.nodes()):
+            op.step = step * int(self.by)
+            if isinstance(op, pw.CallOp):
+                op.dispatch = "parallel"
+        program.phase = Phase.SCHEDULE
+
+
+@dataclass(frozen=True)
+class Wrong(Spaced):
+    def apply(self, program, session):
+        program.phase = Phase.SCHEDULE
+
+
+@dataclass(frozen=True)
+class Renamed(Pass):
+    name = "renamed"
+    requires = Phase.SHARD
+    ensures = Phase.SHARD
+
+    def apply(self, program, session):
+        for op in program.slices.values():
+            op.prefer = "gpu"
+"""
+BEFORE, AFTER = "propagate-shardings,{mine}:Renamed,place,insert-transfers", "plan-islands"
+
+
+def test_a_pass_of_ones_own_takes_the_place_of_a_built_in_one(sample: str, tmp_path: Path) -> None:
+    mine, plan = tmp_path / "mine.py", tmp_path / "plan.bin"
+    mine.write_text(ORDER)
+    before = BEFORE.format(mine=mine)
+    said = compiled(sample, plan, "--pass-pipeline", f"{before},{mine}:Spaced{{by=3}},{AFTER}")
+    assert "spaced" in said and "renamed" in said
+    steps = {i.step for s in load_plan(plan).streams for i in s.instructions}
+    assert all(step % 3 == 0 for step in steps) and {s.prefer for s in load_plan(plan).slices} == {"gpu"}
+    assert pwc_here("run", str(plan), "--reference")[0] == 0
+    for pipeline, code, exit_code in (
+        (f"{before},{mine}:Wrong,{AFTER}", "PWC0701", 3),
+        (before, "PWC0703", 3),
+        (f"{before},{mine}:Missing", "PWC0705", 2),
+        (f"{before},{mine}:dataclass", "PWC0705", 2),
+        (f"{before},nowhere.py:Pass", "PWC0705", 2),
+        (f"{before},{mine}:Spaced{{to=3}}", "PWC0705", 2),
+    ):
+        got, _, stderr = pwc_here("compile", sample, *MACHINES, "--pass-pipeline", pipeline)
+        assert got == exit_code and f"error[{code}]" in stderr, (pipeline, stderr)
+    assert pwc_here("compile", sample, "--pass-pipeline", before, "--placement", "spread")[0] == 2
+    saved = tmp_path / "saved"
+    pipeline = f"{before},{mine}:Wrong{{by=5}}"
+    _, _, first = pwc_here("compile", sample, *MACHINES, "--pass-pipeline", pipeline, "--crash-reproducer", str(saved))
+    command = shlex.split((saved / "reproduce.sh").read_text())
+    exit_code, _, again = pwc_here(*command[1:])
+    assert exit_code == 3 and first.splitlines()[0] == again.splitlines()[0] and "by=5" in " ".join(command)

@@ -122,7 +122,8 @@ class VirtualSlice:
         """A `jax.sharding.Mesh` over all devices of the slice.
 
         `axis_names` and `shape` have one entry an axis; without a shape there is one axis, or the slice's
-        `topology`. `axis_types` are JAX's, one an axis or one for all; default: automatic. Raises PWC0201 where the shape does not take exactly the slice's devices.
+        `topology`. `axis_types` are JAX's, one an axis or one for all; default: automatic. Raises PWC0201 where the
+        shape does not take exactly the slice's devices.
         """
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         default = self.topology if self.topology and len(self.topology) == len(names) else (len(self.devices),)

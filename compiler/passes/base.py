@@ -34,5 +34,8 @@ class Pass:
     ensures: ClassVar[Phase]
     """The phase that the module has reached afterwards; its rules are verified."""
 
+    spelled: ClassVar[str] = ""
+    """How the text of a pipeline names a pass of the user's own, `FILE.py:NAME`; empty: by its name."""
+
     def apply(self, program: Program, session: Session) -> None:
         raise NotImplementedError

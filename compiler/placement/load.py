@@ -1,9 +1,6 @@
 """Finding a policy by name: built in, from a file (`my_place.py:pack`), or an entry point in `pathways.passes`."""
 
-import importlib.util
 from collections.abc import Callable
-from importlib import metadata
-from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from pathways.compiler.errors import BadPlacement, BadPolicy
@@ -15,7 +12,8 @@ from pathways.compiler.placement.optimal import Optimal
 from pathways.compiler.placement.pinned import pinned
 from pathways.compiler.placement.problem import Placement
 from pathways.compiler.placement.spread import spread
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
+from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.topology import Topology
 
 Graph: TypeAlias = Any
@@ -31,7 +29,6 @@ POLICIES: dict[str, Policy] = {
 }
 """Built in; `layout:TEXT` (layout.py) and `optimal:nodes=N,seconds=S` carry options."""
 LAYOUT = "layout:"
-GROUP = "pathways.passes"
 
 
 def load_policy(name: str) -> Policy:
@@ -42,13 +39,10 @@ def load_policy(name: str) -> Policy:
         return LayoutPolicy(name.removeprefix(LAYOUT))
     if name.startswith("optimal:"):
         return _optimal(name)
-    path, colon, attribute = name.rpartition(":")
-    if colon and path.endswith(".py"):
-        return _as_policy(name, _from_file(name, Path(path), attribute))
-    for entry in metadata.entry_points(group=GROUP):
-        if entry.name == name:
-            return _as_policy(name, entry.load())
-    raise _bad(name, "no such policy")
+    try:
+        return _as_policy(name, find_plugin(name))
+    except PluginError as error:
+        raise _bad(name, error.have, error.where) from error
 
 
 def _optimal(name: str) -> Policy:
@@ -62,23 +56,6 @@ def _optimal(name: str) -> Policy:
         except (KeyError, ValueError):
             raise _bad(name, f"the option {option!r}; options are nodes=N and seconds=S, both above 0") from None
     return Optimal(**options)
-
-
-def _from_file(name: str, path: Path, attribute: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"__placement__{path.stem}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise _bad(name, f"no file {path}")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        have = f"{path} raised {type(error).__name__}: {error}"
-        raise PathwaysError(
-            BadPolicy(policy=name, have_=have, known=_known(), where=where_of_exception(error))
-        ) from error
-    if not hasattr(module, attribute):
-        raise _bad(name, f"{path} has no {attribute}")
-    return getattr(module, attribute)
 
 
 def _as_policy(name: str, found: Any) -> Policy:
@@ -106,10 +83,6 @@ def run_policy(name: str, policy: Policy, graph: Graph, topology: Topology) -> P
     return placement
 
 
-def _known() -> str:
-    entries = [e.name for e in metadata.entry_points(group=GROUP)]
-    return ", ".join(sorted([*POLICIES, *entries]))
-
-
-def _bad(name: str, have: str) -> PathwaysError:
-    return PathwaysError(BadPolicy(policy=name, have_=have, known=_known()))
+def _bad(name: str, have: str, where: Where | None = None) -> PathwaysError:
+    known = ", ".join(sorted([*POLICIES, *entry_point_names()]))
+    return PathwaysError(BadPolicy(policy=name, have_=have, known=known, where=where))

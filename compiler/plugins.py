@@ -1,0 +1,50 @@
+"""Finding what users wrote: an attribute of a Python file (`my.py:NAME`), or an entry point in `pathways.passes`."""
+
+import importlib.util
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pathways.compiler.frontend.compat import where_of_exception
+from pathways.dialect.diagnostics import Where
+
+GROUP = "pathways.passes"
+
+
+class PluginError(Exception):
+    """What was named cannot be had: `have` says why, at `where`. Callers make a coded error of it."""
+
+    def __init__(self, have: str, where: Where | None = None) -> None:
+        super().__init__(have)
+        self.have = have
+        self.where = where
+
+
+def find_plugin(name: str) -> Any:
+    """The object that a name stands for. Raises PluginError."""
+    path, colon, attribute = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _from_file(Path(path), attribute)
+    for entry in metadata.entry_points(group=GROUP):
+        if entry.name == name:
+            return entry.load()
+    raise PluginError(f"nothing named {name}")
+
+
+def entry_point_names() -> list[str]:
+    return [e.name for e in metadata.entry_points(group=GROUP)]
+
+
+def _from_file(path: Path, attribute: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"__plugin__{path.stem}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise PluginError(f"no file {path}")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        have = f"{path} raised {type(error).__name__}: {error}"
+        raise PluginError(have, where_of_exception(error)) from error
+    if not hasattr(module, attribute):
+        raise PluginError(f"{path} has no {attribute}")
+    return getattr(module, attribute)
