@@ -117,6 +117,10 @@ def test_runners_up_say_what_else_and_what_it_costs() -> None:
     assert found["s0"].startswith("b: 1") and "%)" in found["s0"]
     lone = runners_up(graph, Topology(topology.islands[:1]), placed("spread", graph, Topology(topology.islands[:1])))
     assert lone["s1"] == "none: no other island can take it"
+    held = [SliceRequest("s0", 1, pin="a"), SliceRequest("s1", 1), SliceRequest("s2", 1, near="s1")]
+    graph = make_graph(held, [("s0", 1e9), ("s1", 1e9), ("s2", 1e9)], {})
+    others = runners_up(graph, topology, placed("optimal", graph, topology))
+    assert others["s0"] == "none: the user pinned it" and others["s1"] == "none: the user keeps it with s2"
 
 
 def test_a_time_limit_marks_the_plan() -> None:

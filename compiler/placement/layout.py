@@ -50,7 +50,7 @@ class LayoutPolicy:
                 raise free.refuse(f"as the layout says: {request.symbol} ({name}) on {island.name}")
             bindings[request.symbol] = request.bound or free.take(request, island.name)
             reasons[request.symbol] = f"the layout says so: {name} in part {row + 1} of {len(rows)}"
-        for request in model.slices:  # slices that run nothing go where their values are used least: anywhere
+        for request in model.slices:  # what runs nothing is no stage, and has no place in the text
             if request.symbol not in bindings:
                 island = next((i.name for i in topology.islands if free.count(i.name) >= request.devices), None)
                 if island is None:

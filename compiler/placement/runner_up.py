@@ -26,7 +26,8 @@ def runners_up(
     chosen = model.estimate(where).cost
     found: dict[str, str] = {}
     for request in model.slices:
-        if request.pin or request.near or request.bound:
+        if held := _held(request, model):
+            found[request.symbol] = f"none: {held}"
             continue
         options = [(model.estimate(changed).cost, what) for changed, what in _changes(request, model, placement)]
         if not options:
@@ -37,6 +38,16 @@ def runners_up(
     return found
 
 
+def _held(request: SliceRequest, model: CostModel) -> str:
+    """What leaves no choice for a slice by itself; empty where nothing does."""
+    if request.pin is not None:
+        return "the user pinned it"
+    if request.bound is not None:
+        return "an earlier program of the process bound it"
+    together = request.near or next((r.symbol for r in model.slices if r.near == request.symbol), None)
+    return "" if together is None else f"the user keeps it with {together}"
+
+
 def _changes(request: SliceRequest, model: CostModel, placement: Placement) -> Iterator[tuple[dict[str, str], str]]:
     """Every island that could take the slice instead: into free room, or in exchange for another slice."""
     where = {s: b.island for s, b in placement.bindings.items()}
@@ -44,8 +55,6 @@ def _changes(request: SliceRequest, model: CostModel, placement: Placement) -> I
     free = free_after(model, placement.bindings)
     followers = {r.symbol for r in model.slices if r.near is not None}
     leaders = {r.near for r in model.slices if r.near is not None}
-    if request.symbol in leaders:
-        return
     for island in model.topology.islands:
         if island.name == here or not request.fits(island):
             continue
