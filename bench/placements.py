@@ -1,0 +1,58 @@
+"""How far each placement is from `optimal`, under the shared cost model: ratios over random graphs and chains.
+
+    python bench/placements.py --problems 200
+
+For every placement the median, the 90th percentile and the worst ratio of its cost to that of `optimal` on the same
+problem, and the time that all of its answers took; then how often the gap was proved to be zero.
+"""
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pathways.compiler.placement import CostModel, load_policy
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+graphs: Any = importlib.import_module("random_graphs")
+"""The problems that the tests use."""
+
+NAMES = ("spread", "min-cut", "balanced", "optimal")
+
+
+def measure(what: str, make: Callable[[int], tuple[Any, Any]], problems: int) -> None:
+    ratios: dict[str, list[float]] = {n: [] for n in NAMES}
+    took = dict.fromkeys(NAMES, 0.0)
+    proved = 0
+    for seed in range(problems):
+        graph, topology = make(seed)
+        model, costs = CostModel(graph, topology), dict[str, float]()
+        for name in NAMES:
+            start = time.perf_counter()
+            answer = load_policy(name)(graph, topology)
+            took[name] += time.perf_counter() - start
+            costs[name] = model.estimate({s: b.island for s, b in answer.bindings.items()}).cost
+            proved += any("bound 0.0%" in r for r in answer.reasons.values())
+        for name in NAMES:
+            ratios[name].append(costs[name] / costs["optimal"])
+    print(f"{problems} {what}: cost / cost of optimal")
+    for name, found in ratios.items():
+        found.sort()
+        middle, high = found[len(found) // 2], found[int(0.9 * len(found))]
+        print(f"  {name:9} median {middle:6.3f}  90% {high:7.3f}  worst {found[-1]:7.3f}  in {took[name]:6.2f} s")
+    print(f"  optimality proved for {proved}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", type=int, default=200)
+    problems: int = parser.parse_args().problems
+    measure("random graphs", graphs.random_problem, problems)
+    measure("chains", graphs.random_chain, problems)
+
+
+if __name__ == "__main__":
+    main()
