@@ -25,7 +25,7 @@ NAMES = ("spread", "min-cut", "balanced", "optimal")
 
 def measure(what: str, make: Callable[[int], tuple[Any, Any]], problems: int) -> None:
     ratios: dict[str, list[float]] = {n: [] for n in NAMES}
-    took = dict.fromkeys(NAMES, 0.0)
+    took: dict[str, float] = dict.fromkeys(NAMES, 0.0)
     proved = 0
     for seed in range(problems):
         graph, topology = make(seed)
