@@ -44,7 +44,7 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "cpu", name = "pod"} : () -> ()
   "pw.slice"() {device_ids = "0:2", devices = 2 : i64, island = @island0, reason = "the only island with room for it", runner_up = "none: no other island can take it", sym_name = "s0"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = "0:2", slice = @s0, sym_name = "m0"} : () -> ()
-  "pw.slice"() {device_ids = "0:4", devices = 4 : i64, island = @pod, pin = "pod", reason = "pinned to pod by the user", sym_name = "s1"} : () -> ()
+  "pw.slice"() {device_ids = "0:4", devices = 4 : i64, island = @pod, pin = "pod", reason = "pinned to pod by the user", runner_up = "none: the user pinned it", sym_name = "s1"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = "0:4", slice = @s1, sym_name = "m1"} : () -> ()
   module @scale attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
     sdy.mesh @mesh = <["x"=2]> {stablehlo.mesh = {axes = [{name = "x", size = 2 : i64}]}}
