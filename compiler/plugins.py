@@ -1,6 +1,8 @@
 """Finding what users wrote: an attribute of a Python file (`my.py:NAME`), or an entry point in `pathways.passes`."""
 
+import functools
 import importlib.util
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ def find_plugin(name: str) -> Any:
         return _from_file(Path(path), attribute)
     for entry in metadata.entry_points(group=GROUP):
         if entry.name == name:
-            return entry.load()
+            return _loaded(f"the entry point {name}", entry.load)
     raise PluginError(f"nothing named {name}")
 
 
@@ -35,16 +37,20 @@ def entry_point_names() -> list[str]:
     return [e.name for e in metadata.entry_points(group=GROUP)]
 
 
+def _loaded(what: str, load: Callable[[], Any]) -> Any:
+    """Runs the user's module. What it raises becomes a PluginError at its own line."""
+    try:
+        return load()
+    except Exception as error:
+        raise PluginError(f"{what} raised {type(error).__name__}: {error}", where_of_exception(error)) from error
+
+
 def _from_file(path: Path, attribute: str) -> Any:
     spec = importlib.util.spec_from_file_location(f"__plugin__{path.stem}", path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise PluginError(f"no file {path}")
     module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        have = f"{path} raised {type(error).__name__}: {error}"
-        raise PluginError(have, where_of_exception(error)) from error
+    _loaded(str(path), functools.partial(spec.loader.exec_module, module))
     if not hasattr(module, attribute):
         raise PluginError(f"{path} has no {attribute}")
     return getattr(module, attribute)

@@ -67,6 +67,32 @@ def test_policies_that_cannot_be_found(name: str, root: Path) -> None:
     assert exit_code == 2 and "error[PWC0307]" in stderr and "pinned, spread" in stderr
 
 
+def test_a_class_that_cannot_be_made_is_refused(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("class Mine:\n    def __init__(self):\n        raise KeyError('no')\n")
+    sample = str(root / "samples" / "mixture_of_experts.py")
+    exit_code, _, stderr = pwc_here("compile", sample, "--placement", f"{path}:Mine")
+    assert exit_code == 2 and "error[PWC0307]" in stderr and f"{path}:3" in stderr
+
+
+def test_entry_points_are_found_and_their_failures_named(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    from importlib import metadata
+
+    def entry_points(group: str) -> list[metadata.EntryPoint]:
+        here = "pathways.compiler.placement.spread:spread"
+        values = {"theirs": here, "gone": "no_such_module:place"}
+        return [metadata.EntryPoint(name, value, group) for name, value in values.items()]
+
+    monkeypatch.setattr(metadata, "entry_points", entry_points)
+    sample = str(root / "samples" / "mixture_of_experts.py")
+    exit_code, stdout, _ = pwc_here("compile", sample, "--placement", "theirs")
+    assert exit_code == 0 and "theirs: about" in stdout
+    exit_code, _, stderr = pwc_here("compile", sample, "--placement", "gone")
+    assert exit_code == 2 and "error[PWC0307]" in stderr and "ModuleNotFoundError" in stderr
+    exit_code, _, stderr = pwc_here("compile", sample, "--placement", "neither")
+    assert exit_code == 2 and "theirs" in stderr and "gone" in stderr
+
+
 def test_a_function_is_a_policy_in_python() -> None:
     asked: list[Any] = []
 

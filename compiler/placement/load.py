@@ -60,7 +60,11 @@ def _optimal(name: str) -> Policy:
 
 def _as_policy(name: str, found: Any) -> Policy:
     """A function, or a class (or object) with a method `place`."""
-    candidate = found() if isinstance(found, type) else found
+    try:
+        candidate = found() if isinstance(found, type) else found
+    except Exception as error:
+        have = f"a class whose making raised {type(error).__name__}: {error}"
+        raise _bad(name, have, where_of_exception(error)) from error
     policy: Any = getattr(candidate, "place", candidate)
     if not callable(policy):
         raise _bad(name, f"a {type(found).__name__}")
