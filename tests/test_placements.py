@@ -1,6 +1,9 @@
 """Placements under one cost model: legal, never worse than they promise, explained."""
 
 import dataclasses
+import itertools
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +226,65 @@ def test_memory_of_a_slice_is_a_lower_bound(block: int) -> None:
         for slice_ in plan.slices:
             peak = max((s.peak_bytes for s in plan.streams if s.island == slice_.island), default=0)
             assert peak / 8 < slice_memory(program).get(slice_.name, 0) <= peak or peak == 0, seed
+
+
+def with_demands(seed: int) -> tuple[Any, Topology]:
+    """A random problem whose slices may be pinned, kept together, or bound already."""
+    graph, topology = random_problem(seed)
+    rng = random.Random(seed)
+    slices = list(graph.graph["slices"])
+    for i, request in enumerate(slices):
+        match rng.randrange(6):
+            case 0:
+                slices[i] = dataclasses.replace(request, pin=rng.choice(topology.names), memory=0)
+            case 1 if i:
+                slices[i] = dataclasses.replace(request, near=slices[i - 1].symbol)
+            case 2 if not any(r.bound for r in slices):
+                binding = Binding(topology.names[-1], tuple(range(request.devices)))
+                slices[i] = dataclasses.replace(request, bound=binding, memory=0)
+            case _:
+                pass
+    graph.graph["slices"] = tuple(slices)
+    return graph, topology
+
+
+@pytest.mark.parametrize("make", [random_problem, with_demands])
+def test_optimal_is_the_optimum_by_brute_force(make: Any) -> None:
+    tried = 0
+    for seed in range(120):
+        graph, topology = make(seed)
+        slices = graph.graph["slices"]
+        if len(topology.islands) ** len(slices) > 300:
+            continue
+        model = CostModel(graph, topology)
+        costs = [model.estimate(where).cost for where in legal_assignments(slices, topology)]
+        if costs:
+            best = placed("optimal", graph, topology)
+            assert cost(best, graph, topology) == pytest.approx(min(costs), rel=1e-6), seed
+            assert any("bound 0.0%" in reason for reason in best.reasons.values())
+            tried += 1
+    assert tried > 30
+
+
+def test_optimal_places_what_greedy_policies_cannot() -> None:
+    """Two islands of 11 hold 5 + 2 + 2 + 2 and 5 + 3 + 3: largest first, or neighbors together, does not end there."""
+    sizes = (5, 5, 3, 3, 2, 2, 2)
+    graph = make_graph([SliceRequest(f"s{i}", n) for i, n in enumerate(sizes)], [("s0", 1.0)], {})
+    topology = Topology((Island("a", 11), Island("b", 11)))
+    for name in ("spread", "balanced"):
+        with pytest.raises(PathwaysError, match="do not fit"):
+            load_policy(name)(graph, topology)
+    assert "by the mixed-integer program" in placed("optimal", graph, topology).reasons["s0"]
+
+
+def legal_assignments(slices: tuple[SliceRequest, ...], topology: Topology) -> Iterator[dict[str, str]]:
+    for islands in itertools.product(topology.islands, repeat=len(slices)):
+        where = {r.symbol: i.name for r, i in zip(slices, islands, strict=True)}
+        taken = dict.fromkeys(topology.names, 0)
+        for request in slices:
+            taken[where[request.symbol]] += request.devices
+        legal = all(r.fits(i) for r, i in zip(slices, islands, strict=True))
+        legal = legal and all(taken[i.name] <= i.size for i in topology.islands)
+        legal = legal and all(r.near is None or where[r.near] == where[r.symbol] for r in slices)
+        if legal and all(r.bound is None or r.bound.island == where[r.symbol] for r in slices):
+            yield where

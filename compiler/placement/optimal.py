@@ -37,18 +37,18 @@ class Optimal:
 
     def __call__(self, graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
         model = CostModel(graph, topology)
-        known = {name: a for name, p in _OTHERS.items() if (a := _attempt(p, graph, topology)) is not None}
-        if not known:
-            raise Free(topology, model.slices).refuse()
-        costs = {name: model.estimate(_where(a)).cost for name, a in known.items()}
-        name = min(costs, key=lambda n: (costs[n], list(known).index(n)))
-        best, cost = known[name], costs[name]
+        answers = {name: a for name, p in _OTHERS.items() if (a := _attempt(p, graph, topology)) is not None}
         solved = _Milp(model).solve(self.nodes, self.seconds)
-        how = f"as {name}: nothing better was found"
-        if solved.where is not None and (found := model.estimate(solved.where).cost) < cost * (1 - 1e-9):
+        if solved.where is not None:
             free = Free(topology, model.slices)
             bindings = {r.symbol: r.bound or free.take(r, solved.where[r.symbol]) for r in model.slices}
-            best, cost, how = Placement(bindings, {}), found, "by the mixed-integer program"
+            answers[_PROGRAM] = Placement(bindings, {})
+        if not answers:
+            raise Free(topology, model.slices).refuse()
+        costs = {name: model.estimate(_where(a)).cost for name, a in answers.items()}
+        name = min(costs, key=lambda n: float(f"{costs[n]:.9g}"))  # of equal ones the simplest placement's
+        best, cost = answers[name], costs[name]
+        how = "by the mixed-integer program" if name == _PROGRAM else f"as {name}: nothing better was found"
         gap = max(0.0, 1 - solved.bound / cost) if cost > 0 else 0.0
         note = f"{shown(cost)} a run, {how}; gap to the proved bound {gap:.1%}"
         return Placement(best.bindings, dict.fromkeys(best.bindings, note), reproducible=self.seconds is None)
@@ -56,6 +56,7 @@ class Optimal:
 
 _optimize: Any = scipy.optimize
 _sparse: Any = scipy.sparse
+_PROGRAM = "the mixed-integer program"
 _OTHERS = {"spread": spread, "balanced": balanced, "min-cut": min_cut}
 
 
