@@ -4,17 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pathways.compiler.pipeline import Timing
+from pathways.dialect.memory import readable as size
 from pathways.dialect.plan import Buffer, Plan, Recv, Run, Send
 from pathways.dialect.reshard import plan_reshard
-
-
-def size(count: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:

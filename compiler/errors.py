@@ -144,14 +144,16 @@ class OutOfMemory(Diagnostic):
     code: ClassVar[str] = "PWC0302"
     exit: ClassVar[Exit] = Exit.CAPACITY
     title: ClassVar[str] = "the program does not fit the memory of {island}"
-    have: ClassVar[str] = "{memory:,} bytes a device"
-    need: ClassVar[str] = "{peak:,} bytes at step {step}, temporaries of executables left out; the largest:\n{largest}"
-    hint: ClassVar[str] = "more devices a slice, smaller batches, donate_argnums, or islands with more memory"
+    have: ClassVar[str] = "{memory} bytes a device"
+    need: ClassVar[str] = "{peak} bytes on one device {at}, {over} too many:\n{owners}"
+    hint: ClassVar[str] = "{advice}"
     island: str
-    memory: int
-    peak: int
-    step: int
-    largest: str
+    memory: str
+    peak: str
+    over: str
+    at: str
+    owners: str
+    advice: str = "more devices a slice, smaller batches, donate_argnums, or islands with more memory"
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ is where its shardings or its data are. Equal decisions at several steps (microb
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pathways.dialect import pw
-from pathways.dialect.mlir import Value, name_of, where_of
+from pathways.dialect.flow import Node
+from pathways.dialect.mlir import name_of, where_of
 from pathways.dialect.plan import Decision
-from pathways.dialect.program import Program, array_type
-from pathways.dialect.values import value_places
+from pathways.dialect.program import Program
 
 
 def explain(program: Program) -> tuple[Decision, ...]:
@@ -37,18 +36,19 @@ def _range(devices: tuple[int, ...]) -> str:
 
 def _nodes(program: Program) -> Iterator[Decision]:
     sources = _Sources(program)
-    for op in program.nodes():
+    for node in program.flow.nodes:
+        op = node.op
         where = where_of(op.operation)
         steps = () if op.step is None else (op.step,)
-        if isinstance(op, pw.CallOp):
-            slice_ = program.slice_of(op.mesh)
-            chosen = f"{slice_} on {op.island}, mesh {program.mesh(op.mesh)}"
-            reason, other = sources.call(op)
-            yield Decision("call", name_of(op.operation), chosen, reason, other, steps, 0, where)
+        if node.callee:
+            name = name_of(op.operation)
+            chosen, reason, other = sources.call(node)
+            yield Decision("call", name, chosen, reason, other, steps, 0, where)
             continue
-        kind = "transfer" if sources.slice_of(op.operands[0]) != program.slice_of(op.mesh) else "reshard"
-        chosen = f"{sources.place(op.operands[0])} -> {sources.place(op.results[0])} by {op.route}"
-        name = sources.names.get(op.operands[0], "")
+        (value,), (result,) = node.operands, node.results
+        kind = "transfer" if sources.home[value] != sources.home[result] else "reshard"
+        chosen = f"{sources.place(value)} -> {sources.place(result)} by {op.route}"
+        name = sources.names[value]
         yield Decision(kind, name, chosen, op.reason or "", op.runner_up or "", steps, op.bytes or 0, where)
 
 
@@ -57,43 +57,46 @@ class _Sources:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.places = value_places(program)
-        self.origin: dict[Value, Value] = {}
-        self.names: dict[Value, str] = {}
-        for value, argument in zip(program.block.arguments, program.arguments, strict=True):
-            self.names[value] = argument.name
-        for op in program.nodes():
-            for result in op.results:
-                self.names[result] = name_of(op.operation)
-            if isinstance(op, pw.TransferOp):
-                (source,) = op.operands
-                self.origin[op.results[0]] = self.origin.get(source, source)
-                self.names[op.results[0]] = self.names[source]
+        flow = self.flow = program.flow
+        self.home = [program.slice_of(p.mesh) if p is not None else "" for p in flow.places]
+        self.origin = list(range(len(flow.values)))
+        self.names = [a.name for a in program.arguments]
+        self._calls: dict[tuple[str, str, bool, tuple[tuple[str, int], ...]], tuple[str, str, str]] = {}
+        for node in flow.nodes:
+            if node.callee:
+                self.names += [name_of(node.op.operation)] * len(node.results)
+            else:
+                (source,), (result,) = node.operands, node.results
+                self.origin[result] = self.origin[source]
+                self.names.append(self.names[source])
 
-    def slice_of(self, value: Value) -> str:
-        return self.program.slice_of(self.places[value].mesh)
+    def place(self, value: int) -> str:
+        return f"{self.home[value]}{self.program.sharding(self.flow.place(value))}"
 
-    def place(self, value: Value) -> str:
-        placed = self.places[value]
-        return f"{self.program.slice_of(placed.mesh)}{self.program.sharding(placed)}"
-
-    def call(self, call: pw.CallOp) -> tuple[str, str]:
-        """What put a call where it is, and where else its operands would have drawn it."""
-        here = self.program.slice_of(call.mesh)
+    def call(self, call: Node) -> tuple[str, str, str]:
+        """What a call runs on, what put it there, and where else its operands would have drawn it."""
         held: dict[str, int] = {}
         for value in call.operands:
-            origin = self.origin.get(value, value)
-            home = self.slice_of(origin)
-            held[home] = held.get(home, 0) + array_type(value).bytes
+            home = self.home[self.origin[value]]
+            held[home] = held.get(home, 0) + self.flow.types[value].bytes
+        key = call.mesh, call.op.island or "", bool(call.op.gathered), tuple(held.items())
+        if key not in self._calls:
+            self._calls[key] = self._explained(*key)
+        return self._calls[key]
+
+    def _explained(
+        self, mesh: str, island: str, gathered: bool, rows: tuple[tuple[str, int], ...]
+    ) -> tuple[str, str, str]:
+        held, here = dict(rows), self.program.slice_of(mesh)
+        chosen = f"{here} on {island}, mesh {self.program.mesh(mesh)}"
         drawn = ", ".join(f"{size:,} bytes on {home}" for home, size in held.items()) or "none"
-        if not call.gathered:
+        reason = f"loose operations follow their data; operands: {drawn}"
+        if not gathered:
             reason = f"placed by the user: its own shardings, or a mesh inside, name {here}"
-        else:
-            reason = f"loose operations follow their data; operands: {drawn}"
         others = {home: size for home, size in held.items() if home != here}
         if not others:
-            return reason, "none: no other slice holds an operand"
+            return chosen, reason, "none: no other slice holds an operand"
         total = sum(held.values())
         second = max(others, key=lambda home: others[home])
         moving = f"{total - held[second]:,} bytes in instead of {total - held.get(here, 0):,}"
-        return reason, f"{second}: would move {moving}"
+        return chosen, reason, f"{second}: would move {moving}"

@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pathways.compiler.explain import explain
+from pathways.compiler.schedule.note import read_schedule
+from pathways.compiler.streams import plan_meshes
 from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType, from_mlir
-from pathways.dialect.mlir import Operation, Value, bytecode, name_of, portable, where_of
+from pathways.dialect.mlir import Operation, bytecode, name_of, portable, where_of
 from pathways.dialect.plan import (
-    Buffer,
+    BufferKind,
+    Buffers,
     Computation,
     ConstantData,
     Copy,
@@ -17,7 +20,6 @@ from pathways.dialect.plan import (
     Instruction,
     Layout,
     Plan,
-    PlanMesh,
     PlanSlice,
     Port,
     Recv,
@@ -25,12 +27,12 @@ from pathways.dialect.plan import (
     Send,
     Stream,
 )
-from pathways.dialect.program import Argument, Program, array_type, described, main_of
-from pathways.dialect.sdy import Placed, meshes_of, read_sharding
+from pathways.dialect.program import Argument, Program, described, main_of
+from pathways.dialect.sdy import meshes_of, read_sharding
 from pathways.dialect.sharding import Dims, replicated, size_of_axes
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree
-from pathways.dialect.values import number_slots, value_places
+from pathways.dialect.values import number_slots
 
 
 def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
@@ -47,7 +49,7 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
             PlanSlice(symbol, op.island or "", op.device_ids or (), op.reason or "", op.prefer, op.runner_up or "")
             for symbol, op in program.slices.items()
         ),
-        meshes=tuple(reader.mesh(symbol) for symbol in program.meshes),
+        meshes=plan_meshes(program),
         computations=tuple(reader.computation(s, op) for s, op in program.computations.items()),
         streams=streams,
         inputs=inputs,
@@ -59,6 +61,8 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
         placement=attributes["pw.placement"].value if "pw.placement" in attributes else "",
         reproducible="pw.not_reproducible" not in attributes,
         decisions=explain(program),
+        schedule=read_schedule(program),
+        temporaries=attributes["pw.temporaries"].value if "pw.temporaries" in attributes else "",
     )
 
 
@@ -83,35 +87,33 @@ def read_topology(program: Program) -> Topology:
 class _Reader:
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.places = value_places(program)
         self.mesh_index = {symbol: i for i, symbol in enumerate(program.meshes)}
         self.computation_index = {symbol: i for i, symbol in enumerate(program.computations)}
         self.donated: dict[str, tuple[int, ...]] = {}
-        self.slots = number_slots(program, self.places)
+        self.slots = number_slots(program)
 
-    def island(self, value: Value) -> str:
-        return self.program.island_of(self.places[value].mesh)
-
-    def layout(self, placed: Placed) -> Layout:
-        return Layout(self.mesh_index[placed.mesh], placed.dims)
-
-    def mesh(self, symbol: str) -> PlanMesh:
-        op = self.program.meshes[symbol]
-        owner = self.program.slices[op.slice]
-        ids = owner.device_ids or ()
-        return PlanMesh(symbol, op.slice, owner.island or "", op.axes, tuple(ids[i] for i in op.devices))
+    def island(self, value: int) -> str:
+        return self.program.island_of(self.program.flow.place(value).mesh)
 
     def stream(self, plan: pw.PlanOp) -> Stream:
-        buffers: list[Buffer] = []
+        kinds: dict[BufferKind, int] = {}
+        known: dict[tuple[Any, Any], tuple[int, ...]] = {}
+        groups: list[Buffers] = []
         instructions: list[Instruction] = []
         for op in plan.operation.regions[0].blocks[0].operations:
-            if isinstance(op, pw.BufferOp):
-                type_ = ArrayType(op.shape, op.dtype)
-                layout = self.layout(op.sharding[0])
-                buffers.append(Buffer(op.name, op.role, type_, layout, op.bytes, op.birth, op.death))
-            else:
+            if not isinstance(op, pw.BuffersOp):
                 instructions.append(self.instruction(op))
-        return Stream(plan.island, plan.peak_bytes, tuple(buffers), tuple(instructions))
+                continue
+            attributes = op.operation.attributes
+            key = attributes["types"], attributes["sharding"]
+            if key not in known:
+                made = (
+                    BufferKind(type_, Layout(self.mesh_index[placed.mesh], placed.dims), size)
+                    for type_, placed, size in zip(op.types, op.sharding, op.bytes, strict=True)
+                )
+                known[key] = tuple(kinds.setdefault(kind, len(kinds)) for kind in made)
+            groups.append(Buffers(op.name, op.role, op.owner, known[key], op.birth, op.deaths))
+        return Stream(plan.island, plan.peak_bytes, tuple(kinds), tuple(groups), tuple(instructions))
 
     def instruction(self, op: Any) -> Instruction:
         where = where_of(op.operation)
@@ -120,7 +122,19 @@ class _Reader:
                 self.donated[op.callee] = op.donated
                 computation, mesh = self.computation_index[op.callee], self.mesh_index[op.mesh]
                 name = name_of(op.operation)
-                return Run(op.step, computation, mesh, op.inputs, op.outputs, op.donated, name, where)
+                return Run(
+                    op.step,
+                    computation,
+                    mesh,
+                    op.inputs,
+                    op.outputs,
+                    op.donated,
+                    name,
+                    where,
+                    op.temporaries or 0,
+                    op.action or "",
+                    op.parts or (),
+                )
             case pw.SendOp():
                 return Send(op.step, op.channel, op.slot, op.to, where)
             case pw.RecvOp():
@@ -149,7 +163,7 @@ class _Reader:
         inputs: list[Port] = []
         held: list[ConstantData] = []
         raw: dict[str, bytes] = {}
-        for value, argument in zip(self.program.block.arguments, self.program.arguments, strict=True):
+        for value, argument in enumerate(self.program.arguments):
             if not argument.is_constant:
                 inputs.append(self.port(value, argument))
                 continue
@@ -161,19 +175,20 @@ class _Reader:
         return tuple(inputs), tuple(held), raw
 
     def results(self) -> Iterator[Port]:
-        for value, result in zip(self.program.returned, self.program.results, strict=True):
+        for value, result in zip(self.program.flow.returned, self.program.results, strict=True):
             yield self.port(value, result)
 
-    def port(self, value: Value, argument: Argument) -> Port:
-        type_ = array_type(value)
-        placed = value in self.places
+    def port(self, value: int, argument: Argument) -> Port:
+        flow = self.program.flow
+        type_ = flow.types[value]
+        placed = flow.places[value] is not None
         return Port(
             argument.name,
             type_,
             argument.dtype or type_.dtype,
             argument.weak,
             self.island(value) if placed else "",
-            self.slots[value] if placed else -1,
+            self.slots[value],
             argument.donate,
         )
 

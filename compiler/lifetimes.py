@@ -1,79 +1,92 @@
-"""When each value is born, who uses it last, and whether that use may overwrite it. Pure; the plan pass writes it."""
+"""When each value is born, who uses it last, and whether that use may overwrite it. Pure; steps are those of the order."""
 
 from collections import Counter
 from dataclasses import dataclass
 
-from pathways.dialect import pw
-from pathways.dialect.mlir import Value
-from pathways.dialect.program import Program, array_type
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.flow import Node
+from pathways.dialect.program import Program
 from pathways.dialect.sdy import Placed
 
-
-@dataclass
-class Lifetime:
-    """Steps of one value; `birth` -1: there before the first step; `kept`: a result or a constant, never freed."""
-
-    birth: int
-    death: int
-    kept: bool
-    owned: bool
-    """Whether the program may overwrite it: not the caller's, not a constant."""
+BEFORE, KEPT = -1, -1
+"""The birth of what is there before the first step; the death of what is never freed."""
 
 
-def lifetimes(program: Program, places: dict[Value, Placed]) -> dict[Value, Lifetime]:
-    """The lifetime of every value that has a place."""
-    found: dict[Value, Lifetime] = {}
-    for value, argument in zip(program.block.arguments, program.arguments, strict=True):
-        if value in places:
-            found[value] = Lifetime(-1, -1, argument.is_constant, argument.donate)
-    for op in program.nodes():
-        step = op.step or 0
-        for value in op.operands:
-            found[value].death = step
-        for result in op.results:
-            found[result] = Lifetime(step, step, False, True)
-    for value in program.returned:
-        found[value].kept = True
-        found[value].owned = False
-    return found
+@dataclass(frozen=True)
+class Lifetimes:
+    """For each value, by number: the step that makes it, that of its last use, and what may be done with it then.
+
+    `kept`: a result or a constant, never freed. `owned`: the program may overwrite it; it is not the caller's, and no
+    constant.
+    """
+
+    births: list[int]
+    deaths: list[int]
+    kept: list[bool]
+    owned: list[bool]
+
+    def ends(self, value: int, step: int) -> bool:
+        return self.deaths[value] == step and not self.kept[value]
 
 
-def donations(program: Program, alive: dict[Value, Lifetime]) -> dict[str, tuple[int, ...]]:
+def lifetimes(program: Program) -> Lifetimes:
+    """The lifetimes of all values, in the order of the program's steps."""
+    flow, arguments = program.flow, program.arguments
+    births = [BEFORE] * len(arguments)
+    deaths = [BEFORE] * len(arguments)
+    kept = [a.is_constant for a in arguments]
+    owned = [a.donate for a in arguments]
+    for node in flow.nodes:
+        step: int = node.op.step
+        for value in node.operands:
+            deaths[value] = step
+        more = len(node.results)
+        births += [step] * more
+        deaths += [step] * more
+        kept += [False] * more
+        owned += [True] * more
+    for value in flow.returned:
+        kept[value], owned[value] = True, False
+    return Lifetimes(births, deaths, kept, owned)
+
+
+def donations(program: Program, alive: Lifetimes) -> dict[str, tuple[int, ...]]:
     """For each computation the operands it overwrites: those that every one of its calls uses for the last time.
 
     Donation is part of the compiled code, so that one call that still needs an operand keeps it for all. An operand
     is donated only where a result of the same type and sharding can take its memory.
     """
     allowed: dict[str, set[int]] = {}
-    for call in program.calls():
-        mine = _last_uses(call, alive)
-        allowed[call.callee] = allowed[call.callee] & mine if call.callee in allowed else mine
-    chosen: dict[str, tuple[int, ...]] = {}
-    for call in program.calls():
-        if call.callee not in chosen:
-            chosen[call.callee] = _matched(call, sorted(allowed[call.callee]))
-    return chosen
+    first: dict[str, Node] = {}
+    for call in program.flow.calls():
+        first.setdefault(call.callee, call)
+        candidates = allowed.get(call.callee)
+        if candidates is None or candidates:
+            allowed[call.callee] = _last_uses(call, alive, candidates)
+    return {callee: _matched(program, call, sorted(allowed[callee])) for callee, call in first.items()}
 
 
-def _last_uses(call: pw.CallOp, alive: dict[Value, Lifetime]) -> set[int]:
-    operands = list(call.operands)
-    repeated = {v for v, n in Counter(operands).items() if n > 1}
+def _last_uses(call: Node, alive: Lifetimes, candidates: set[int] | None) -> set[int]:
+    """Positions of operands that this call may overwrite, out of those that all calls before it may."""
+    operands, step = call.operands, call.op.step
+    count = Counter(operands)
     return {
         i
-        for i, v in enumerate(operands)
-        if alive[v].owned and not alive[v].kept and alive[v].death == call.step and v not in repeated
+        for i in (range(len(operands)) if candidates is None else candidates)
+        if alive.deaths[v := operands[i]] == step and alive.owned[v] and not alive.kept[v] and count[v] == 1
     }
 
 
-def _matched(call: pw.CallOp, candidates: list[int]) -> tuple[int, ...]:
+def _matched(program: Program, call: Node, candidates: list[int]) -> tuple[int, ...]:
     """The candidates for which there is a result of the same type and sharding, each result taken once."""
-    free: Counter[tuple[str, Placed]] = Counter(
-        (str(array_type(r)), s) for r, s in zip(call.results, call.out_shardings or (), strict=True)
+    types = program.flow.types
+    free: Counter[tuple[ArrayType, Placed]] = Counter(
+        (types[r], s) for r, s in zip(call.results, call.op.out_shardings, strict=True)
     )
     taken: list[int] = []
-    operands, shardings = list(call.operands), call.in_shardings or ()
+    shardings = call.op.in_shardings
     for i in candidates:
-        key = (str(array_type(operands[i])), shardings[i])
+        key = (types[call.operands[i]], shardings[i])
         if free[key] > 0:
             free[key] -= 1
             taken.append(i)

@@ -43,10 +43,12 @@ CLASSES: dict[str, type] = {
             nouns.Decision,
             nouns.PlanMesh,
             nouns.Layout,
-            nouns.Buffer,
+            nouns.BufferKind,
+            nouns.Buffers,
             nouns.Stream,
             nouns.Computation,
             nouns.Port,
+            nouns.Schedule,
         ),
         *(nouns.Run, nouns.Send, nouns.Recv, nouns.Copy, nouns.Free, nouns.ConstantData, nouns.Plan),
         *(Where, ArrayType, Island, Topology),
@@ -86,11 +88,11 @@ def _encode(value: Any, message: Any) -> None:
             content = write_ranges(content)
         if field.is_repeated:
             target = getattr(message, field.name)
+            if field.message_type is None:
+                target.extend(content)
+                continue
             for item in content:
-                if field.message_type is not None:
-                    _encode_message(item, field.message_type.name, target.add())
-                else:
-                    target.append(item)
+                _encode_message(item, field.message_type.name, target.add())
         elif field.message_type is not None:
             target = getattr(message, field.name)
             target.SetInParent()
@@ -142,7 +144,7 @@ def _decode_field(message: Any, field: Any, members: dict[str, Any]) -> Any:
         return read_ranges(content)
     if field.is_repeated:
         items = cast("list[Any]", content)
-        return tuple(_decode(i, members) if field.message_type is not None else i for i in items)
+        return tuple(items) if field.message_type is None else tuple(_decode(i, members) for i in items)
     if field.message_type is not None:
         if not message.HasField(field.name):
             if field.name == "where":

@@ -5,6 +5,7 @@ that is known about them is here. Upstream's Python-defined dialects are spelled
 an operand, attribute or result. Never attach a trait or an interface to such an op: that crashes the process.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
@@ -120,10 +121,7 @@ class PwOp(ir.OpView):
 
     @classmethod
     def fields(cls) -> dict[str, Field[Any]]:
-        found: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
-            found.update(cast("dict[str, Any]", vars(base)))
-        return {n: f for n, f in found.items() if isinstance(f, Field)}
+        return _fields_of(cls)
 
     @classmethod
     def create(
@@ -135,9 +133,13 @@ class PwOp(ir.OpView):
         results: Iterable[Any] = (),
         **attributes: Any,
     ) -> Self:
-        """Builds the op; `attributes` are Python values of its fields."""
+        """Builds the op; `attributes` are Python values of its fields, or attributes written before."""
         declared = cls.fields()
-        written = {n: declared[n].kind.write(v) for n, v in attributes.items() if v is not None and v is not False}
+        written = {
+            n: v if isinstance(v, ir.Attribute) else declared[n].kind.write(v)
+            for n, v in attributes.items()
+            if v is not None and v is not False
+        }
         op = ir.Operation.create(
             cls.OPERATION_NAME,
             results=list(results),
@@ -168,6 +170,14 @@ class PwOp(ir.OpView):
                 found.append(f"has {name} = {op.attributes[name]}, which is not of kind {field.kind.name}")
         found += [f"has an unknown attribute {n}" for n in attribute_names(op) if n not in declared]
         return found
+
+
+@functools.cache
+def _fields_of(cls: type[PwOp]) -> dict[str, Field[Any]]:
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        found.update(cast("dict[str, Any]", vars(base)))
+    return {n: f for n, f in found.items() if isinstance(f, Field)}
 
 
 def attribute_names(op: Operation) -> list[str]:

@@ -4,6 +4,7 @@
 `float0`. A PRNG key is stored as its data: `key<fry>[n]` is `uint32[n, 2]`.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from pathways.dialect.remember import remembered
 from pathways.dialect.sharding import Shape
 
 _MLIR = {
@@ -79,10 +81,12 @@ def is_stored_as_named(name: str) -> bool:
     return name in _TO_MLIR
 
 
+@functools.cache
 def itemsize(name: str) -> int:
     return numpy_dtype(name).itemsize
 
 
+@remembered
 def from_mlir(type_: Any) -> ArrayType:
     """Reads a ranked tensor type with static dimensions."""
     return ArrayType(tuple(type_.shape), _MLIR[str(type_.element_type)])

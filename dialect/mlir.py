@@ -22,6 +22,7 @@ from jaxlib.mlir._mlir_libs import _mlir as _cext
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.jax_api import JaxRuntimeError
+from pathways.dialect.remember import forget, remembered
 
 ir: Any = _ir
 passmanager: Any = _passmanager
@@ -51,6 +52,7 @@ _cext.globals.append_dialect_search_prefix("pathways.dialect")
 
 def make_context() -> Context:
     """A context with JAX's dialects in which the pw ops are allowed."""
+    forget()
     context: Any = _jax_mlir.make_ir_context()
     context.allow_unregistered_dialects = True
     return context
@@ -118,18 +120,23 @@ _ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2})")
 
 def where_of(operation: Operation) -> Where | None:
     """The user's line behind an op. The bindings show a location only as text: `loc("h"("f"("model.py":3:1)))`."""
-    printed = str(operation.location)
-    found = _FILE.search(printed)
-    if found is None:
-        return None
-    names = [_unescape(n) for n in _NAME.findall(printed[: found.start()])]
-    return Where(_unescape(found[1]), int(found[2]), names[-1] if len(names) > 1 else "")
+    return _read_location(operation.location.attr)[1]
 
 
 def name_of(operation: Operation) -> str:
     """The name that `location` gave to an op."""
-    names = _FIRST.match(str(operation.location))
-    return _unescape(names[1]) if names else ""
+    return _read_location(operation.location.attr)[0]
+
+
+@remembered
+def _read_location(attribute: Any) -> tuple[str, Where | None]:
+    printed = str(attribute)
+    first, found = _FIRST.match(printed), _FILE.search(printed)
+    name = _unescape(first[1]) if first else ""
+    if found is None:
+        return name, None
+    names = [_unescape(n) for n in _NAME.findall(printed[: found.start()])]
+    return name, Where(_unescape(found[1]), int(found[2]), names[-1] if len(names) > 1 else "")
 
 
 def _unescape(quoted: str) -> str:

@@ -5,6 +5,7 @@ the same size for 1 shard and for 2,048.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from pathways.dialect.diagnostics import Where
@@ -13,7 +14,7 @@ from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 from pathways.dialect.topology import Topology
 from pathways.dialect.trees import Tree
 
-FORMAT = 2
+FORMAT = 3
 """The version of the format that this code writes, and the only one it reads."""
 
 
@@ -70,11 +71,37 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class BufferKind:
+    """What many buffers have in common; `bytes` is on one device."""
+
+    type: ArrayType
+    layout: Layout
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Buffers that are born together, in slots that follow each other.
+
+    `kinds` are indices into `Stream.kinds`; `birth` and `deaths` are steps, -1: before all, kept. `owner` is whom the
+    memory is counted to.
+    """
+
+    name: str
+    role: str
+    owner: str
+    kinds: tuple[int, ...]
+    birth: int
+    deaths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Buffer:
     """One logical buffer: `bytes` is on one device; `birth` and `death` are steps, -1: before all, kept."""
 
     name: str
     role: str
+    owner: str
     type: ArrayType
     layout: Layout
     bytes: int
@@ -94,6 +121,12 @@ class Run:
     donated: tuple[int, ...]
     name: str
     where: Where | None
+    temporaries: int = 0
+    """Bytes on one device that the executable needs while it runs."""
+    action: str = ""
+    """What it is of a pipeline: `2F3` is stage 2, forward, microbatch 3."""
+    parts: tuple[str, ...] = ()
+    """The calls it was merged of, each with its action and line."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +166,30 @@ Instruction: TypeAlias = Run | Send | Recv | Copy | Free
 
 @dataclass(frozen=True)
 class Stream:
-    """What one island does, in order. Slots are indices into `buffers`."""
+    """What one island does, in order. Slots are indices into `buffers`, which are `groups` spread out."""
 
     island: str
     peak_bytes: int
-    buffers: tuple[Buffer, ...]
+    kinds: tuple[BufferKind, ...]
+    groups: tuple[Buffers, ...]
     instructions: tuple[Instruction, ...]
+
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        return tuple(
+            Buffer(
+                group.name if len(group.kinds) == 1 else f"{group.name}#{i}",
+                group.role,
+                group.owner,
+                (kind := self.kinds[number]).type,
+                kind.layout,
+                kind.bytes,
+                group.birth,
+                death,
+            )
+            for group in self.groups
+            for i, (number, death) in enumerate(zip(group.kinds, group.deaths, strict=True))
+        )
 
 
 @dataclass(frozen=True)
@@ -178,6 +229,26 @@ class ConstantData:
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """The order of the work, and what it costs. `note` says why it is not what was asked for.
+
+    A bubble is the part of the time in which the slices of a pipeline wait; `bound` is the least that any order of the
+    same work has. Both are given for equal stages (F 1, B 2, I 1, W 1), and `estimated` with the flops of each call.
+    """
+
+    name: str
+    note: str = ""
+    stages: int = 0
+    slices: int = 0
+    microbatches: int = 0
+    bubble: float = 0.0
+    bound: float = 0.0
+    estimated_bubble: float = 0.0
+    estimated_bound: float = 0.0
+    estimated_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Plan:
     """A compiled program. `constants` are raw bytes by member name; `phases` are dumps by file name."""
 
@@ -198,6 +269,9 @@ class Plan:
     reproducible: bool = True
     """False where a time limit decided something: the same source may give another plan."""
     decisions: tuple[Decision, ...] = ()
+    schedule: Schedule = Schedule("program")
+    temporaries: str = ""
+    """Whether the temporaries of executables are `estimated` or `measured`, by XLA."""
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
 

@@ -23,8 +23,10 @@ from typing import Any
 from pathways.dialect import pw
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.flow import Flow
 from pathways.dialect.mlir import Attribute, Module, Operation, Value, ir
 from pathways.dialect.phases import Phase
+from pathways.dialect.remember import remembered
 from pathways.dialect.sdy import Placed, read_sharding, write_sharding
 from pathways.dialect.sharding import MeshSpec, Sharding
 
@@ -65,6 +67,7 @@ class Argument:
         return ir.DictAttr.get(written)
 
 
+@remembered
 def _read_argument(attribute: Any) -> Argument:
     def get(key: str) -> Any:
         return attribute[f"pw.{key}"] if f"pw.{key}" in attribute else None  # noqa: SIM401
@@ -98,7 +101,9 @@ class Program:
         self.plans: dict[str, pw.PlanOp] = {}
         self.computations: dict[str, Operation] = {}
         self._specs: dict[str, MeshSpec] = {}
+        self._slices: dict[str, str] = {}
         self._func: Any = None
+        self._flow: Flow | None = None
         for op in module.body.operations:
             self._read(op)
 
@@ -118,6 +123,17 @@ class Program:
                 self._func = op
             case _:
                 pass
+
+    @property
+    def flow(self) -> Flow:
+        """The dataflow as numbers: a snapshot, see `changed`."""
+        if self._flow is None:
+            self._flow = Flow(self)
+        return self._flow
+
+    def changed(self) -> None:
+        """To be called by a pass that has changed calls, transfers or arguments and reads `flow` afterwards."""
+        self._flow = None
 
     @property
     def func(self) -> Any:
@@ -188,7 +204,9 @@ class Program:
         return self._specs[symbol]
 
     def slice_of(self, mesh: str) -> str:
-        return self.meshes[mesh].slice
+        if mesh not in self._slices:
+            self._slices[mesh] = self.meshes[mesh].slice
+        return self._slices[mesh]
 
     def island_of(self, mesh: str) -> str:
         """The island of a mesh, from phase `place` on."""

@@ -20,14 +20,28 @@ from pathways.dialect.declare import (
     OptionalField,
     PwOp,
 )
+from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.mlir import ir, register_dialect, register_operation, sdy
 from pathways.dialect.ranges import read_ranges, write_ranges
+from pathways.dialect.remember import remembered
 from pathways.dialect.sdy import Placed, read_axes, read_shardings, write_axes, write_shardings
 
 SHARDINGS = Kind[tuple[Placed, ...]](
     "shardings", write_shardings, read_shardings, sdy.TensorShardingPerValueAttr.isinstance
 )
 AXES = Kind[tuple[tuple[str, int], ...]]("axes", write_axes, read_axes, sdy.MeshAttr.isinstance)
+STRINGS = Kind[tuple[str, ...]](
+    "strings",
+    lambda v: ir.ArrayAttr.get([ir.StringAttr.get(s) for s in v]),
+    remembered(lambda a: tuple(s.value for s in a)),
+    lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(s, ir.StringAttr) for s in a),
+)
+TYPES = Kind[tuple[ArrayType, ...]](
+    "types",
+    lambda v: ir.ArrayAttr.get([ir.TypeAttr.get(ir.Type.parse(t.mlir)) for t in v]),
+    remembered(lambda a: tuple(from_mlir(t.value) for t in a)),
+    lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(t, ir.TypeAttr) for t in a),
+)
 ANY = Arity(None)
 
 
@@ -43,7 +57,9 @@ def _are_devices(attribute: Any) -> bool:
     return True
 
 
-DEVICES = Kind[tuple[int, ...]]("devices", lambda v: STRING.write(write_ranges(v)), _read_devices, _are_devices)
+DEVICES = Kind[tuple[int, ...]](
+    "devices", lambda v: STRING.write(write_ranges(v)), remembered(_read_devices), _are_devices
+)
 """Devices in order, `0:2048` or `3,1,0`: of the same size for any number of neighbors. An array is read, too."""
 
 
@@ -99,8 +115,11 @@ class CallOp(PwOp):
     in_shardings = OptionalField(SHARDINGS, "the sharding each operand must have (from shard)")
     out_shardings = OptionalField(SHARDINGS, "the sharding of each result (from shard)")
     island = OptionalField(SYMBOL, "where it runs (from place)")
+    action = OptionalField(STRING, "what it is of a pipeline: stage, F, B, I or W, microbatch (2F3)")
     dispatch = OptionalField(STRING, "parallel or sequential (from schedule)")
-    step = OptionalField(INTEGER, "its position in the order of its island (from schedule)")
+    step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
+    parts = OptionalField(STRINGS, "the calls it was merged of: name, action and line of each (from schedule)")
+    again = OptionalField(FLAG, "computes once more what was dropped to save memory (from schedule)")
 
 
 class TransferOp(PwOp):
@@ -121,28 +140,28 @@ class TransferOp(PwOp):
 
 
 class PlanOp(PwOp):
-    """The instruction stream of one island: pw.buffer, pw.run, pw.send, pw.recv, pw.copy and pw.free in its region."""
+    """The instruction stream of one island: pw.buffers, pw.run, pw.send, pw.recv, pw.copy and pw.free in its region."""
 
     OPERATION_NAME = "pw.plan"
     regions_ = Arity(1)
     island = Field(SYMBOL, "the island")
-    peak_bytes = Field(INTEGER, "the most bytes alive on one device of the island, temporaries of executables left out")
+    peak_bytes = Field(INTEGER, "the most bytes alive on one device of the island")
 
 
-class BufferOp(PwOp):
-    """One logical buffer of an island: a slot, a size, a birth and a last use."""
+class BuffersOp(PwOp):
+    """Buffers of an island that are born together: slots, sizes, a birth, and the last use of each."""
 
-    OPERATION_NAME = "pw.buffer"
-    slot = Field(INTEGER, "its index in the slot table")
-    name = Field(STRING, "the user's name of the value, or the call that makes it")
-    role = Field(STRING, "input, constant, result or temporary")
-    dtype = Field(STRING, "the element type")
-    shape = Field(INTEGERS, "the global shape")
-    shard_shape = Field(INTEGERS, "the shape on one device")
-    sharding = Field(SHARDINGS, "one entry")
-    bytes = Field(INTEGER, "bytes on one device")
-    birth = Field(INTEGER, "the step that makes it; -1: there before the first")
-    death = Field(INTEGER, "its last use; -1: kept")
+    OPERATION_NAME = "pw.buffers"
+    slot = Field(INTEGER, "the first one's index in the slot table; the others follow")
+    name = Field(STRING, "the user's name of the value, or the call that makes them")
+    role = Field(STRING, "input, constant, copy (moved there) or value")
+    owner = Field(STRING, "whom the memory is counted to: an argument, activations of microbatch 3, ...")
+    types = Field(TYPES, "the global types")
+    shards = Field(TYPES, "the types on one device")
+    sharding = Field(SHARDINGS, "one entry each")
+    bytes = Field(INTEGERS, "bytes on one device")
+    birth = Field(INTEGER, "the step that makes them; -1: there before the first")
+    deaths = Field(INTEGERS, "the last use of each; -1: kept")
 
 
 class RunOp(PwOp):
@@ -155,6 +174,9 @@ class RunOp(PwOp):
     inputs = Field(INTEGERS, "slots read")
     outputs = Field(INTEGERS, "slots written")
     donated = Field(INTEGERS, "positions in `inputs` whose buffers the computation overwrites")
+    temporaries = OptionalField(INTEGER, "bytes on one device that the executable needs while it runs")
+    action = OptionalField(STRING, "what it is of a pipeline: stage, F, B, I or W, microbatch (2F3)")
+    parts = OptionalField(STRINGS, "the calls it was merged of: name, action and line of each")
 
 
 class SendOp(PwOp):
@@ -201,7 +223,7 @@ OPS: tuple[type[PwOp], ...] = (
     CallOp,
     TransferOp,
     PlanOp,
-    BufferOp,
+    BuffersOp,
     RunOp,
     SendOp,
     RecvOp,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways.dialect.mlir import Attribute, Operation, ir, sdy
+from pathways.dialect.remember import remembered
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 
 
@@ -27,6 +28,7 @@ def write_sharding(placed: Placed) -> Attribute:
     return sdy.TensorShardingAttr.get(placed.mesh, dims)
 
 
+@remembered
 def read_sharding(attribute: Attribute) -> Placed:
     """Reads names and dimensions; what is not stated (open, priorities, unreduced) is not part of a `Placed`."""
     attribute = sdy.TensorShardingAttr(attribute)
@@ -54,6 +56,7 @@ def write_shardings(placed: tuple[Placed, ...]) -> Attribute:
     return sdy.TensorShardingPerValueAttr.get([write_sharding(p) for p in placed])
 
 
+@remembered
 def read_shardings(attribute: Attribute) -> tuple[Placed, ...]:
     return tuple(read_sharding(s) for s in sdy.TensorShardingPerValueAttr(attribute).shardings)
 
@@ -62,6 +65,7 @@ def write_axes(axes: tuple[tuple[str, int], ...]) -> Attribute:
     return sdy.MeshAttr.get([sdy.MeshAxisAttr.get(name, size) for name, size in axes])
 
 
+@remembered
 def read_axes(attribute: Attribute) -> tuple[tuple[str, int], ...]:
     axes = [sdy.MeshAxisAttr(axis) for axis in sdy.MeshAttr(attribute).axes]
     return tuple((axis.name, axis.size) for axis in axes)

@@ -1,27 +1,12 @@
-"""Where each value of a program is from phase `shard` on: on which mesh, in which sharding."""
+"""Where the values of a program lie, what moving one costs, and which slot of its island it gets."""
 
 from dataclasses import dataclass
 
-from pathways.dialect import pw
 from pathways.dialect.diagnostics import InternalError
-from pathways.dialect.mlir import Value
-from pathways.dialect.program import Program, array_type
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.program import Program
 from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.sdy import Placed
-
-
-def value_places(program: Program) -> dict[Value, Placed]:
-    """The mesh and sharding of every argument (in use) and result."""
-    places: dict[Value, Placed] = {}
-    for value, argument in zip(program.block.arguments, program.arguments, strict=True):
-        if argument.sharding is not None:
-            places[value] = argument.sharding
-    for op in program.nodes():
-        shardings = op.out_shardings if isinstance(op, pw.CallOp) else op.sharding
-        if shardings is None or len(shardings) != len(op.results):
-            raise InternalError(f"{op.operation.name} states no sharding for its results")
-        places.update(zip(op.results, shardings, strict=True))
-    return places
 
 
 @dataclass(frozen=True)
@@ -40,18 +25,17 @@ def physical_devices(program: Program, mesh: str) -> tuple[str, list[int]]:
     return bound.island, [bound.device_ids[i] for i in program.mesh(mesh).devices]
 
 
-def same_place(program: Program, value: Value, source: Placed, target: Placed) -> bool:
-    """Whether a value already lies as `target` wants it."""
+def same_place(program: Program, type_: ArrayType, source: Placed, target: Placed) -> bool:
+    """Whether a value of this type already lies as `target` wants it."""
     if source == target:
         return True
     if program.slice_of(source.mesh) != program.slice_of(target.mesh):
         return False
-    return program.sharding(source).same_layout(program.sharding(target), array_type(value).shape)
+    return program.sharding(source).same_layout(program.sharding(target), type_.shape)
 
 
-def movement(program: Program, value: Value, source: Placed, target: Placed) -> Movement:
-    """Route and bytes of moving `value`; from phase `place` on."""
-    type_ = array_type(value)
+def movement(program: Program, type_: ArrayType, source: Placed, target: Placed) -> Movement:
+    """Route and bytes of moving a value; from phase `place` on."""
     here, source_ids = physical_devices(program, source.mesh)
     there, target_ids = physical_devices(program, target.mesh)
     a, b = program.sharding(source), program.sharding(target)
@@ -62,13 +46,15 @@ def movement(program: Program, value: Value, source: Placed, target: Placed) -> 
     return Movement("dcn" if here != there else ("ici" if size else "local"), size)
 
 
-def number_slots(program: Program, places: dict[Value, Placed]) -> dict[Value, int]:
-    """The slot of every value with a place: arguments first, then results in program order, counted on each island."""
+def number_slots(program: Program) -> list[int]:
+    """The slot of every value: arguments first, then results in program order, counted on each island; -1: no place."""
     counts: dict[str, int] = {}
-    slots: dict[Value, int] = {}
-    arguments = (v for v in program.block.arguments if v in places)
-    for value in (*arguments, *(r for op in program.nodes() for r in op.results)):
-        island = program.island_of(places[value].mesh)
-        slots[value] = counts.get(island, 0)
-        counts[island] = slots[value] + 1
+    slots: list[int] = []
+    for placed in program.flow.places:
+        if placed is None:
+            slots.append(-1)
+            continue
+        island = program.island_of(placed.mesh)
+        slots.append(counts.get(island, 0))
+        counts[island] = slots[-1] + 1
     return slots

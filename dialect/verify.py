@@ -6,13 +6,14 @@ from typing import Any, TypeAlias
 from pathways.dialect import pw
 from pathways.dialect.declare import PwOp
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
-from pathways.dialect.mlir import Operation, Value, ir, name_of, where_of
+from pathways.dialect.mlir import Operation, ir, name_of, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import size_of_axes
-from pathways.dialect.values import same_place, value_places
+from pathways.dialect.values import same_place
 
 Broken: TypeAlias = tuple[Operation, str, str]
 """The op, what is wrong with it, and the rule."""
@@ -23,6 +24,7 @@ def verify(program: Program) -> None:
 
     Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
     """
+    program.changed()
     for violations in _broken(program):
         if found := [_diagnostic(*broken) for broken in violations]:
             raise PathwaysError(*found)
@@ -104,15 +106,21 @@ def _symbols(program: Program) -> Iterator[Broken]:
 
 
 def _calls(program: Program) -> Iterator[Broken]:
-    for call in program.calls():
-        if call.callee not in program.computations:
-            yield call.operation, f"calls @{call.callee}, which does not exist", "a nested module of the module"
-            continue
-        type_ = main_of(program.computations[call.callee]).type
-        have = ([str(v.type) for v in call.operands], [str(v.type) for v in call.results])
-        need = ([str(t) for t in type_.inputs], [str(t) for t in type_.results])
+    signatures: dict[str, tuple[list[ArrayType], list[ArrayType]]] = {}
+    flow = program.flow
+    types = flow.types
+    for node in flow.calls():
+        if node.callee not in signatures:
+            if node.callee not in program.computations:
+                yield node.op.operation, f"calls @{node.callee}, which does not exist", "a nested module of the module"
+                continue
+            type_ = main_of(program.computations[node.callee]).type
+            signatures[node.callee] = [from_mlir(t) for t in type_.inputs], [from_mlir(t) for t in type_.results]
+        need = signatures[node.callee]
+        have = [types[v] for v in node.operands], [types[v] for v in node.results]
         if have != need:
-            yield call.operation, f"has types {have[0]} -> {have[1]}", f"those of @main: {need[0]} -> {need[1]}"
+            shown, rule = (f"{[str(t) for t in side[0]]} -> {[str(t) for t in side[1]]}" for side in (have, need))
+            yield node.op.operation, f"has types {shown}", f"those of @main: {rule}"
 
 
 def _signature(program: Program) -> Iterator[Broken]:
@@ -130,27 +138,35 @@ def _signature(program: Program) -> Iterator[Broken]:
 
 
 def _shardings(program: Program) -> Iterator[Broken]:
-    for op in program.nodes():
-        if isinstance(op, pw.CallOp):
-            sides = ((op.operands, op.in_shardings, "operand"), (op.results, op.out_shardings, "result"))
+    flow = program.flow
+    types = flow.types
+    checked: set[tuple[str, str, str, tuple[Placed, ...]]] = set()
+    for node in flow.nodes:
+        op = node.op
+        if node.callee:
+            sides = ((node.operands, op.in_shardings, "operand"), (node.results, op.out_shardings, "result"))
         else:
-            sides = ((op.results, op.sharding, "result"),)
+            sides = ((node.results, op.sharding, "result"),)
         for values, shardings, what in sides:
             if shardings is None or len(shardings) != len(values):
                 yield op.operation, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
                 continue
+            key = node.callee, node.mesh, what, shardings
+            if node.callee and key in checked:  # the types are those of the computation
+                continue
+            checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
-                yield from _divides(program, op.operation, value, placed, f"{what} {i}")
-    for value, argument in zip(program.block.arguments, program.arguments, strict=True):
+                yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
+    for value, argument in zip(flow.arguments, program.arguments, strict=True):
         if argument.mesh is not None:
             if argument.sharding is None:
                 yield program.func.operation, f"gives {argument.name} no sharding", "pw.sharding from phase shard on"
             else:
-                yield from _divides(program, program.func.operation, value, argument.sharding, argument.name)
+                yield from _divides(program, program.func.operation, types[value], argument.sharding, argument.name)
 
 
-def _divides(program: Program, op: Operation, value: Value, placed: Placed, what: str) -> Iterator[Broken]:
-    shape = array_type(value).shape
+def _divides(program: Program, op: Operation, type_: ArrayType, placed: Placed, what: str) -> Iterator[Broken]:
+    shape = type_.shape
     if placed.mesh not in program.meshes:
         yield op, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
         return
@@ -190,37 +206,34 @@ def _bindings(program: Program) -> Iterator[Broken]:
 
 
 def _movement(program: Program) -> Iterator[Broken]:
-    places = value_places(program)
-    for op in program.nodes():
-        if isinstance(op, pw.TransferOp):
+    flow = program.flow
+    places, types = flow.places, flow.types
+    for node in flow.nodes:
+        op = node.op
+        if not node.callee:
             if op.route is None or op.bytes is None or op.source is None:
                 yield op.operation, "does not state its route, bytes and source", "all three from phase transfer on"
-            elif op.source[0] != places[op.operands[0]]:
+            elif op.source[0] != places[node.operands[0]]:
                 yield op.operation, "states another source than its operand's place", "the operand's mesh and sharding"
             continue
-        for i, (value, wanted) in enumerate(zip(op.operands, op.in_shardings or (), strict=True)):
-            if not same_place(program, value, places[value], wanted):
+        for i, (value, wanted) in enumerate(zip(node.operands, op.in_shardings or (), strict=True)):
+            here = places[value]
+            if here is not wanted and (here is None or not same_place(program, types[value], here, wanted)):
                 yield op.operation, f"reads operand {i} from another place", "an explicit pw.transfer for every move"
 
 
 def _order(program: Program) -> Iterator[Broken]:
-    made: dict[Value, int] = {}
-    steps: set[int] = set()
-    for op in program.nodes():
-        if op.step is None:
-            yield op.operation, "has no step", "a step for every call and transfer from phase schedule on"
+    flow = program.flow
+    last = -1
+    for node in flow.nodes:
+        step = node.op.step
+        if step is None:
+            yield node.op.operation, "has no step", "a step for every call and transfer from phase schedule on"
             continue
-        if op.step in steps:
-            yield op.operation, f"has the step {op.step} of another op", "a total order"
-        steps.add(op.step)
-        for value in op.operands:
-            if made.get(value, -1) >= op.step:
-                yield (
-                    op.operation,
-                    f"runs at step {op.step}, its operand at {made[value]}",
-                    "producers before consumers",
-                )
-        made.update((r, op.step) for r in op.results)
+        if step <= last:
+            rule = "steps that grow in the order of the program, which is the order of the work"
+            yield node.op.operation, f"has step {step} behind step {last}", rule
+        last = max(last, step)
 
 
 def _plans(program: Program) -> Iterator[Broken]:
@@ -240,8 +253,8 @@ def _plans(program: Program) -> Iterator[Broken]:
                         "buffers written before and not freed",
                     )
             alive -= set(drops)
-            if isinstance(op, pw.BufferOp) and op.birth < 0:
-                alive.add(op.slot)
+            if isinstance(op, pw.BuffersOp) and op.birth < 0:
+                alive.update(range(op.slot, op.slot + len(op.types)))
             alive |= set(writes)
             if isinstance(op, pw.SendOp):
                 sent[op.channel] = island

@@ -30,6 +30,8 @@ def _problems(plan: Plan) -> _Problems:
     yield from _computations(plan)
     sends: Counter[Any] = Counter()
     for stream in plan.streams:
+        yield from _groups(stream)
+    for stream in plan.streams:
         for number, buffer in enumerate(stream.buffers):
             yield from _buffer(plan, stream, number, buffer)
     for stream in plan.streams:
@@ -78,6 +80,13 @@ def _computations(plan: Plan) -> _Problems:
             yield f"{computation.name} donates {computation.donated}", f"inputs 0 to {len(computation.inputs) - 1}"
         if len(set(computation.donated)) != len(computation.donated):
             yield f"{computation.name} donates {computation.donated}", "each input at most once"
+
+
+def _groups(stream: Stream) -> _Problems:
+    for group in stream.groups:
+        if len(group.kinds) != len(group.deaths) or any(not 0 <= k < len(stream.kinds) for k in group.kinds):
+            have = f"buffers {group.name} of {stream.island} of kinds {group.kinds}, {len(group.deaths)} deaths"
+            yield have, f"kinds 0 to {len(stream.kinds) - 1}, a death a buffer"
 
 
 def _buffer(plan: Plan, stream: Stream, number: int, buffer: Buffer) -> _Problems:

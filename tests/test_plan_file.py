@@ -11,7 +11,7 @@ import pytest
 from support import ROOT, pwc, pwc_here
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan import Free, Plan, Recv, Run, Send
+from pathways.dialect.plan import Free, Plan, Recv, Run, Send, Stream
 from pathways.dialect.planfile import load_plan, read_plan, write_plan
 from pathways.runtime.linearize import linearize
 from pathways.runtime.validate import validate
@@ -85,6 +85,16 @@ def streams(plan: Plan, change: int, **fields: object) -> Plan:
     return replace(plan, streams=(replace(first, instructions=tuple(instructions)), *plan.streams[1:]))
 
 
+def wrong_kinds(stream: Stream) -> Stream:
+    first = replace(stream.groups[0], kinds=(len(stream.kinds),))
+    return replace(stream, groups=(first, *stream.groups[1:]))
+
+
+def wrong_deaths(stream: Stream) -> Stream:
+    first = replace(stream.groups[0], deaths=())
+    return replace(stream, groups=(first, *stream.groups[1:]))
+
+
 def at(plan: Plan, kind: type) -> int:
     return next(i for i, x in enumerate(plan.streams[0].instructions) if isinstance(x, kind))
 
@@ -110,6 +120,8 @@ def test_plans_that_would_kill_the_process_are_refused(moe_plan: Path) -> None:
             plan, meshes=(replace(plan.meshes[0], devices=(0, 99)), *plan.meshes[1:])
         ),
         "one device twice": replace(plan, meshes=(replace(plan.meshes[0], devices=(0, 0)), *plan.meshes[1:])),
+        "a kind that is not there": replace(plan, streams=(wrong_kinds(plan.streams[0]), *plan.streams[1:])),
+        "fewer deaths than buffers": replace(plan, streams=(wrong_deaths(plan.streams[0]), *plan.streams[1:])),
         "a result too many": replace(plan, results=(*plan.results, plan.results[0])),
     }
     for name, bad in hostile.items():
@@ -131,5 +143,5 @@ def test_streams_that_wait_for_each_other_are_refused(moe_plan: Path) -> None:
 
 def test_manifest_is_text(moe_plan: Path) -> None:
     manifest = json.loads(zipfile.ZipFile(moe_plan).read("manifest.json"))
-    assert manifest["format"] == 2 and manifest["program"] == "step"
+    assert manifest["format"] == 3 and manifest["program"] == "step"
     assert set(manifest["writer"]) == {"pathways", "jax", "jaxlib"}

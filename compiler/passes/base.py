@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pathways.compiler.temporaries import Analyzer
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology
@@ -22,6 +23,8 @@ class Session:
 
     topology: Topology | None = None
     bindings: dict[str, Binding] = field(default_factory=dict[str, Binding])
+    analyzer: Analyzer | None = None
+    """Who knows what executables need; without one that is estimated."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,16 @@ from typing import Any, ClassVar, cast
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect import pw
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.flow import Node
 from pathways.dialect.mlir import Value, ir, name_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program, array_type
+from pathways.dialect.program import Argument, Program
 from pathways.dialect.sdy import Placed
-from pathways.dialect.values import movement, same_place, value_places
+from pathways.dialect.values import Movement, movement, same_place
+
+_NOWHERE = Placed("", ())
+"""Where an argument is that nothing uses."""
 
 
 @dataclass(frozen=True)
@@ -31,60 +36,92 @@ class InsertTransfers(Pass):
 def insert_transfers(program: Program) -> None:
     with program.context, ir.Location.unknown():
         inserter = _Inserter(program)
-        for op in list(program.nodes()):
-            if isinstance(op, pw.CallOp):
-                inserter.call(op)
+        for node in program.flow.nodes:
+            if node.callee:
+                inserter.call(node)
             else:
-                inserter.transfer(op)
+                inserter.transfer(node)
         inserter.write_constants()
+        program.changed()
     program.phase = Phase.TRANSFER
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A value as it can be had now: its number, its MLIR value, its type, where it lies; the argument that it is."""
+
+    number: int
+    value: Value
+    type: ArrayType
+    place: Placed
+    argument: Argument | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.argument is not None and self.argument.is_constant
 
 
 class _Inserter:
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.places = value_places(program)
-        self.moved: dict[tuple[Value, Placed], Value] = {}
+        flow = program.flow
         self.arguments = program.arguments
-        self.constants = {v: a for v, a in zip(program.block.arguments, self.arguments, strict=True) if a.is_constant}
+        arguments = [*self.arguments, *[None] * (len(flow.values) - len(self.arguments))]
+        rows = zip(flow.values, flow.types, flow.places, arguments, strict=True)
+        self.held = [_Held(i, v, t, p or _NOWHERE, a) for i, (v, t, p, a) in enumerate(rows)]
+        self.moved: dict[tuple[int, Placed], Value] = {}
+        self.costs: dict[tuple[ArrayType, Placed, Placed], Movement] = {}
+        self.same: dict[tuple[ArrayType, Placed, Placed], bool] = {}
 
-    def call(self, call: pw.CallOp) -> None:
-        wanted = call.in_shardings or ()
-        for i, (value, target) in enumerate(zip(list(call.operands), wanted, strict=True)):
-            source = self.places[value]
-            if not same_place(self.program, value, source, target):
-                call.operation.operands[i] = self._at(value, target, call)
+    def same_place(self, held: _Held, target: Placed) -> bool:
+        if held.place is target:
+            return True
+        key = held.type, held.place, target
+        if key not in self.same:
+            self.same[key] = same_place(self.program, *key)
+        return self.same[key]
 
-    def transfer(self, op: pw.TransferOp) -> None:
+    def call(self, node: Node) -> None:
+        for i, (number, target) in enumerate(zip(node.operands, node.op.in_shardings, strict=True)):
+            held = self.held[number]
+            if not self.same_place(held, target):
+                node.op.operation.operands[i] = self._at(held, target, node.op)
+
+    def transfer(self, node: Node) -> None:
         """The user's own: dropped where the value is there already, else completed."""
-        (value,) = op.operands
+        op = node.op
+        (number,), (result,) = node.operands, node.results
         (target,) = cast("tuple[Placed]", op.sharding)
-        (result,) = op.results
-        if value in self.constants:
-            result.replace_all_uses_with(self._constant(value, target))
-            op.operation.erase()
-        elif same_place(self.program, value, self.places[value], target):
-            result.replace_all_uses_with(value)
-            op.operation.erase()
+        held = self.held[number]
+        if held.is_constant:
+            self._instead(op, result, _Held(result, self._constant(held, target), held.type, target))
+        elif self.same_place(held, target):
+            self._instead(op, result, held)
         else:
-            self._complete(op, value, target, "the user wrote this move")
+            self._complete(op, held, target, "the user wrote this move")
 
-    def _at(self, value: Value, target: Placed, call: pw.CallOp) -> Value:
-        """`value` where `target` says, by a transfer that all its users share."""
-        if value in self.constants:
-            return self._constant(value, target)
-        if (value, target) not in self.moved:
+    def _instead(self, op: pw.TransferOp, result: int, held: _Held) -> None:
+        """A move that moves nothing goes; who takes its result takes what it moved."""
+        op.results[0].replace_all_uses_with(held.value)
+        op.operation.erase()
+        self.held[result] = held
+
+    def _at(self, held: _Held, target: Placed, call: pw.CallOp) -> Value:
+        """A value where `target` says, by a transfer that all its users share."""
+        if held.is_constant:
+            return self._constant(held, target)
+        if (held.number, target) not in self.moved:
             op = pw.TransferOp.create(
-                ip=self._early(value, call),
+                ip=self._early(held.value, call),
                 loc=call.operation.location,
-                operands=[value],
-                results=[value.type],
+                operands=[held.value],
+                results=[held.value.type],
                 mesh=target.mesh,
                 sharding=(target,),
             )
-            self._complete(op, value, target, self._reason(value, target, call))
-            self.moved[value, target] = op.results[0]
-        return self.moved[value, target]
+            self._complete(op, held, target, self._reason(held, target, call))
+            self.moved[held.number, target] = op.results[0]
+        return self.moved[held.number, target]
 
     def _early(self, value: Value, user: pw.CallOp) -> Any:
         """Right behind the producer, so that it overlaps; an argument moves only when it is first needed."""
@@ -92,35 +129,32 @@ class _Inserter:
             return ir.InsertionPoint(user.operation)
         return ir.InsertionPoint.after(value.owner)
 
-    def _reason(self, value: Value, target: Placed, call: pw.CallOp) -> str:
-        source, name = self.places[value], name_of(call.operation) or call.callee
+    def _reason(self, held: _Held, target: Placed, call: pw.CallOp) -> str:
+        source, name = held.place, name_of(call.operation) or call.callee
         here, there = (self.program.slice_of(p.mesh) for p in (source, target))
         if here != there:
             return f"{name} runs on {there} and takes it, {here} holds it"
         made, taken = self.program.sharding(source), self.program.sharding(target)
         return f"{name} takes it as {taken} on {taken.mesh}, it is {made} on {made.mesh}"
 
-    def _complete(self, op: pw.TransferOp, value: Value, target: Placed, reason: str) -> None:
-        source = self.places[value]
-        cost = movement(self.program, value, source, target)
-        op.source = (source,)
+    def _complete(self, op: pw.TransferOp, held: _Held, target: Placed, reason: str) -> None:
+        key = held.type, held.place, target
+        if key not in self.costs:
+            self.costs[key] = movement(self.program, *key)
+        cost = self.costs[key]
+        op.source = (held.place,)
         op.route, op.bytes, op.reason = cost.route, cost.bytes, reason
-        whole = array_type(value).bytes * self.program.mesh(target.mesh).size
+        whole = held.type.bytes * self.program.mesh(target.mesh).size
         op.runner_up = f"the whole array to every device: {whole:,} bytes instead of {cost.bytes:,}"
-        self.places[op.results[0]] = target
 
-    def _constant(self, value: Value, target: Placed) -> Value:
+    def _constant(self, held: _Held, target: Placed) -> Value:
         """A constant is put on every mesh where it is used when the plan is loaded; it never moves in a run."""
-        if (value, target) in self.moved:
-            return self.moved[value, target]
-        argument = self.constants[value]
-        block = self.program.block
-        location = ir.Location.name(argument.name)
-        copy = block.add_argument(value.type, location)
-        self.arguments.append(replace(argument, mesh=target.mesh, sharding=target))
-        self.places[copy] = target
-        self.moved[value, target] = copy
-        return copy
+        if (held.number, target) not in self.moved:
+            argument = cast("Argument", held.argument)
+            copy = self.program.block.add_argument(held.value.type, ir.Location.name(argument.name))
+            self.arguments.append(replace(argument, mesh=target.mesh, sharding=target))
+            self.moved[held.number, target] = copy
+        return self.moved[held.number, target]
 
     def write_constants(self) -> None:
         """Writes the signature again, without constants that nobody uses any more."""

@@ -58,8 +58,10 @@ def write_placement(
             op.device_ids = binding.devices
             op.reason = placement.reasons.get(symbol, "chosen by the policy")
             op.runner_up = (runners_up or {}).get(symbol)
-        for call in program.calls():
-            call.island = placement.bindings[program.slice_of(call.mesh)].island
+        islands = {i.name: ir.FlatSymbolRefAttr.get(i.name) for i in topology.islands}
+        for call in program.flow.calls():
+            island = placement.bindings[program.slice_of(call.mesh)].island
+            call.op.operation.attributes["island"] = islands[island]
     program.phase = Phase.PLACE
 
 

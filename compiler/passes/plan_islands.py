@@ -1,18 +1,21 @@
 """Every value gets a buffer, every island its instruction stream."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pathways.compiler.errors import OutOfMemory
-from pathways.compiler.lifetimes import Lifetime, donations, lifetimes
 from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.streams import plan_streams
+from pathways.compiler.temporaries import temporaries_of
 from pathways.dialect import pw
+from pathways.dialect.declare import INTEGERS, SYMBOL
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.mlir import Value, ir, name_of
+from pathways.dialect.memory import Peak, by_kind, readable
+from pathways.dialect.mlir import Attribute, ir, location
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program, array_type, described, main_of
-from pathways.dialect.values import number_slots, value_places
+from pathways.dialect.plan import Buffers, Copy, Free, Instruction, Recv, Run, Send, Stream
+from pathways.dialect.program import Program, described, main_of
+from pathways.dialect.sdy import Placed, write_shardings
 
 
 @dataclass(frozen=True)
@@ -28,181 +31,157 @@ class PlanIslands(Pass):
     requires: ClassVar[Phase] = Phase.SCHEDULE
     ensures: ClassVar[Phase] = Phase.PLAN
     donate: bool = True
+    enforce: bool = True
+    """Refuse a plan whose peak is above the memory that the topology states."""
 
     def apply(self, program: Program, session: Session) -> None:
-        plan_islands(program, donate=self.donate)
+        temporaries = temporaries_of(program, session.analyzer)
+        planned = plan_streams(program, donate=self.donate, temporaries=temporaries)
+        if self.enforce:
+            check_memory(program, planned)
+        with program.context, ir.Location.unknown():
+            note = "estimated" if session.analyzer is None else "measured"
+            program.module.operation.attributes["pw.temporaries"] = ir.StringAttr.get(note)
+            for stream, _ in planned:
+                _Writer(program, stream).run()
+            _write_donations(program, [stream for stream, _ in planned])
+        program.phase = Phase.PLAN
 
 
-def plan_islands(program: Program, *, donate: bool = True) -> None:
-    with program.context, ir.Location.unknown():
-        writer = _Writer(program, donate)
-        writer.run()
-    program.phase = Phase.PLAN
+def check_memory(program: Program, planned: tuple[tuple[Stream, Peak], ...]) -> None:
+    """Raises PWC0302, for all islands at once, where a peak is above what the topology says there is."""
+    problems: list[OutOfMemory] = []
+    for stream, peak in planned:
+        memory = program.islands[stream.island].memory
+        if memory is not None and peak.bytes > memory:
+            problems.append(_too_much(stream, peak, memory))
+    if problems:
+        raise PathwaysError(*problems)
 
 
-@dataclass
-class _Stream:
-    """One island's plan while it is written."""
-
-    op: pw.PlanOp
-    ip: Any
-    live: dict[int, int] = field(default_factory=dict[int, int])
-    sizes: dict[int, tuple[str, int]] = field(default_factory=dict[int, "tuple[str, int]"])
-    peak: int = 0
-
-    def reach(self, program: Program, step: int) -> None:
-        """Notes a new peak. Raises PWC0302 where it is more than the topology says there is."""
-        self.peak = max([self.peak, *self.live.values()])
-        memory = program.islands[self.op.island].memory
-        if memory is not None and self.peak > memory:
-            largest = sorted(self.sizes.values(), key=lambda named: -named[1])[:4]
-            shown = "\n".join(f"{name}: {size:,}" for name, size in largest)
-            error = OutOfMemory(island=self.op.island, memory=memory, peak=self.peak, step=step, largest=shown)
-            raise PathwaysError(error)
+def _too_much(stream: Stream, peak: Peak, memory: int) -> OutOfMemory:
+    run = next((i for i in stream.instructions if isinstance(i, Run) and i.step == peak.step), None)
+    at = "before the first step" if peak.step < 0 else f"at step {peak.step}"
+    if run is not None:
+        at += f" ({run.action} {run.name})" if run.action else f" ({run.name})"
+    owners = "\n".join(f"{readable(size):>10}  {owner}" for owner, size in by_kind(peak.owners))
+    return OutOfMemory(
+        island=stream.island,
+        memory=f"{memory:,}",
+        peak=f"{peak.bytes:,}",
+        over=readable(peak.bytes - memory),
+        at=at,
+        owners=owners,
+        where=None if run is None else run.where,
+    )
 
 
 class _Writer:
-    def __init__(self, program: Program, donate: bool) -> None:
+    """Writes one stream as IR; what many ops share is written once."""
+
+    def __init__(self, program: Program, stream: Stream) -> None:
         self.program = program
-        self.places = value_places(program)
-        self.slots = number_slots(program, self.places)
-        self.alive = lifetimes(program, self.places)
-        self.arguments = dict(zip(program.block.arguments, program.arguments, strict=True))
-        chosen = donations(program, self.alive) if donate else {}
-        self.donated: dict[str, tuple[int, ...]] = {c: chosen.get(c, ()) for c in program.computations}
-        self.streams: dict[str, _Stream] = {}
+        self.stream = stream
+        self.computations = list(program.computations)
+        self.meshes = list(program.meshes)
+        self._unknown: Any = ir.Location.unknown()
+        self._shared: dict[tuple[int, ...], dict[str, Attribute]] = {}
+        self._symbols: dict[str, Attribute] = {}
 
     def run(self) -> None:
-        program = self.program
-        for value, argument in self.arguments.items():
-            if value in self.places:
-                role = "constant" if argument.is_constant else "input"
-                self._buffer(value, argument.name, role)
-        for stream in self.streams.values():
-            stream.reach(program, -1)
-        for op in program.nodes():
-            if isinstance(op, pw.CallOp):
-                self._run(op)
-            else:
-                self._move(op)
-        for symbol, positions in self.donated.items():
-            _mark_donated(program.computations[symbol], positions)
-        for stream in self.streams.values():
-            stream.op.peak_bytes = stream.peak
+        stream = self.stream
+        op = pw.PlanOp.create(
+            ip=ir.InsertionPoint(self.program.module.body),
+            loc=self._unknown,
+            island=stream.island,
+            peak_bytes=stream.peak_bytes,
+        )
+        self.program.plans[stream.island] = op
+        ip = ir.InsertionPoint(op.operation.regions[0].blocks.append())
+        born: dict[int, list[tuple[int, Buffers]]] = {}
+        slot = 0
+        for group in stream.groups:
+            born.setdefault(group.birth, []).append((slot, group))
+            slot += len(group.kinds)
+        self._buffers(born.get(-1, []), ip)
+        for instruction in stream.instructions:
+            if isinstance(instruction, Run | Recv | Copy):
+                self._buffers(born.get(instruction.step, []), ip)
+            self._instruction(instruction, ip)
 
-    def _island(self, value: Value) -> str:
-        return self.program.island_of(self.places[value].mesh)
-
-    def _stream(self, island: str) -> _Stream:
-        if island not in self.streams:
-            op = pw.PlanOp.create(
-                ip=ir.InsertionPoint(self.program.module.body),
-                loc=ir.Location.unknown(),
-                island=island,
-                peak_bytes=0,
+    def _buffers(self, groups: list[tuple[int, Buffers]], ip: Any) -> None:
+        for slot, group in groups:
+            pw.BuffersOp.create(
+                ip=ip,
+                loc=self._unknown,
+                slot=slot,
+                name=group.name,
+                role=group.role,
+                owner=group.owner,
+                birth=group.birth,
+                deaths=group.deaths,
+                **self._kinds(group.kinds),
             )
-            block = op.operation.regions[0].blocks.append()
-            self.streams[island] = _Stream(op, ir.InsertionPoint(block))
-            self.program.plans[island] = op
-        return self.streams[island]
 
-    def _buffer(self, value: Value, name: str, role: str) -> int:
-        """Gives a value its buffer on its island."""
-        stream = self._stream(self._island(value))
-        slot = self.slots[value]
-        placed, type_, life = self.places[value], array_type(value), self.alive[value]
-        shard = self.program.sharding(placed).shard_shape(type_.shape)
-        size = type_.shard_bytes(shard)
-        returned = life.kept and role == "temporary"
-        pw.BufferOp.create(
-            ip=stream.ip,
-            loc=ir.Location.name(name),
-            slot=slot,
-            name=name,
-            role="result" if returned else role,
-            dtype=type_.dtype,
-            shape=type_.shape,
-            shard_shape=shard,
-            sharding=(placed,),
-            bytes=size,
-            birth=life.birth,
-            death=-1 if life.kept else life.death,
-        )
-        stream.sizes[slot] = name, size
-        for device in self._devices(value):
-            stream.live[device] = stream.live.get(device, 0) + size
-        return slot
+    def _kinds(self, numbers: tuple[int, ...]) -> dict[str, Attribute]:
+        if numbers not in self._shared:
+            kinds = [self.stream.kinds[n] for n in numbers]
+            placed = [Placed(self.meshes[k.layout.mesh], k.layout.dims) for k in kinds]
+            shards = [
+                replace(k.type, shape=self.program.sharding(p).shard_shape(k.type.shape))
+                for k, p in zip(kinds, placed, strict=True)
+            ]
+            self._shared[numbers] = {
+                "types": pw.TYPES.write(tuple(k.type for k in kinds)),
+                "shards": pw.TYPES.write(tuple(shards)),
+                "sharding": write_shardings(tuple(placed)),
+                "bytes": INTEGERS.write(tuple(k.bytes for k in kinds)),
+            }
+        return self._shared[numbers]
 
-    def _devices(self, value: Value) -> Iterator[int]:
-        placed = self.places[value]
-        ids = self.program.slices[self.program.slice_of(placed.mesh)].device_ids or ()
-        return (ids[i] for i in self.program.mesh(placed.mesh).devices)
+    def _symbol(self, name: str) -> Attribute:
+        if name not in self._symbols:
+            self._symbols[name] = SYMBOL.write(name)
+        return self._symbols[name]
 
-    def _drop(self, stream: _Stream, value: Value) -> int:
-        slot = self.slots[value]
-        borrowed = value in self.arguments and not self.alive[value].owned
-        if not borrowed:  # what the caller keeps stays in memory
-            _, size = stream.sizes.pop(slot)
-            for device in self._devices(value):
-                stream.live[device] -= size
-        return slot
+    def _instruction(self, instruction: Instruction, ip: Any) -> None:
+        step = instruction.step
+        match instruction:
+            case Run():
+                pw.RunOp.create(
+                    ip=ip,
+                    loc=location(instruction.where, instruction.name, self.program.context),
+                    step=step,
+                    callee=self._symbol(self.computations[instruction.computation]),
+                    mesh=self._symbol(self.meshes[instruction.mesh]),
+                    inputs=instruction.inputs,
+                    outputs=instruction.outputs,
+                    donated=instruction.donated,
+                    temporaries=instruction.temporaries or None,
+                    action=instruction.action or None,
+                    parts=instruction.parts or None,
+                )
+            case Send():
+                loc, to = self._moved(instruction), self._symbol(instruction.to)
+                pw.SendOp.create(ip=ip, loc=loc, step=step, channel=instruction.channel, slot=instruction.slot, to=to)
+            case Recv():
+                loc, source = self._moved(instruction), self._symbol(instruction.source)
+                channel, slot = instruction.channel, instruction.slot
+                pw.RecvOp.create(ip=ip, loc=loc, step=step, channel=channel, slot=slot, source=source)
+            case Copy():
+                source, target = instruction.source, instruction.target
+                pw.CopyOp.create(ip=ip, loc=self._moved(instruction), step=step, source=source, target=target)
+            case Free():
+                pw.FreeOp.create(ip=ip, loc=self._unknown, step=step, slots=instruction.slots)
 
-    def _run(self, call: pw.CallOp) -> None:
-        stream = self._stream(call.island or "")
-        step, name = call.step or 0, name_of(call.operation)
-        donated = self.donated[call.callee]
-        operands = list(call.operands)
-        inputs = [self.slots[v] for v in operands]
-        gone = {operands[i] for i in donated}
-        for value in gone:  # its memory becomes a result's
-            self._drop(stream, value)
-        outputs = [self._buffer(r, _result_name(name, i, call), "temporary") for i, r in enumerate(call.results)]
-        stream.reach(self.program, step)
-        pw.RunOp.create(
-            ip=stream.ip,
-            loc=call.operation.location,
-            step=step,
-            callee=call.callee,
-            mesh=call.mesh,
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
-            donated=donated,
-        )
-        self._free(stream, step, [*operands, *call.results], gone)
-
-    def _move(self, op: pw.TransferOp) -> None:
-        (value,), (result,), step = op.operands, op.results, op.step or 0
-        here, there = self._stream(self._island(value)), self._stream(self._island(result))
-        source = self.slots[value]
-        target = self._buffer(result, f"{_shown(value, self)} moved", "temporary")
-        there.reach(self.program, step)
-        loc = op.operation.location
-        if here is there:
-            pw.CopyOp.create(ip=here.ip, loc=loc, step=step, source=source, target=target)
-        else:
-            pw.SendOp.create(ip=here.ip, loc=loc, step=step, channel=step, slot=source, to=there.op.island)
-            pw.RecvOp.create(ip=there.ip, loc=loc, step=step, channel=step, slot=target, source=here.op.island)
-        self._free(here, step, [value], set())
-        self._free(there, step, [result], set())
-
-    def _free(self, stream: _Stream, step: int, values: list[Value], gone: set[Value]) -> None:
-        dead = [v for v in dict.fromkeys(values) if self._ends(self.alive[v], step) and v not in gone]
-        if dead:
-            slots = tuple(self._drop(stream, v) for v in dead)
-            pw.FreeOp.create(ip=stream.ip, loc=ir.Location.unknown(), step=step, slots=slots)
-
-    def _ends(self, life: Lifetime, step: int) -> bool:
-        return life.death == step and not life.kept
+    def _moved(self, instruction: Send | Recv | Copy) -> Any:
+        return location(instruction.where, "moved", self.program.context)
 
 
-def _result_name(name: str, index: int, call: pw.CallOp) -> str:
-    return name if len(call.results) == 1 else f"{name}#{index}"
-
-
-def _shown(value: Value, writer: _Writer) -> str:
-    if isinstance(value.owner, ir.Block):
-        return writer.arguments[value].name
-    return name_of(value.owner)
+def _write_donations(program: Program, streams: list[Stream]) -> None:
+    donated = {i.computation: i.donated for s in streams for i in s.instructions if isinstance(i, Run)}
+    for number, computation in enumerate(program.computations.values()):
+        _mark_donated(computation, donated.get(number, ()))
 
 
 def _mark_donated(computation: Any, positions: tuple[int, ...]) -> None:

@@ -5,13 +5,13 @@ from typing import Any, ClassVar, TypeAlias
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.shardy import Known, Ranks, Signature, propagate, ranks_of, read_signature, write_signature
-from pathways.dialect import pw
-from pathways.dialect.mlir import Module, Operation, Value, ir, where_of
+from pathways.dialect.flow import Flow, Node
+from pathways.dialect.mlir import Attribute, Module, Operation, ir, where_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program, array_type
+from pathways.dialect.program import Program
 from pathways.dialect.reshard import plan_reshard
-from pathways.dialect.sdy import Placed
-from pathways.dialect.sharding import Dims, Sharding, replicated
+from pathways.dialect.sdy import Placed, write_shardings
+from pathways.dialect.sharding import Axes, Dims, Sharding, replicated
 
 
 @dataclass(frozen=True)
@@ -33,52 +33,56 @@ class PropagateShardings(Pass):
         propagate_shardings(program)
 
 
-_Key: TypeAlias = tuple[str, str, Signature]
+_Key: TypeAlias = tuple[str, Any, tuple[Known, ...], tuple[Known, ...]]
+"""A computation, its mesh, and the shardings of its arguments and results."""
 
 
 @dataclass
 class _State:
-    """What is known so far. A value's sharding is on the mesh where the value lives."""
+    """What is known so far, by number of value. A value's sharding is on the mesh where the value lives."""
 
     program: Program
-    lives: dict[Value, str] = field(default_factory=dict[Value, str])
-    known: dict[Value, Dims] = field(default_factory=dict[Value, Dims])
+    flow: Flow
+    lives: list[str | None]
+    known: dict[int, Dims] = field(default_factory=dict[int, Dims])
     ranks: dict[str, Ranks] = field(default_factory=dict[str, Ranks])
     written: dict[tuple[str, str], Signature] = field(default_factory=dict[tuple[str, str], Signature])
     results: dict[_Key, Signature] = field(default_factory=dict[_Key, Signature])
-    wants: dict[Value, list[Dims]] = field(default_factory=dict[Value, list[Dims]])
+    wants: dict[int, list[Dims]] = field(default_factory=dict[int, list[Dims]])
     """The shardings in which the user's own signatures take a value, where it lives."""
 
-    def user(self, call: pw.CallOp) -> Signature:
+    def user(self, call: Node) -> Signature:
         """What the user's own shardings say of a call."""
         callee, mesh = call.callee, call.mesh
         if (callee, mesh) not in self.written:
             axes = self.program.mesh(mesh).axes
             self.written[callee, mesh] = read_signature(
-                self.program.computations[callee], axes, where_of(call.operation)
+                self.program.computations[callee], axes, where_of(call.op.operation)
             )
         return self.written[callee, mesh]
 
-    def infer(self, call: pw.CallOp) -> Signature:
+    def infer(self, call: Node) -> Signature:
         """The call's signature as far as its surroundings determine it now."""
         callee, mesh = call.callee, call.mesh
         axes = self.program.mesh(mesh).axes
         computation = self.program.computations[callee]
         user = self.user(call)
-        ins = tuple(self._around(v, mesh, known) for v, known in zip(call.operands, user.ins, strict=True))
-        outs = tuple(self._around(v, mesh, known) for v, known in zip(call.results, user.outs, strict=True))
-        given = Signature(ins, outs)
-        key = (callee, str(axes), given)
+        around = self._around
+        ins = tuple([around(v, mesh, known) for v, known in zip(call.operands, user.ins, strict=True)])
+        outs = tuple([around(v, mesh, known) for v, known in zip(call.results, user.outs, strict=True)])
+        key = (callee, axes, ins, outs)
         if key not in self.results:
-            self.results[key] = propagate(computation, axes, given, where_of(call.operation))
+            given = Signature(ins, outs)
+            self.results[key] = propagate(computation, axes, given, where_of(call.op.operation))
         return self.results[key]
 
-    def _around(self, value: Value, mesh: str, user: Known) -> Known:
-        if 0 in array_type(value).shape:  # jaxlib 0.10 does not split what is empty
-            return replicated(len(array_type(value).shape))
+    def _around(self, value: int, mesh: str, user: Known) -> Known:
+        shape = self.flow.types[value].shape
+        if 0 in shape:  # jaxlib 0.10 does not split what is empty
+            return replicated(len(shape))
         if user is not None:
             return user
-        return self.known.get(value) if self.lives.get(value) == mesh else None
+        return self.known.get(value) if self.lives[value] == mesh else None
 
     def rank(self, callee: str) -> Ranks:
         if callee not in self.ranks:
@@ -88,9 +92,13 @@ class _State:
 
 def propagate_shardings(program: Program) -> None:
     with program.context, ir.Location.unknown():
-        state = _State(program)
+        flow = program.flow
+        lives = [a.mesh for a in program.arguments]
+        for node in flow.nodes:
+            lives += [node.mesh] * len(node.results)
+        state = _State(program, flow, lives)
         _start(state)
-        calls = list(program.calls())
+        calls = list(flow.calls())
         while _sweep(state, calls) or _sweep(state, calls[::-1]) or _follow_moves(state):
             pass
         _close(state)
@@ -99,17 +107,14 @@ def propagate_shardings(program: Program) -> None:
 
 
 def _start(state: _State) -> None:
-    for value, argument in zip(state.program.block.arguments, state.program.arguments, strict=True):
-        if argument.mesh is not None:
-            state.lives[value] = argument.mesh
-    for op in state.program.nodes():
-        for result in op.results:
-            state.lives[result] = op.mesh
-        if isinstance(op, pw.TransferOp) and op.sharding is not None:
-            state.known[op.results[0]] = _fit(op.sharding[0].dims, array_type(op.results[0]).shape)
-    for call in state.program.calls():
+    types = state.flow.types
+    for node in state.flow.nodes:
+        if not node.callee and node.op.sharding is not None:
+            (result,) = node.results
+            state.known[result] = _fit(node.op.sharding[0].dims, types[result].shape)
+    for call in state.flow.calls():
         for value, dims in zip(call.operands, state.user(call).ins, strict=True):
-            if dims is not None and state.lives.get(value) == call.mesh and 0 not in array_type(value).shape:
+            if dims is not None and state.lives[value] == call.mesh and 0 not in types[value].shape:
                 state.wants.setdefault(value, []).append(dims)
 
 
@@ -120,21 +125,22 @@ def _fit(dims: Dims, shape: tuple[int, ...]) -> Dims:
     return dims + ((),) * (len(shape) - len(dims))
 
 
-def _sweep(state: _State, calls: list[pw.CallOp]) -> bool:
+def _sweep(state: _State, calls: list[Node]) -> bool:
     """One pass over the calls; whether anything new was learned."""
-    before = len(state.known)
+    known = state.known
+    before = len(known)
     for call in calls:
         found, user = state.infer(call), state.user(call)
         for value, dims, pinned in zip(call.results, found.outs, user.outs, strict=True):
-            if dims is not None and value not in state.known:
-                state.known[value] = dims if pinned is not None else cheapest(state, value, dims, made_so=True)
+            if dims is not None and value not in known:
+                known[value] = dims if pinned is not None else cheapest(state, value, dims, made_so=True)
         for value, dims in zip(call.operands, found.ins, strict=True):
-            if dims is not None and value not in state.known and state.lives.get(value) == call.mesh:
-                state.known[value] = cheapest(state, value, dims, made_so=False)
-    return len(state.known) > before
+            if dims is not None and value not in known and state.lives[value] == call.mesh:
+                known[value] = cheapest(state, value, dims, made_so=False)
+    return len(known) > before
 
 
-def cheapest(state: _State, value: Value, suggested: Dims, *, made_so: bool) -> Dims:
+def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Dims:
     """Of what is suggested and what users of the value want, the sharding that moves least bytes.
 
     `made_so`: propagation suggests that the value is made like this, else that somebody takes it like this. Of equal
@@ -144,7 +150,7 @@ def cheapest(state: _State, value: Value, suggested: Dims, *, made_so: bool) -> 
     candidates = list(dict.fromkeys((suggested, *wants)))
     if len(candidates) == 1:
         return suggested
-    mesh, type_ = state.program.mesh(state.lives[value]), array_type(value)
+    mesh, type_ = state.program.mesh(state.lives[value] or ""), state.flow.types[value]
 
     def moved(source: Dims, target: Dims) -> int:
         a, b = Sharding(mesh, source), Sharding(mesh, target)
@@ -161,41 +167,53 @@ def cheapest(state: _State, value: Value, suggested: Dims, *, made_so: bool) -> 
 def _follow_moves(state: _State) -> bool:
     """A value whose sharding nothing else determines lies as it is first moved: then there is no move."""
     before = len(state.known)
-    for op in state.program.nodes():
-        if isinstance(op, pw.TransferOp) and state.lives.get(op.operands[0]) == op.mesh:
-            state.known.setdefault(op.operands[0], state.known[op.results[0]])
+    for node in state.flow.nodes:
+        if not node.callee and state.lives[node.operands[0]] == node.mesh:
+            state.known.setdefault(node.operands[0], state.known[node.results[0]])
     return len(state.known) > before
 
 
 def _close(state: _State) -> None:
     """What nothing determines is replicated."""
-    for value in state.lives:
-        state.known.setdefault(value, replicated(len(array_type(value).shape)))
+    for value, mesh in enumerate(state.lives):
+        if mesh is not None:
+            state.known.setdefault(value, replicated(len(state.flow.types[value].shape)))
 
 
 def _write(state: _State) -> None:
     program = state.program
     arguments = program.arguments
-    for i, value in enumerate(program.block.arguments):
+    for i in state.flow.arguments:
         mesh = arguments[i].mesh
         if mesh is not None:
-            arguments[i] = replace(arguments[i], sharding=Placed(mesh, state.known[value]))
+            arguments[i] = replace(arguments[i], sharding=Placed(mesh, state.known[i]))
     program.arguments = arguments
     # All signatures first: specializing overwrites what inference reads.
-    signatures = {op: state.infer(op).closed(state.rank(op.callee)) for op in program.calls()}
-    special: dict[tuple[str, str, Signature], str] = {}
+    signatures = [state.infer(n).closed(state.rank(n.callee)) if n.callee else None for n in state.flow.nodes]
+    special: dict[_Key, _Special] = {}
     sources = _Sources()
-    for op in program.nodes():
-        if isinstance(op, pw.TransferOp):
-            op.sharding = (Placed(op.mesh, state.known[op.results[0]]),)
+    for node, signature in zip(state.flow.nodes, signatures, strict=True):
+        if signature is None:
+            node.op.sharding = (Placed(node.mesh, state.known[node.results[0]]),)
             continue
-        signature = signatures[op]
-        op.in_shardings = tuple(Placed(op.mesh, d or ()) for d in signature.ins)
-        op.out_shardings = tuple(Placed(op.mesh, d or ()) for d in signature.outs)
-        key = (op.callee, str(program.mesh(op.mesh).axes), signature)
+        key = (node.callee, node.mesh, signature.ins, signature.outs)
         if key not in special:
-            special[key] = _specialize(program, op, signature, sources)
-        op.callee = special[key]
+            symbol = _specialize(state, node, signature, sources)
+            sides = (tuple(Placed(node.mesh, d or ()) for d in side) for side in (signature.ins, signature.outs))
+            special[key] = _Special(symbol, *(write_shardings(side) for side in sides))
+        chosen, attributes = special[key], node.op.operation.attributes
+        attributes["in_shardings"], attributes["out_shardings"] = chosen.ins, chosen.outs
+        if chosen.callee != node.callee:
+            node.op.callee = chosen.callee
+
+
+@dataclass(frozen=True)
+class _Special:
+    """A computation specialized to the shardings it is used with; these as attributes."""
+
+    callee: str
+    ins: Attribute
+    outs: Attribute
 
 
 class _Sources:
@@ -203,6 +221,8 @@ class _Sources:
 
     def __init__(self) -> None:
         self._modules: dict[str, Module] = {}
+        self.variants: dict[str, dict[str, tuple[Axes, Signature]]] = {}
+        """For each computation the symbols it has now, and what each was specialized to."""
 
     def first(self, callee: str, computation: Operation) -> bool:
         """Keeps a copy at the first request for `callee`; whether this was it."""
@@ -216,17 +236,22 @@ class _Sources:
         return self._modules[callee].body.operations[0].operation.clone(ip)
 
 
-def _specialize(program: Program, call: pw.CallOp, signature: Signature, sources: _Sources) -> str:
+def _specialize(state: _State, call: Node, signature: Signature, sources: _Sources) -> str:
     """The symbol of the call's computation with this signature: the original at its first use, then clones."""
-    callee = call.callee
+    program, callee = state.program, call.callee
     axes = program.mesh(call.mesh).axes
+    for symbol, written in sources.variants.setdefault(callee, {}).items():
+        if written == (axes, signature):
+            return symbol
     original = program.computations[callee]
+    symbol = callee
     if sources.first(callee, original):
         write_signature(original, axes, signature)
-        return callee
-    symbol = program.unique_symbol(callee)
-    clone = sources.clone(callee, ir.InsertionPoint(original))
-    clone.attributes["sym_name"] = ir.StringAttr.get(symbol)
-    write_signature(clone, axes, signature)
-    program.computations[symbol] = clone
+    else:
+        symbol = program.unique_symbol(callee)
+        clone = sources.clone(callee, ir.InsertionPoint(original))
+        clone.attributes["sym_name"] = ir.StringAttr.get(symbol)
+        write_signature(clone, axes, signature)
+        program.computations[symbol] = clone
+    sources.variants[callee][symbol] = (axes, signature)
     return symbol

@@ -1,13 +1,12 @@
 """How much memory each slice needs at least: the peak of its live buffers in program order, from phase `shard` on."""
 
 from dataclasses import dataclass
-from typing import cast
 
-from pathways.dialect import pw
-from pathways.dialect.mlir import Value
-from pathways.dialect.program import Program, array_type
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.flow import Node
+from pathways.dialect.program import Program
 from pathways.dialect.sdy import Placed
-from pathways.dialect.values import same_place, value_places
+from pathways.dialect.values import same_place
 
 _END = 1 << 60
 """A step after all others."""
@@ -29,10 +28,10 @@ def slice_memory(program: Program) -> dict[str, int]:
     has left. Copies that a reshard inside a slice makes are not counted.
     """
     live = _Live(program)
-    for number, op in enumerate(program.nodes(), 1):
-        live.node(2 * number, op)  # between two steps what comes from elsewhere arrives
-    for value in program.returned:
-        if (span := live.spans.get((live.origin(value), live.home.get(value, "")))) is not None:
+    for node in program.flow.nodes:
+        live.node(2 * node.number + 2, node)  # between two steps what comes from elsewhere arrives
+    for value in program.flow.returned:
+        if (span := live.spans.get((live.origin(value), live.home[value]))) is not None:
             span.death = _END
     return live.peaks()
 
@@ -40,49 +39,59 @@ def slice_memory(program: Program) -> dict[str, int]:
 class _Live:
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.places = value_places(program)
-        self.home = {v: program.slice_of(p.mesh) for v, p in self.places.items()}
-        self.spans: dict[tuple[Value, str], _Span] = {}
-        self.constants: set[Value] = set()
+        self.flow = program.flow
+        self.home = [program.slice_of(p.mesh) if p is not None else "" for p in self.flow.places]
+        self.spans: dict[tuple[int, str], _Span] = {}
+        self.constants: set[int] = set()
         """They are put where they are used, when the plan is loaded, and stay."""
-        self._same: dict[Value, Value] = {}
-        for value, argument in zip(program.block.arguments, program.arguments, strict=True):
+        self._same: dict[int, int] = {}
+        self._sizes: dict[tuple[ArrayType, Placed], int] = {}
+        for value, argument in enumerate(program.arguments):
             if argument.is_constant:
                 self.constants.add(value)
-            elif value in self.places:
+            elif argument.sharding is not None:
                 stays = 0 if argument.donate else _END
-                self.spans[value, self.home[value]] = _Span(0, stays, self._size(value, self.places[value]))
+                self.spans[value, self.home[value]] = _Span(0, stays, self._size(value, argument.sharding))
 
-    def origin(self, value: Value) -> Value:
+    def origin(self, value: int) -> int:
         """The value itself, before moves that move nothing."""
         return self._same.get(value, value)
 
-    def node(self, step: int, op: "pw.CallOp | pw.TransferOp") -> None:
-        here = self.program.slice_of(op.mesh)
-        if isinstance(op, pw.TransferOp):
-            value, result = op.operands[0], op.results[0]
-            if same_place(self.program, value, self.places[value], self.places[result]):
+    def node(self, step: int, node: Node) -> None:
+        here = self.program.slice_of(node.mesh)
+        if not node.callee:
+            (value,), (result,) = node.operands, node.results
+            source, target = self.flow.place(value), self.flow.place(result)
+            if same_place(self.program, self.flow.types[value], source, target):
                 self._same[result] = self.origin(value)
                 return
             if self.home[value] == here:
-                self._use(step, value, self.places[value], here)
+                self._use(step, value, source, here)
         else:
-            for value, wanted in zip(op.operands, cast("tuple[Placed, ...]", op.in_shardings), strict=True):
+            for value, wanted in zip(node.operands, node.op.in_shardings, strict=True):
                 self._use(step, value, wanted, here)
-        for result in op.results:
-            self.spans[result, here] = _Span(step, step, self._size(result, self.places[result]))
+        for result in node.results:
+            self.spans[result, here] = _Span(step, step, self._size(result, self.flow.place(result)))
 
-    def _use(self, step: int, value: Value, wanted: Placed, here: str) -> None:
+    def _use(self, step: int, value: int, wanted: Placed, here: str) -> None:
+        key = self.origin(value), here
+        span = self.spans.get(key)
+        if span is not None and self.home[value] == here:
+            span.death = max(span.death, step)
+            return
         size = self._size(value, wanted)
         born, dies = (0, _END) if value in self.constants else (step - 1, step)
-        span = self.spans.setdefault((self.origin(value), here), _Span(born, dies, size))
+        if span is None:
+            span = self.spans[key] = _Span(born, dies, size)
         span.death = max(span.death, dies)
         if self.home[value] != here:
             span.size = min(span.size, size)
 
-    def _size(self, value: Value, placed: Placed) -> int:
-        type_ = array_type(value)
-        return type_.shard_bytes(self.program.sharding(placed).shard_shape(type_.shape))
+    def _size(self, value: int, placed: Placed) -> int:
+        key = self.flow.types[value], placed
+        if key not in self._sizes:
+            self._sizes[key] = key[0].shard_bytes(self.program.sharding(placed).shard_shape(key[0].shape))
+        return self._sizes[key]
 
     def peaks(self) -> dict[str, int]:
         changes: dict[str, dict[int, int]] = {}

@@ -16,10 +16,8 @@ from pathways.compiler.errors import BadPlacement, SliceTooLarge
 from pathways.compiler.flops import flops_of
 from pathways.compiler.passes.base import Binding
 from pathways.compiler.placement.memory import slice_memory
-from pathways.dialect import pw
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
-from pathways.dialect.dtypes import from_mlir
-from pathways.dialect.mlir import Value, name_of, where_of
+from pathways.dialect.mlir import name_of, where_of
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Island, Topology
 
@@ -63,45 +61,46 @@ def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.graph["slices"] = requests(program, bound)
     graph.graph["traffic"] = slice_traffic(program)
-    makers: dict[Value, int] = {}
     work: dict[str, float] = {}
-    for number, op in enumerate(program.nodes()):
-        call = op if isinstance(op, pw.CallOp) else None
+    flow = program.flow
+    for node in flow.nodes:
+        if node.callee and node.callee not in work:
+            work[node.callee] = flops_of(program.computations[node.callee])
         graph.add_node(
-            number,
-            name=name_of(op.operation),
-            slice=program.slice_of(op.mesh),
-            devices=program.mesh(op.mesh).size,
-            bytes=sum(from_mlir(r.type).bytes for r in op.results),
-            flops=work.setdefault(call.callee, flops_of(program.computations[call.callee])) if call else 0.0,
-            gathered=call is None or bool(call.gathered),
-            where=where_of(op.operation),
+            node.number,
+            name=name_of(node.op.operation),
+            slice=program.slice_of(node.mesh),
+            devices=program.mesh(node.mesh).size,
+            bytes=sum(flow.types[r].bytes for r in node.results),
+            flops=work.get(node.callee, 0.0),
+            gathered=not node.callee or bool(node.op.gathered),
+            where=where_of(node.op.operation),
         )
-        for value in op.operands:
-            if value in makers:
-                moved = from_mlir(value.type).bytes
-                seen: int = graph.get_edge_data(makers[value], number, {"bytes": 0})["bytes"]
-                graph.add_edge(makers[value], number, bytes=seen + moved)
-        makers.update((r, number) for r in op.results)
+        moved: dict[int, int] = {}
+        for value in node.operands:
+            maker = flow.makers[value]
+            if maker >= 0:
+                moved[maker] = moved.get(maker, 0) + flow.types[value].bytes
+        graph.add_edges_from((maker, node.number, {"bytes": size}) for maker, size in moved.items())
     return graph
 
 
 def slice_traffic(program: Program) -> dict[tuple[str, str], int]:
     """Bytes from slice to slice in a run: each value once to each slice that takes it; constants do not move."""
-    homes: dict[Value, str] = {}
-    for value, argument in zip(program.block.arguments, program.arguments, strict=True):
-        if argument.mesh is not None and not argument.is_constant:
-            homes[value] = program.slice_of(argument.mesh)
+    flow = program.flow
+    homes = [
+        program.slice_of(a.mesh) if a.mesh is not None and not a.is_constant else "" for a in program.arguments
+    ]
     traffic: dict[tuple[str, str], int] = {}
-    arrived: set[tuple[Value, str]] = set()
-    for op in program.nodes():
-        here = program.slice_of(op.mesh)
-        for value in op.operands:
-            source = homes.get(value, here)
-            if source != here and (value, here) not in arrived:
+    arrived: set[tuple[int, str]] = set()
+    for node in flow.nodes:
+        here = program.slice_of(node.mesh)
+        for value in node.operands:
+            source = homes[value]
+            if source and source != here and (value, here) not in arrived:
                 arrived.add((value, here))
-                traffic[source, here] = traffic.get((source, here), 0) + from_mlir(value.type).bytes
-        homes.update((r, here) for r in op.results)
+                traffic[source, here] = traffic.get((source, here), 0) + flow.types[value].bytes
+        homes += [here] * len(node.results)
     return traffic
 
 

@@ -42,13 +42,8 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call  has the step 0 of another op
+error[PWC0701]: the IR is not valid: pw.call  has step 0 behind step 1
   --> -:37
   have:  %2 = "pw.call"(%1) {callee = @total, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 0 : i64} : (tensor<8x4xf32>) -> tensor<8xf32>
-  need:  a total order
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
-error[PWC0701]: the IR is not valid: pw.call  runs at step 0, its operand at 1
-  --> -:37
-  have:  %2 = "pw.call"(%1) {callee = @total, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 0 : i64} : (tensor<8x4xf32>) -> tensor<8xf32>
-  need:  producers before consumers
+  need:  steps that grow in the order of the program, which is the order of the work
   try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all

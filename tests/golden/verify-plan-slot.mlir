@@ -41,9 +41,9 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
     return %add, %moved : tensor<8xf32>, tensor<8x4xf32>
   }
   "pw.plan"() ({
-    "pw.buffer"() {birth = -1 : i64, bytes = 16 : i64, death = 0 : i64, dtype = "float32", name = "w", role = "input", shape = array<i64: 4>, shard_shape = array<i64: 4>, sharding = #sdy.sharding_per_value<[<@m0, [{}]>]>, slot = 0 : i64} : () -> ()
-    "pw.buffer"() {birth = -1 : i64, bytes = 64 : i64, death = 0 : i64, dtype = "float32", name = "x", role = "input", shape = array<i64: 8, 4>, shard_shape = array<i64: 4, 4>, sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, slot = 1 : i64} : () -> ()
-    "pw.buffer"() {birth = 0 : i64, bytes = 64 : i64, death = 4 : i64, dtype = "float32", name = "scale", role = "temporary", shape = array<i64: 8, 4>, shard_shape = array<i64: 4, 4>, sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, slot = 2 : i64} : () -> ()
+    "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 16>, deaths = array<i64: 0>, name = "w", owner = "w", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{}]>]>, shards = [tensor<4xf32>], slot = 0 : i64, types = [tensor<4xf32>]} : () -> ()
+    "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 64>, deaths = array<i64: 0>, name = "x", owner = "x", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, shards = [tensor<4x4xf32>], slot = 1 : i64, types = [tensor<8x4xf32>]} : () -> ()
+    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 64>, deaths = array<i64: 4>, name = "scale", owner = "scale", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, shards = [tensor<4x4xf32>], slot = 2 : i64, types = [tensor<8x4xf32>]} : () -> ()
     "pw.run"() {callee = @scale, donated = array<i64: 1>, inputs = array<i64: 0, 7>, mesh = @m0, outputs = array<i64: 2>, step = 0 : i64} : () -> ()
     "pw.free"() {slots = array<i64: 0>, step = 0 : i64} : () -> ()
     "pw.send"() {channel = 1 : i64, slot = 2 : i64, step = 1 : i64, to = @pod} : () -> ()
@@ -51,14 +51,14 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
     "pw.free"() {slots = array<i64: 2>, step = 4 : i64} : () -> ()
   }) {island = @island0, peak_bytes = 80 : i64} : () -> ()
   "pw.plan"() ({
-    "pw.buffer"() {birth = 1 : i64, bytes = 32 : i64, death = 2 : i64, dtype = "float32", name = "scale moved", role = "temporary", shape = array<i64: 8, 4>, shard_shape = array<i64: 8, 1>, sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, slot = 0 : i64} : () -> ()
+    "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 32>, deaths = array<i64: 2>, name = "scale moved", owner = "scale moved", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, shards = [tensor<8x1xf32>], slot = 0 : i64, types = [tensor<8x4xf32>]} : () -> ()
     "pw.recv"() {channel = 1 : i64, slot = 0 : i64, source = @island0, step = 1 : i64} : () -> ()
-    "pw.buffer"() {birth = 2 : i64, bytes = 32 : i64, death = 3 : i64, dtype = "float32", name = "total", role = "temporary", shape = array<i64: 8>, shard_shape = array<i64: 8>, sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, slot = 1 : i64} : () -> ()
+    "pw.buffers"() {birth = 2 : i64, bytes = array<i64: 32>, deaths = array<i64: 3>, name = "total", owner = "total", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.run"() {callee = @total, donated = array<i64>, inputs = array<i64: 0>, mesh = @m1, outputs = array<i64: 1>, step = 2 : i64} : () -> ()
     "pw.free"() {slots = array<i64: 0>, step = 2 : i64} : () -> ()
-    "pw.buffer"() {birth = 3 : i64, bytes = 32 : i64, death = -1 : i64, dtype = "float32", name = "add", role = "result", shape = array<i64: 8>, shard_shape = array<i64: 8>, sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, slot = 2 : i64} : () -> ()
+    "pw.buffers"() {birth = 3 : i64, bytes = array<i64: 32>, deaths = array<i64: -1>, name = "add", owner = "add", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 2 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.run"() {callee = @add, donated = array<i64: 0>, inputs = array<i64: 1>, mesh = @m1, outputs = array<i64: 2>, step = 3 : i64} : () -> ()
-    "pw.buffer"() {birth = 4 : i64, bytes = 32 : i64, death = -1 : i64, dtype = "float32", name = "scale moved", role = "result", shape = array<i64: 8, 4>, shard_shape = array<i64: 2, 4>, sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, slot = 3 : i64} : () -> ()
+    "pw.buffers"() {birth = 4 : i64, bytes = array<i64: 32>, deaths = array<i64: -1>, name = "scale moved", owner = "scale moved", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, shards = [tensor<2x4xf32>], slot = 3 : i64, types = [tensor<8x4xf32>]} : () -> ()
     "pw.recv"() {channel = 4 : i64, slot = 3 : i64, source = @island0, step = 4 : i64} : () -> ()
   }) {island = @pod, peak_bytes = 64 : i64} : () -> ()
 }

@@ -13,5 +13,5 @@ read_plan(raw.getvalue(), "plan.bin")
 # EXPECTED exit 6
 # error[PWC0603]: the plan plan.bin is of format 4
 #   have:  format 4, written by pathways-mpmd 9.1, jax 0.19.0
-#   need:  format 2: all that this version reads
+#   need:  format 3: all that this version reads
 #   try:   upgrade pathways-mpmd, or compile the plan again with this version

@@ -1,0 +1,1 @@
+"""The order of the work: recognizing pipelines, one schedule a file, and what each costs."""

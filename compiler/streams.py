@@ -1,0 +1,182 @@
+"""The streams of all islands, as nouns of the plan: slots, births and deaths, donation, instructions. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pathways.compiler.lifetimes import BEFORE, KEPT, donations, lifetimes
+from pathways.compiler.owners import owners
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.flow import Node
+from pathways.dialect.memory import Peak, peak_of
+from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.plan import (
+    BufferKind,
+    Buffers,
+    Copy,
+    Free,
+    Instruction,
+    Layout,
+    PlanMesh,
+    Recv,
+    Run,
+    Send,
+    Stream,
+)
+from pathways.dialect.program import Program
+from pathways.dialect.sdy import Placed
+from pathways.dialect.values import number_slots
+
+
+@dataclass
+class _Draft:
+    """One island's stream while it is made."""
+
+    kinds: dict[BufferKind, int] = field(default_factory=dict[BufferKind, int])
+    groups: list[Buffers] = field(default_factory=list[Buffers])
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+
+
+def plan_streams(
+    program: Program, *, donate: bool = True, temporaries: Mapping[str, int] | None = None
+) -> tuple[tuple[Stream, Peak], ...]:
+    """What each island does, in the order of the program, and where its memory is highest.
+
+    `temporaries` are bytes on a device that executables need while they run, by computation.
+    """
+    return _Planner(program, donate, temporaries or {}).run()
+
+
+class _Planner:
+    def __init__(self, program: Program, donate: bool, temporaries: Mapping[str, int]) -> None:
+        self.program = program
+        self.flow = program.flow
+        self.temporaries = temporaries
+        self.owners = owners(program)
+        self.slots = number_slots(program)
+        self.alive = lifetimes(program)
+        self.donated = donations(program, self.alive) if donate else {}
+        self.arguments = program.arguments
+        self.computations = {symbol: i for i, symbol in enumerate(program.computations)}
+        self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
+        self.islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
+        self.drafts: dict[str, _Draft] = {}
+        self._kinds: dict[tuple[ArrayType, Placed], BufferKind] = {}
+
+    def run(self) -> tuple[tuple[Stream, Peak], ...]:
+        for value in self.flow.arguments:
+            if self.flow.places[value] is not None:
+                argument = self.arguments[value]
+                self._make(range(value, value + 1), argument.name, "constant" if argument.is_constant else "input")
+        for node in self.flow.nodes:
+            if node.callee:
+                self._run(node)
+            else:
+                self._move(node)
+        meshes = plan_meshes(self.program)
+        streams: list[tuple[Stream, Peak]] = []
+        for island, draft in self.drafts.items():
+            made = Stream(island, 0, tuple(draft.kinds), tuple(draft.groups), tuple(draft.instructions))
+            peak = peak_of(made, meshes, self._borrowed(island))
+            streams.append((replace(made, peak_bytes=peak.bytes), peak))
+        return tuple(streams)
+
+    def _borrowed(self, island: str) -> frozenset[int]:
+        """Slots of what the caller keeps, and which therefore stay in memory."""
+        return frozenset(
+            self.slots[v]
+            for v in self.flow.arguments
+            if self.flow.places[v] is not None and self._island(v) == island and not self.alive.owned[v]
+        )
+
+    def _island(self, value: int) -> str:
+        return self.islands[self.flow.place(value).mesh]
+
+    def _draft(self, island: str) -> _Draft:
+        return self.drafts.setdefault(island, _Draft())
+
+    def _kind(self, value: int) -> BufferKind:
+        key = self.flow.types[value], self.flow.place(value)
+        if key not in self._kinds:
+            type_, placed = key
+            shard = self.program.sharding(placed).shard_shape(type_.shape)
+            layout = Layout(self.meshes[placed.mesh], placed.dims)
+            self._kinds[key] = BufferKind(type_, layout, type_.shard_bytes(shard))
+        return self._kinds[key]
+
+    def _make(self, values: range, name: str, role: str) -> None:
+        """Gives values that are born together their buffers, one group for each owner."""
+        start = values.start
+        while start < values.stop:
+            stop = start + 1
+            while stop < values.stop and self.owners[stop] == self.owners[start]:
+                stop += 1
+            self._group(range(start, stop), values, name, role)
+            start = stop
+
+    def _group(self, values: range, together: range, name: str, role: str) -> None:
+        draft, alive = self._draft(self._island(values.start)), self.alive
+        kinds = tuple([draft.kinds.setdefault(self._kind(v), len(draft.kinds)) for v in values])
+        deaths = tuple([KEPT if alive.kept[v] else alive.deaths[v] for v in values])
+        shown = name
+        if len(values) < len(together):  # part of what a call makes
+            at = values.start - together.start
+            shown = f"{name}#{at}" + (".." if len(values) > 1 else "")
+        draft.groups.append(Buffers(shown, role, self.owners[values.start], kinds, alive.births[values.start], deaths))
+
+    def _run(self, node: Node) -> None:
+        op, alive = node.op, self.alive
+        draft = self._draft(op.island)
+        step, name = op.step, name_of(op.operation)
+        donated = self.donated.get(node.callee, ())
+        if node.results:
+            self._make(node.results, name, "value")
+        slots = self.slots
+        run = Run(
+            step,
+            self.computations[node.callee],
+            self.meshes[node.mesh],
+            tuple([slots[v] for v in node.operands]),
+            tuple([slots[v] for v in node.results]),
+            donated,
+            name,
+            where_of(op.operation),
+            self.temporaries.get(node.callee, 0),
+            op.action or "",
+            op.parts or (),
+        )
+        draft.instructions.append(run)
+        gone = {node.operands[i] for i in donated}
+        dead = [v for v in dict.fromkeys((*node.operands, *node.results)) if alive.ends(v, step) and v not in gone]
+        self._free(draft, step, dead)
+
+    def _move(self, node: Node) -> None:
+        op, step = node.op, node.op.step
+        (value,), (result,) = node.operands, node.results
+        here, there = self._island(value), self._island(result)
+        self._make(node.results, f"{self._shown(value)} moved", "copy")
+        source, target, where = self.slots[value], self.slots[result], where_of(op.operation)
+        if here == there:
+            self._draft(here).instructions.append(Copy(step, source, target, where))
+        else:
+            self._draft(here).instructions.append(Send(step, step, source, there, where))
+            self._draft(there).instructions.append(Recv(step, step, target, here, where))
+        for island, moved in ((here, value), (there, result)):
+            self._free(self._draft(island), step, [moved] if self.alive.ends(moved, step) else [])
+
+    def _free(self, draft: _Draft, step: int, dead: list[int]) -> None:
+        if dead:
+            draft.instructions.append(Free(step, tuple([self.slots[v] for v in dead])))
+
+    def _shown(self, value: int) -> str:
+        maker = self.flow.makers[value]
+        return self.arguments[value].name if maker == BEFORE else name_of(self.flow.nodes[maker].op.operation)
+
+
+def plan_meshes(program: Program) -> tuple[PlanMesh, ...]:
+    """The meshes of a program on the devices that their slices are bound to."""
+    found: list[PlanMesh] = []
+    for symbol, op in program.meshes.items():
+        owner = program.slices[op.slice]
+        ids = owner.device_ids or ()
+        found.append(PlanMesh(symbol, op.slice, owner.island or "", op.axes, tuple(ids[i] for i in op.devices)))
+    return tuple(found)
