@@ -46,7 +46,7 @@ def check(source: str, topology: str | None, platform: str | None, placement: st
         machines = parse_topology(topology) if topology is not None else None
         compilation = start(source, machines, platform)
         _ok(f"phase {compilation.program.phase}", "traced, or read, and verified")
-        compilation.advance(placement=placement, instruments=[_Progress()])
+        compilation.advance(options=Options(placement=placement), instruments=[_Progress()])
         plan = compilation.plan()
     else:
         plan = load_plan(path)

@@ -90,10 +90,9 @@ def compile_(
     keep = dump_phases_to is not None or with_phases
     compilation.advance(
         upto,
-        placement=f"{LAYOUT}{layout}" if layout is not None else placement or "spread",
         passes=passes,
+        options=options,
         keep_dumps=keep,
-        explain=explain,
         instruments=ir_options.instruments(always_save=True),
     )
     ir_options.report(compilation.timing)

@@ -24,7 +24,7 @@ EXAMPLE = f"""
 Examples:
   pwc opt dumps/01.trace.mlir
   pwc opt dumps/01.trace.mlir --pass-pipeline='propagate-shardings,place{{policy=spread}}'
-  pwc opt - --pass-pipeline=order-program < dumps/04.transfer.mlir
+  pwc opt - --pass-pipeline=order-calls < dumps/04.transfer.mlir
   pwc opt wrong.mlir --split-input-file --verify-diagnostics
 
 \b

@@ -8,8 +8,7 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.extract_plan import extract_plan
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.pipeline import Timing, default_pipeline, run_pipeline
-from pathways.compiler.placement import Policy
+from pathways.compiler.pipeline import Options, Timing, default_pipeline, run_pipeline
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.mlir import make_context, parse, text
@@ -48,15 +47,14 @@ class Compilation:
         upto: Phase = Phase.PLAN,
         *,
         passes: Sequence[Pass] | None = None,
-        placement: str | Policy = "spread",
+        options: Options | None = None,
         keep_dumps: bool = False,
-        explain: bool = False,
         instruments: Sequence[Instrument] = (),
     ) -> None:
-        """Runs the passes that are still needed to reach `upto`; `explain` estimates every runner-up."""
+        """Runs the passes that are still needed to reach `upto`: the default ones with `options`, or `passes`."""
         if keep_dumps:
             self.dumps.setdefault(self.program.phase, text(self.program.module))
-        pipeline = default_pipeline(placement, explain=explain) if passes is None else passes
+        pipeline = default_pipeline(options or Options()) if passes is None else passes
         watching = [*instruments, *([_Dumps(self.dumps)] if keep_dumps else [])]
         timing = run_pipeline(self.program, pipeline, self.session, upto=upto, instruments=watching)
         for name, seconds in timing.passes.items():

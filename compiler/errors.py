@@ -157,6 +157,66 @@ class OutOfMemory(Diagnostic):
 
 
 @dataclass(frozen=True)
+class ScheduleCycle(Diagnostic):
+    code: ClassVar[str] = "PWC0402"
+    title: ClassVar[str] = "the schedule {schedule} cannot finish: {count} actions wait for each other in a circle"
+    have: ClassVar[str] = "{cycle}"
+    need: ClassVar[str] = "an order in which every action stands behind all that it needs"
+    hint: ClassVar[str] = "{advice}"
+    schedule: str
+    count: int
+    cycle: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class BadTable(Diagnostic):
+    code: ClassVar[str] = "PWC0403"
+    title: ClassVar[str] = "{path} is no schedule of this program"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "--schedule 1f1b --emit-schedule s.csv writes one to start from"
+    path: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class UnsuitableSchedule(Diagnostic):
+    code: ClassVar[str] = "PWC0404"
+    title: ClassVar[str] = "the schedule {schedule} does not suit this pipeline"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{advice}"
+    schedule: str
+    have_: str
+    rule: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class UnknownSchedule(Diagnostic):
+    code: ClassVar[str] = "PWC0405"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "there is no schedule {schedule!r}"
+    have: ClassVar[str] = "{schedule}"
+    need: ClassVar[str] = "a name, or a table as FILE.csv"
+    hint: ClassVar[str] = "known: {known}"
+    schedule: str
+    known: str
+
+
+@dataclass(frozen=True)
+class NoPipeline(Diagnostic):
+    code: ClassVar[str] = "PWC0406"
+    title: ClassVar[str] = "there is no schedule to write to {path}"
+    have: ClassVar[str] = "a program without a loop over microbatches"
+    need: ClassVar[str] = "the same placed calls once for each microbatch, by lax.scan or in a Python loop"
+    hint: ClassVar[str] = "leave --emit-schedule out, or split the batch into microbatches"
+    path: str
+
+
+@dataclass(frozen=True)
 class BadPlacement(Diagnostic):
     code: ClassVar[str] = "PWC0305"
     title: ClassVar[str] = "placement {policy} returned something illegal"

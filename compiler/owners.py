@@ -2,7 +2,7 @@
 
 import re
 
-from pathways.dialect.actions import Action, read_action
+from pathways.dialect.actions import read_action
 from pathways.dialect.mlir import name_of
 from pathways.dialect.program import Program
 
@@ -21,21 +21,31 @@ def owners(program: Program) -> list[str]:
     """
     found = [CONSTANTS if a.is_constant else _root(a.name) for a in program.arguments]
     for node in program.flow.nodes:
-        owner = MOVED
-        if node.callee:
-            action = node.op.action
-            owner = name_of(node.op.operation) or node.callee if action is None else of_action(read_action(action))
-        found += [owner] * len(node.results)
+        if not node.callee:
+            found.append(MOVED)
+        elif node.op.made_by is not None:
+            parts = [_of_part(part) for part in node.op.parts or ()]
+            found += [parts[i] for i in node.op.made_by]
+        else:
+            made = _of_call(node.op.action, name_of(node.op.operation) or node.callee)
+            found += [made] * len(node.results)
     for value in program.flow.returned:
         if value >= len(program.arguments):
             found[value] = RESULTS
     return found
 
 
-def of_action(action: Action) -> str:
-    """The owner of what a call of a pipeline makes."""
-    made = "activations" if action.kind == "F" else "gradients"
-    return f"{made} of microbatch {action.microbatch}"
+def _of_call(action: str | None, name: str) -> str:
+    if action is None:
+        return name
+    read = read_action(action)
+    return f"{'activations' if read.kind == 'F' else 'gradients'} of microbatch {read.microbatch}"
+
+
+def _of_part(part: str) -> str:
+    """The owner of what one part of a merged call makes; a part is `2F3 name model.py:12` or `- name model.py:12`."""
+    action, name, *_ = part.split(" ")
+    return _of_call(None if action == "-" else action, name)
 
 
 def _root(name: str) -> str:

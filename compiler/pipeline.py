@@ -6,12 +6,17 @@ from dataclasses import dataclass, field
 
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.passes.find_pipeline import FindPipeline
 from pathways.compiler.passes.insert_transfers import InsertTransfers
-from pathways.compiler.passes.order_program import OrderProgram
+from pathways.compiler.passes.merge_calls import MergeCalls
+from pathways.compiler.passes.order_calls import OrderCalls
 from pathways.compiler.passes.place import Place
 from pathways.compiler.passes.plan_islands import PlanIslands
 from pathways.compiler.passes.propagate_shardings import PropagateShardings
 from pathways.compiler.placement import Policy
+from pathways.compiler.passes.split_backward import SplitBackward
+from pathways.compiler.schedule import PROGRAM
+from pathways.compiler.schedule.arrange import splits_backward
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.phases import Phase
@@ -19,22 +24,41 @@ from pathways.dialect.program import Program
 from pathways.dialect.verify import verify
 
 PASSES: dict[str, type[Pass]] = {
-    p.name: p for p in (PropagateShardings, Place, InsertTransfers, OrderProgram, PlanIslands)
+    p.name: p for p in (FindPipeline, SplitBackward, PropagateShardings, Place, InsertTransfers, OrderCalls, MergeCalls, PlanIslands)
 }
 """Every pass by name."""
 
 
-def default_pipeline(placement: str | Policy = "spread", *, explain: bool = False) -> tuple[Pass, ...]:
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose of the default pipeline."""
+
+    placement: str | Policy = "spread"
+    schedule: str = PROGRAM
+    emit_schedule: str = ""
+    merge: bool = True
+    remat: str = "no"
+    explain: bool = False
+    """Estimate every runner-up, however long it takes."""
+
+
+def default_pipeline(options: Options = Options()) -> tuple[Pass, ...]:
     """The passes from `trace` to `plan`."""
     return (
+        # What the loop was is seen best before anything is specialized or moved.
+        FindPipeline(),
+        # Before shardings: what one part hands to the other gets its own.
+        *([SplitBackward()] if splits_backward(options.schedule) else []),
         # Shardings first: placement wants to know the bytes of every shard.
         PropagateShardings(),
         # Slices get devices before transfers are cut, since a transfer's route depends on the islands.
-        Place(policy=placement, explain=explain),
+        Place(policy=options.placement, explain=options.explain),
         # All movement explicit before anything is ordered: a transfer takes its place in the order.
         InsertTransfers(),
         # One order an island, without a cycle between islands.
-        OrderProgram(),
+        OrderCalls(schedule=options.schedule, emit=options.emit_schedule),
+        # In the final order only: what is merged can no longer be put apart.
+        *([MergeCalls()] if options.merge else []),
         # Lifetimes are known only in the final order.
         PlanIslands(),
     )

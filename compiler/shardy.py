@@ -87,7 +87,7 @@ def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where
 def write_signature(computation: Operation, axes: Axes, signature: Signature) -> None:
     """Writes closed shardings on @main, the mesh with these axes beside it, and the number of partitions."""
     main = main_of(computation)
-    mesh = _mesh_symbol(computation, axes)
+    mesh = mesh_symbol(computation, axes)
     size = size_of_axes(axes)
     i32 = ir.IntegerType.get_signless(32)
     computation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(i32, size)
@@ -107,7 +107,7 @@ def _with(attribute: Any, placed: Placed) -> Any:
     return ir.DictAttr.get(entries)
 
 
-def _mesh_symbol(computation: Operation, axes: Axes) -> str:
+def mesh_symbol(computation: Operation, axes: Axes) -> str:
     meshes = meshes_of(computation)
     for name, found in meshes.items():
         if found == axes:

@@ -118,7 +118,8 @@ class CallOp(PwOp):
     action = OptionalField(STRING, "what it is of a pipeline: stage, F, B, I or W, microbatch (2F3)")
     dispatch = OptionalField(STRING, "parallel or sequential (from schedule)")
     step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
-    parts = OptionalField(STRINGS, "the calls it was merged of: name, action and line of each (from schedule)")
+    parts = OptionalField(STRINGS, "the calls it was merged of: action, name and line of each (from schedule)")
+    made_by = OptionalField(INTEGERS, "for each result the part that makes it (from schedule)")
     again = OptionalField(FLAG, "computes once more what was dropped to save memory (from schedule)")
 
 
@@ -176,7 +177,7 @@ class RunOp(PwOp):
     donated = Field(INTEGERS, "positions in `inputs` whose buffers the computation overwrites")
     temporaries = OptionalField(INTEGER, "bytes on one device that the executable needs while it runs")
     action = OptionalField(STRING, "what it is of a pipeline: stage, F, B, I or W, microbatch (2F3)")
-    parts = OptionalField(STRINGS, "the calls it was merged of: name, action and line of each")
+    parts = OptionalField(STRINGS, "the calls it was merged of: action, name and line of each")
 
 
 class SendOp(PwOp):

@@ -95,11 +95,11 @@ def test_dumps_compile_on_to_the_same_plan(small: Path, tmp_path: Path) -> None:
 def test_opt_runs_passes_one_by_one(small: Path, tmp_path: Path) -> None:
     dumps = tmp_path / "dumps"
     assert pwc_here("compile", f"{small}:step", "--dump-phases-to", str(dumps))[0] == 0
-    pipeline = "propagate-shardings,place{policy=spread},insert-transfers,order-program,plan-islands"
+    pipeline = "propagate-shardings,place{policy=spread},insert-transfers,order-calls,plan-islands"
     exit_code, printed, _ = pwc_here("opt", str(dumps / "01.trace.mlir"), f"--pass-pipeline={pipeline}")
     assert exit_code == 0
     assert printed.rstrip("\n") == (dumps / "06.plan.mlir").read_text().rstrip("\n")
-    exit_code, _, stderr = pwc_here("opt", str(dumps / "01.trace.mlir"), "--pass-pipeline=order-program")
+    exit_code, _, stderr = pwc_here("opt", str(dumps / "01.trace.mlir"), "--pass-pipeline=order-calls")
     assert exit_code == 3 and "PWC0703" in stderr
     exit_code, _, stderr = pwc_here("opt", "-", "--pass-pipeline=nonsense", stdin="module {}")
     assert exit_code == 2 and "PWC0705" in stderr

@@ -1,6 +1,6 @@
 """Golden files: `tests/golden/*.mlir` and `tests/golden/errors/*.py`, each with its command on the first line.
 
-    // RUN: pwc opt - --no-debug-info --pass-pipeline=order-program
+    // RUN: pwc opt - --no-debug-info --pass-pipeline=order-calls
     ... what the command reads ...
     // EXPECTED exit 0
     ... what it prints, errors included ...

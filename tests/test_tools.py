@@ -42,22 +42,22 @@ def test_ir_is_printed_before_after_and_where_it_changes(dumps: Path, tmp_path: 
     _, _, stderr = pwc_here("opt", trace, pipeline, *MACHINES, "--print-ir-after-change")
     assert stderr.count("// -----") == 3
     schedule = str(dumps / "04.transfer.mlir")
-    _, _, stderr = pwc_here("opt", schedule, "--pass-pipeline=order-program", "--print-ir-tree-dir", str(tmp_path))
-    assert [p.name for p in tmp_path.iterdir()] == ["01.order-program.mlir"]
-    assert pwc_here("opt", str(tmp_path / "01.order-program.mlir"))[0] == 0
+    _, _, stderr = pwc_here("opt", schedule, "--pass-pipeline=order-calls", "--print-ir-tree-dir", str(tmp_path))
+    assert [p.name for p in tmp_path.iterdir()] == ["01.order-calls.mlir"]
+    assert pwc_here("opt", str(tmp_path / "01.order-calls.mlir"))[0] == 0
 
 
 def test_a_pass_that_changes_nothing_is_not_printed(dumps: Path) -> None:
     from pathways.compiler.instruments import Printer
     from pathways.compiler.passes.base import Pass, Session
-    from pathways.compiler.passes.order_program import OrderProgram
+    from pathways.compiler.passes.order_calls import OrderCalls
     from pathways.dialect.mlir import make_context, parse
     from pathways.dialect.program import Program
 
     program = Program(parse((dumps / "05.schedule.mlir").read_text(), make_context()))
     said: list[str] = []
     printer = Printer(changed=True, echo=said.append)
-    step: Pass = OrderProgram()
+    step: Pass = OrderCalls()
     printer.before(step, program, Session())
     step.apply(program, Session())
     printer.after(step, program)
@@ -100,7 +100,7 @@ def test_files_are_split_and_errors_expected(dumps: Path, tmp_path: Path) -> Non
     good = (dumps / "04.transfer.mlir").read_text().rstrip()
     path = tmp_path / "several.mlir"
     path.write_text(f"{good}\n// -----\n{good}\n")
-    exit_code, stdout, _ = pwc_here("opt", str(path), "--split-input-file", "--pass-pipeline=order-program")
+    exit_code, stdout, _ = pwc_here("opt", str(path), "--split-input-file", "--pass-pipeline=order-calls")
     assert exit_code == 0 and stdout.count("// -----\n") == 1 and stdout.count('pw.phase = "schedule"') == 2
     wrong = (
         'module attributes {pw.phase = "trace"} {\n'

@@ -1,1 +1,24 @@
 """The order of the work: recognizing pipelines, one schedule a file, and what each costs."""
+
+from collections.abc import Callable
+
+from pathways.compiler.schedule.gpipe import gpipe
+from pathways.compiler.schedule.interleaved import interleaved
+from pathways.compiler.schedule.one_f_one_b import one_f_one_b
+from pathways.compiler.schedule.pipeline import Pipeline as Pipeline
+from pathways.compiler.schedule.pipeline import Table as Table
+from pathways.compiler.schedule.zero_bubble import zero_bubble
+
+PROGRAM = "program"
+"""The schedule that leaves the order of the program as it is."""
+
+ZERO_BUBBLE = "zero-bubble"
+"""The one that wants backward computations in two parts."""
+
+SCHEDULES: dict[str, Callable[[Pipeline], Table]] = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": interleaved,
+    ZERO_BUBBLE: zero_bubble,
+}
+"""The schedules by name."""

@@ -11,8 +11,9 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
 from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.frontend.emit import Emitted
-from pathways.compiler.pipeline import Timing
+from pathways.compiler.pipeline import Options, Timing
 from pathways.compiler.placement import Policy
+from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, parse, pretty, text
@@ -55,24 +56,37 @@ class Lowered:
             have, rule = repr(phase), f"one of {', '.join(Phase)}"
             error = BadArguments(problem="there is no such phase", have_=have, rule=rule, advice="", where=caller())
             raise PathwaysError(error)
-        module = self._compilation(Phase(phase), None, "spread").program.module
+        module = self._compilation(Phase(phase), None, Options()).program.module
         return text(module) if debug_info else pretty(module)
 
-    def _compilation(self, phase: Phase, topology: Topology | None, placement: str | Policy) -> Compilation:
+    def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
         """The program advanced to `phase`, on a copy."""
         program = Program(parse(text(self.module), self.module.context))
         compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
-        compilation.advance(phase, placement=placement)
+        compilation.advance(phase, options=options)
         return compilation
 
-    def compile(self, topology: Topology | str | None = None, *, placement: str | Policy = "spread") -> "Compiled":
+    def compile(
+        self,
+        topology: Topology | str | None = None,
+        *,
+        placement: str | Policy = "spread",
+        schedule: str = PROGRAM,
+        merge: bool = True,
+        remat: str = "no",
+    ) -> "Compiled":
         """Compiles for a topology (a spec or a `pw.Topology`); without one, for this process.
 
         On CPU that is one island a slice, elsewhere the host's own devices. `placement` is a name, FILE.py:NAME, or a
-        function `place(graph, topology)`. Raises PWC0301 where slices do not fit, PWC0305 for an illegal placement.
+        function `place(graph, topology)`. `schedule` is the order of a loop over microbatches: program, gpipe, 1f1b,
+        interleaved, zero-bubble or a table as FILE.csv; `merge` makes one executable of calls that nobody waits for
+        in between; `remat="auto"` computes activations again where they would not fit. Raises PWC0301 where slices do
+        not fit, PWC0302 where memory does not suffice, PWC0305 for an illegal placement, PWC0402-PWC0405 for an
+        impossible schedule.
         """
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
-        compilation = self._compilation(Phase.PLAN, wanted, placement)
+        options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
+        compilation = self._compilation(Phase.PLAN, wanted, options)
         return Compiled(
             compilation.plan(),
             slices=self.slices,

@@ -1,4 +1,4 @@
-// RUN: pwc opt - --no-debug-info --pass-pipeline=order-program
+// RUN: pwc opt - --no-debug-info --pass-pipeline=order-calls
 module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "place", pw.platform = "cpu"} {
   "pw.island"() {devices = 2 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island0"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "pod"} : () -> ()
@@ -41,7 +41,7 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
   }
 }
 // EXPECTED exit 3
-error[PWC0703]: the pass order-program needs IR of phase transfer
+error[PWC0703]: the pass order-calls needs IR of phase transfer
   have:  IR of phase place
   need:  phase transfer
   try:   pwc compile runs the phases between, from a source or an earlier dump

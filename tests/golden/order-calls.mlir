@@ -1,4 +1,4 @@
-// RUN: pwc opt - --no-debug-info --pass-pipeline='order-program'
+// RUN: pwc opt - --no-debug-info --pass-pipeline='order-calls'
 module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "transfer", pw.platform = "cpu"} {
   "pw.island"() {devices = 2 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island0"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "pod"} : () -> ()

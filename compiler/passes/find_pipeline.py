@@ -1,0 +1,29 @@
+"""Which calls are which actions of a pipeline."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.schedule.recognize import recognize
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import Program
+
+
+@dataclass(frozen=True)
+class FindPipeline(Pass):
+    """Recognize stages and microbatches in an unrolled loop, and write the action of each call: 2F3.
+
+    Requires: phase trace.
+    Ensures: phase trace: the calls of a loop over microbatches, if there is one, have actions.
+    """
+
+    name: ClassVar[str] = "find-pipeline"
+    requires: ClassVar[Phase] = Phase.TRACE
+    ensures: ClassVar[Phase] = Phase.TRACE
+
+    def apply(self, program: Program, session: Session) -> None:
+        found = recognize(program)
+        actions = {} if found is None else found.actions
+        for node in program.flow.calls():
+            action = actions.get(node.number)
+            node.op.action = None if action is None else str(action)

@@ -1,0 +1,264 @@
+"""Calls of one slice that nobody else waits for in between become one executable."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from pathways.compiler.flops import flops_of
+from pathways.compiler.merge import Part, Source, Whole, count_operations, merge, mergeable
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.passes.order_calls import number_nodes
+from pathways.dialect import pw
+from pathways.dialect.flow import Flow, Node
+from pathways.dialect.mlir import ir, location, name_of, where_of
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import Program
+from pathways.dialect.sdy import Placed
+from pathways.dialect.sharding import Dims
+
+LARGE = 64
+"""Operations from which on a computation takes so long to compile that it is not repeated without need."""
+NO_DELAY = 0.05
+"""A loose call is no delay to what other slices take if it computes at most this part of what it follows."""
+
+
+@dataclass(frozen=True)
+class MergeCalls(Pass):
+    """Make one call of calls that follow each other on their slice, each taking something from those before it.
+
+    No island can start earlier without it: only the last call of a merged one may make what another slice takes, and
+    only the first may take what another slice makes. A loose call that takes next to no time (adding up a gradient) may
+    stand behind the last. A large computation is not repeated inside of one executable, and is merged only with what
+    follows it at most of its calls.
+
+    Requires: phase schedule.
+    Ensures: phase schedule: names, actions and lines of the parts are on the call; running it again changes nothing.
+    """
+
+    name: ClassVar[str] = "merge-calls"
+    requires: ClassVar[Phase] = Phase.SCHEDULE
+    ensures: ClassVar[Phase] = Phase.SCHEDULE
+    limit: str = "128"
+    """The most parts of one call."""
+
+    def apply(self, program: Program, session: Session) -> None:
+        groups = find_groups(program, int(self.limit))
+        if not groups:
+            return
+        with program.context, ir.Location.unknown():
+            writer = _Writer(program)
+            for group in groups:
+                writer.merge(group)
+            writer.drop_unused()
+            program.changed()
+            number_nodes(program, list(range(len(program.flow.nodes))))
+
+
+@dataclass
+class _Group:
+    """Calls that will be one, in order."""
+
+    nodes: list[Node] = field(default_factory=list[Node])
+    parts: int = 0
+    made: set[int] = field(default_factory=set[int])
+    """Numbers of the values that it makes."""
+    flops: float = 0.0
+    taken: bool = False
+    """Whether a transfer reads something that it makes."""
+
+
+def find_groups(program: Program, limit: int) -> list[list[Node]]:
+    """The groups of two and more calls, in order. Pure, and linear in calls and operands."""
+    return _Finder(program, limit).run()
+
+
+class _Finder:
+    def __init__(self, program: Program, limit: int) -> None:
+        self.program = program
+        self.flow: Flow = program.flow
+        self.limit = limit
+        self.sizes: dict[str, int] = {}
+        self.work: dict[str, float] = {}
+        self.calls: Counter[str] = Counter()
+        self.follows: Counter[tuple[str, str]] = Counter()
+        """How often one computation comes right behind another on its slice."""
+        last: dict[str, Node] = {}
+        for node in self.flow.calls():
+            self.calls[node.callee] += 1
+            slice_ = program.slice_of(node.mesh)
+            if slice_ in last:
+                self.follows[last[slice_].callee, node.callee] += 1
+            last[slice_] = node
+
+    def run(self) -> list[list[Node]]:
+        groups: dict[str, _Group] = {}
+        found: list[_Group] = []
+        for node in self.flow.calls():
+            slice_ = self.program.slice_of(node.mesh)
+            group = groups.get(slice_)
+            if group is None or not self._joins(group, node):
+                group = groups[slice_] = _Group()
+                found.append(group)
+            group.nodes.append(node)
+            group.parts += len(node.op.parts or (None,))
+            group.made.update(node.results)
+            group.flops += self._flops(node.callee)
+            nodes = self.flow.nodes
+            group.taken |= any(not nodes[u].callee for v in node.results for u in self.flow.users[v])
+        return [g.nodes for g in found if len(g.nodes) > 1]
+
+    def _joins(self, group: _Group, node: Node) -> bool:
+        last = group.nodes[-1]
+        if last.mesh != node.mesh or not self._takes_from(group, node):
+            return False
+        if group.taken and not (node.op.gathered and self._flops(node.callee) <= NO_DELAY * group.flops):
+            return False
+        if group.parts + len(node.op.parts or (None,)) > self.limit or not self._is_worth_it(group, node):
+            return False
+        computations = self.program.computations
+        return mergeable([computations[c] for c in dict.fromkeys([n.callee for n in group.nodes] + [node.callee])])
+
+    def _takes_from(self, group: _Group, node: Node) -> bool:
+        """Whether it takes something from the group, and nothing that another slice or a transfer makes meanwhile."""
+        flow = self.flow
+        for value in node.operands:
+            maker = flow.makers[value]
+            while maker >= 0 and not flow.nodes[maker].callee:  # an argument that moves is on its way from the start
+                maker = flow.makers[flow.nodes[maker].operands[0]]
+                if maker >= 0:
+                    return False
+        return any(value in group.made for value in node.operands)
+
+    def _is_worth_it(self, group: _Group, node: Node) -> bool:
+        callees = [n.callee for n in group.nodes]
+        large = [c for c in (*callees, node.callee) if self._size(c) > LARGE]
+        if len(set(large)) < len(large):
+            return False
+        together = self.follows[callees[-1], node.callee]
+        return all(2 * together >= self.calls[c] for c in large)
+
+    def _flops(self, callee: str) -> float:
+        if callee not in self.work:
+            self.work[callee] = flops_of(self.program.computations[callee])
+        return self.work[callee]
+
+    def _size(self, callee: str) -> int:
+        if callee not in self.sizes:
+            self.sizes[callee] = count_operations(self.program.computations[callee])
+        return self.sizes[callee]
+
+
+class _Writer:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flow = program.flow
+        self.built: dict[Whole, str] = {}
+        self.returned = set(self.flow.returned)
+        self.values: list[Any] = list(self.flow.values)
+        """What each value is now."""
+        self.replaced: set[str] = set()
+
+    def merge(self, group: Sequence[Node]) -> None:
+        """Puts one call in the place of the first of a group."""
+        whole, operands, results = self._whole(group)
+        if whole not in self.built:
+            symbol = self.program.unique_symbol(_shortened([n.callee for n in group], "_"))
+            merge(self.program, symbol, whole)
+            self.built[whole] = symbol
+        mesh, first = group[0].mesh, group[0].op
+        self._hoist(operands, group)
+        name = _shortened([name_of(n.op.operation) or n.callee for n in group], "+")
+        actions = [n.op.action for n in group if n.op.action is not None]
+        op = pw.CallOp.create(
+            ip=ir.InsertionPoint(first.operation),
+            loc=location(where_of(group[0].op.operation), name, self.program.context),
+            operands=[self.values[v] for v in operands],
+            results=[self.flow.values[v].type for v in results],
+            callee=self.built[whole],
+            mesh=mesh,
+            gathered=all(n.op.gathered for n in group),
+            in_shardings=tuple(Placed(mesh, d) for d in whole.arguments),
+            out_shardings=tuple(Placed(mesh, whole.parts[at].outs[i]) for at, i in whole.results),
+            island=first.island,
+            action=actions[-1] if actions else None,
+            dispatch=first.dispatch,
+            step=first.step,
+            parts=tuple(p for n in group for p in parts_of(n)),
+            made_by=self._made_by(group, whole.results),
+        )
+        for value, result in zip(results, op.results, strict=True):
+            self.values[value].replace_all_uses_with(result)
+            self.values[value] = result
+        for node in reversed(group):
+            self.replaced.add(node.callee)
+            node.op.operation.erase()
+
+    def _hoist(self, operands: Sequence[int], group: Sequence[Node]) -> None:
+        """Arguments that move to a later member of a group move before its first."""
+        for value in operands:
+            path: list[Node] = []
+            maker = self.flow.makers[value]
+            while maker > group[0].number:
+                path.append(self.flow.nodes[maker])
+                maker = self.flow.makers[self.flow.nodes[maker].operands[0]]
+            for node in reversed(path):
+                node.op.operation.move_before(group[0].op.operation)
+
+    def _whole(self, group: Sequence[Node]) -> tuple[Whole, list[int], list[int]]:
+        """What the merged computation is, and the numbers of its operands and results."""
+        inside = {n.number for n in group}
+        made: dict[int, Source] = {}
+        arguments: dict[int, Dims] = {}
+        numbers: dict[int, int] = {}
+        parts: list[Part] = []
+        for at, node in enumerate(group):
+            sources: list[Source] = []
+            ins = tuple(p.dims for p in node.op.in_shardings)
+            for value, dims in zip(node.operands, ins, strict=True):
+                if value not in made:
+                    arguments.setdefault(value, dims)
+                    numbers.setdefault(value, len(numbers))
+                sources.append(made.get(value) or (-1, numbers[value]))
+            parts.append(Part(node.callee, tuple(sources), ins, tuple(p.dims for p in node.op.out_shardings)))
+            made.update((v, (at, i)) for i, v in enumerate(node.results))
+        results = [v for v in made if v in self.returned or any(u not in inside for u in self.flow.users[v])]
+        axes = self.program.mesh(group[0].mesh).axes
+        whole = Whole(axes, tuple(parts), tuple(arguments.values()), tuple(made[v] for v in results))
+        return whole, list(arguments), results
+
+    def _made_by(self, group: Sequence[Node], results: Sequence[Source]) -> tuple[int, ...]:
+        """For each result the part that makes it, parts of parts counted."""
+        first: list[int] = [0]
+        for node in group:
+            first.append(first[-1] + len(node.op.parts or (None,)))
+        return tuple(
+            first[at] + (group[at].op.made_by[i] if group[at].op.made_by is not None else 0) for at, i in results
+        )
+
+    def drop_unused(self) -> None:
+        used = {op.callee for op in self.program.calls()}
+        for symbol in sorted(self.replaced - used):
+            self.program.computations.pop(symbol).erase()
+
+
+def parts_of(node: Node) -> tuple[str, ...]:
+    """The parts of a call: those it was merged of, or itself; each as `2F3 name model.py:12`, without action `- name`."""
+    if node.op.parts is not None:
+        return node.op.parts
+    where = where_of(node.op.operation)
+    line = f" {where.file}:{where.line}" if where is not None else ""
+    return (f"{node.op.action or '-'} {name_of(node.op.operation) or node.callee}{line}",)
+
+
+def _shortened(names: Sequence[str], sign: str) -> str:
+    """`a+b`, with equal neighbors counted, of at most four different parts."""
+    runs: list[tuple[str, int]] = []
+    for name in names:
+        if runs and runs[-1][0] == name:
+            runs[-1] = name, runs[-1][1] + 1
+        else:
+            runs.append((name, 1))
+    times = "x" if sign == "_" else "*"
+    shown = [f"{name}{times}{count}" if count > 1 else name for name, count in runs[:4]]
+    return sign.join((*shown, f"{len(runs) - 4}_more" if sign == "_" else "...") if len(runs) > 4 else shown)

@@ -1,0 +1,71 @@
+"""The order of the work: that of the program, a pipeline schedule, or a table of the user's."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pathways.compiler.errors import NoPipeline
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.schedule import PROGRAM
+from pathways.compiler.schedule.arrange import Arranged, arrange, columns
+from pathways.compiler.schedule.estimate import describe
+from pathways.compiler.schedule.note import write_schedule
+from pathways.compiler.schedule.table_file import write_table
+from pathways.dialect.declare import STRING
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import Program
+
+
+@dataclass(frozen=True)
+class OrderCalls(Pass):
+    """Put all calls and transfers in one order, and number them; every island's order is its part of it.
+
+    A single order over all islands cannot deadlock: nothing waits for what comes later in it. All calls of a regular
+    program have known resources, so all are dispatched in parallel (paper, section 4.5). A program without a loop over
+    microbatches keeps its order, whatever the schedule, and the summary says so.
+
+    Requires: phase transfer.
+    Ensures: phase schedule: calls and transfers stand in the order of their steps, producers before consumers.
+    """
+
+    name: ClassVar[str] = "order-calls"
+    requires: ClassVar[Phase] = Phase.TRANSFER
+    ensures: ClassVar[Phase] = Phase.SCHEDULE
+    schedule: str = PROGRAM
+    """program, gpipe, 1f1b, interleaved, zero-bubble, or a table as FILE.csv."""
+    emit: str = ""
+    """A file to write the table to."""
+
+    def apply(self, program: Program, session: Session) -> None:
+        arranged = arrange(program, self.schedule)
+        if self.emit:
+            _emit(Path(self.emit), arranged)
+        write_schedule(program, describe(program, Path(self.schedule).name, arranged))
+        with program.context:
+            number_nodes(program, arranged.order)
+        program.phase = Phase.SCHEDULE
+
+
+def number_nodes(program: Program, order: list[int]) -> None:
+    """Moves nodes into an order and numbers them."""
+    nodes = program.flow.nodes
+    operations = program.block.operations
+    end = operations[len(operations) - 1].operation
+    parallel = STRING.write("parallel")
+    in_place = order == list(range(len(order)))
+    for step, number in enumerate(order):
+        node = nodes[number]
+        if not in_place:
+            node.op.operation.move_before(end)
+        node.op.step = step
+        if node.callee:
+            node.op.operation.attributes["dispatch"] = parallel
+    if not in_place:
+        program.changed()
+
+
+def _emit(path: Path, arranged: Arranged) -> None:
+    if arranged.pipeline is None:
+        raise PathwaysError(NoPipeline(path=str(path)))
+    write_table(path, arranged.table, columns(arranged.pipeline, arranged.graph, arranged.table))

@@ -1,0 +1,100 @@
+"""Backward computations in two parts: the gradient of the input, which other stages wait for, and those of the weights."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.split import Halves, split
+from pathways.dialect import pw
+from pathways.dialect.actions import Action, read_action
+from pathways.dialect.flow import Node
+from pathways.dialect.mlir import ir
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import Program, main_of
+
+
+@dataclass(frozen=True)
+class SplitBackward(Pass):
+    """Cut each backward call of a pipeline in two, I and W (zero bubble, Qi et al., 2024).
+
+    Requires: phase trace, with actions (find-pipeline).
+    Ensures: phase trace: no action B: what a backward call makes for other calls of the pipeline is made by I, the
+    rest by W, which takes from I what both need.
+    """
+
+    name: ClassVar[str] = "split-backward"
+    requires: ClassVar[Phase] = Phase.TRACE
+    ensures: ClassVar[Phase] = Phase.TRACE
+
+    def apply(self, program: Program, session: Session) -> None:
+        with program.context, ir.Location.unknown():
+            _Splitter(program).run()
+        program.changed()
+
+
+class _Splitter:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flow = program.flow
+        self.halves: dict[tuple[str, tuple[int, ...]], Halves] = {}
+
+    def run(self) -> None:
+        leads = self._leads()
+        for node in self.flow.calls():
+            action = None if node.op.action is None else read_action(node.op.action)
+            if action is None or action.kind != "B":
+                continue
+            if node.op.gathered:  # of one microbatch, behind what makes its operands
+                node.op.action = str(replace(action, kind="W" if not leads[node.number] else "I"))
+                continue
+            first = tuple(i for i, v in enumerate(node.results) if self._is_input_gradient(v, leads))
+            if 0 < len(first) < len(node.results):
+                self._split(node, action, first)
+            else:
+                node.op.action = str(replace(action, kind="I" if first else "W"))
+        for symbol in {key for key, _ in self.halves}:
+            if not any(c.callee == symbol for c in self.program.calls()):
+                self.program.computations.pop(symbol).erase()
+
+    def _leads(self) -> list[bool]:
+        """For each node whether a placed call of the pipeline depends on it."""
+        leads = [False] * len(self.flow.nodes)
+        for node in reversed(self.flow.nodes):
+            onward = leads[node.number] or (bool(node.callee) and not node.op.gathered and node.op.action is not None)
+            if onward:
+                for value in node.operands:
+                    if self.flow.makers[value] >= 0:
+                        leads[self.flow.makers[value]] = True
+        return leads
+
+    def _is_input_gradient(self, value: int, leads: list[bool]) -> bool:
+        nodes = self.flow.nodes
+        users = (nodes[u] for u in self.flow.users[value])
+        return any(leads[u.number] or (u.callee and not u.op.gathered and u.op.action is not None) for u in users)
+
+    def _split(self, node: Node, action: Action, first: tuple[int, ...]) -> None:
+        key = node.callee, first
+        if key not in self.halves:
+            self.halves[key] = split(self.program, node.callee, first, ("_I", "_W"))
+        halves, op = self.halves[key], node.op
+        operands, results = list(op.operands), list(op.results)
+        made = self._call(op, halves.first, [operands[i] for i in halves.first_inputs], replace(action, kind="I"))
+        handed = list(made.results)[len(first) :]
+        given = [*(operands[i] for i in halves.second_inputs), *handed]
+        rest = self._call(op, halves.second, given, replace(action, kind="W"))
+        others = [i for i in range(len(results)) if i not in first]
+        for position, value in (*zip(first, made.results, strict=False), *zip(others, rest.results, strict=True)):
+            results[position].replace_all_uses_with(value)
+        op.operation.erase()
+
+    def _call(self, op: pw.CallOp, callee: str, operands: list[Any], action: Action) -> pw.CallOp:
+        main = main_of(self.program.computations[callee])
+        return pw.CallOp.create(
+            ip=ir.InsertionPoint(op.operation),
+            loc=op.operation.location,
+            operands=operands,
+            results=list(main.type.results),
+            callee=callee,
+            mesh=op.mesh,
+            action=str(action),
+        )

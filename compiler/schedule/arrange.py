@@ -1,0 +1,176 @@
+"""One order of all calls and transfers for a schedule: every slice in the order of its row, all else where it fits. Pure."""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathways.compiler.errors import ScheduleCycle, UnknownSchedule
+from pathways.compiler.schedule import PROGRAM, SCHEDULES, ZERO_BUBBLE
+from pathways.compiler.schedule.pipeline import Pipeline, Table, read_pipeline
+from pathways.compiler.schedule.table_file import check_rows, needs_split, read_rows
+from pathways.compiler.schedule.timeline import Cycle, Graph, Timeline, play
+from pathways.dialect.actions import Action
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.program import Program
+
+UNITS = {"F": 1, "B": 2, "I": 1, "W": 1}
+"""How long the actions of equal stages take."""
+NO_LOOP = "no loop over microbatches was found: calls keep the order of the program"
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """Numbers of nodes in their order; the pipeline, its table and its times in units, where there is one."""
+
+    order: list[int]
+    pipeline: Pipeline | None
+    table: Table
+    graph: Graph
+    timeline: Timeline
+    note: str = ""
+
+
+def is_file(schedule: str) -> bool:
+    return schedule.endswith(".csv")
+
+
+def splits_backward(schedule: str) -> bool:
+    """Whether a schedule tells the two parts of backward computations apart. Raises PWC0403 for a file that is no table."""
+    return needs_split(read_rows(Path(schedule))) if is_file(schedule) else schedule == ZERO_BUBBLE
+
+
+def arrange(program: Program, schedule: str) -> Arranged:
+    """Orders the nodes of a program of phase `transfer`.
+
+    Raises PWC0402 for an order that cannot finish, PWC0403 for a file that is no table of this program, PWC0404 for a
+    pipeline that the schedule does not suit, PWC0405 for an unknown name.
+    """
+    if not (schedule == PROGRAM or schedule in SCHEDULES or is_file(schedule)):
+        raise PathwaysError(UnknownSchedule(schedule=schedule, known=", ".join((PROGRAM, *SCHEDULES))))
+    pipeline = read_pipeline(program)
+    if pipeline is None:
+        rows = read_rows(Path(schedule)) if is_file(schedule) else []  # what cannot be read is refused all the same
+        del rows
+        graph = _graph(program, Pipeline((), (), 0, {}))
+        note = "" if schedule == PROGRAM else NO_LOOP
+        return Arranged(list(range(len(graph.waits))), None, (), graph, play(graph), note)
+    graph = _graph(program, pipeline)
+    if schedule == PROGRAM:
+        table = as_written(pipeline)
+        timeline = play(graph, _behind(graph, pipeline, table))
+        return Arranged(list(range(len(graph.waits))), pipeline, table, graph, timeline)
+    if is_file(schedule):
+        table = check_rows(read_rows(Path(schedule)), pipeline, schedule)
+    else:
+        table = SCHEDULES[schedule](pipeline)
+    behind = _behind(graph, pipeline, table)
+    try:
+        timeline = play(graph, behind)
+    except Cycle as cycle:
+        raise _refused(program, pipeline, table, schedule, cycle) from None
+    return Arranged(_by_start(graph, pipeline, behind, timeline), pipeline, table, graph, timeline)
+
+
+def as_written(pipeline: Pipeline) -> Table:
+    """The table of the program's own order."""
+    first = sorted(pipeline.calls, key=lambda a: pipeline.calls[a][0])
+    return tuple(tuple(a for a in first if pipeline.rows[a.stage] == row) for row in range(len(pipeline.slices)))
+
+
+def _graph(program: Program, pipeline: Pipeline) -> Graph:
+    """All nodes; only the placed calls of the pipeline take time, in units."""
+    flow = program.flow
+    seconds = [0.0] * len(flow.nodes)
+    for action, calls in pipeline.calls.items():
+        for call in calls:
+            seconds[call] = UNITS[action.kind] / len(calls)
+    waits = [list(dict.fromkeys(m for m in (flow.makers[v] for v in n.operands) if m >= 0)) for n in flow.nodes]
+    rows = {s: i for i, s in enumerate(pipeline.slices)}
+    slices = [rows.get(program.slice_of(n.mesh), -1) if n.callee else -1 for n in flow.nodes]
+    return Graph(waits, slices, seconds)
+
+
+def _behind(graph: Graph, pipeline: Pipeline, table: Table) -> list[Sequence[int]]:
+    """For each call of a row the call before it."""
+    behind: list[Sequence[int]] = [()] * len(graph.waits)
+    for row in table:
+        calls = [call for action in row for call in pipeline.calls[action]]
+        for before, call in zip(calls, calls[1:], strict=False):
+            behind[call] = (before,)
+    return behind
+
+
+def _by_start(graph: Graph, pipeline: Pipeline, behind: Sequence[Sequence[int]], timeline: Timeline) -> list[int]:
+    """All nodes by the time at which they start, so that what one slice is waited for by another comes first.
+
+    What depends on the pipeline stands as early as it can (a gradient is added when it is there, a transfer overlaps);
+    what does not, right before its first user (a microbatch is cut when it is needed).
+    """
+    count = len(graph.waits)
+    inside = {call for calls in pipeline.calls.values() for call in calls}
+    users: list[list[int]] = [[] for _ in range(count)]
+    depends = [False] * count
+    for i in range(count):
+        depends[i] = any(depends[j] or j in inside for j in graph.waits[i])
+        for j in (*graph.waits[i], *behind[i]):
+            users[j].append(i)
+    wanted = list(timeline.starts)
+    for i in range(count - 1, -1, -1):
+        if i not in inside and not depends[i] and users[i]:
+            wanted[i] = min(wanted[j] for j in users[i])
+    waiting = [len(graph.waits[i]) + len(behind[i]) for i in range(count)]
+    ready = [(wanted[i], i) for i in range(count) if not waiting[i]]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        order.append(i)
+        for j in users[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heapq.heappush(ready, (wanted[j], j))
+    return order
+
+
+def columns(pipeline: Pipeline, graph: Graph, table: Table) -> dict[Action, int]:
+    """When each action starts if each takes one unit of time: the columns of a table as a file."""
+    inside = {c: 1.0 / len(calls) for calls in pipeline.calls.values() for c in calls}
+    units = Graph(graph.waits, graph.slices, [inside.get(i, 0.0) for i in range(len(graph.waits))])
+    starts = play(units, _behind(graph, pipeline, table)).starts
+    return {action: round(starts[calls[0]]) for action, calls in pipeline.calls.items()}
+
+
+def _refused(program: Program, pipeline: Pipeline, table: Table, schedule: str, cycle: Cycle) -> PathwaysError:
+    """Draws a circle in the user's names: each line waits for the next."""
+    action_of = {call: action for action, calls in pipeline.calls.items() for call in calls}
+    row_of = {action: number for number, row in enumerate(table, 1) for action in row}
+    shown: list[tuple[str, str, int]] = []
+    for at, node in enumerate(cycle.nodes):
+        if node not in action_of:
+            continue
+        after = next(n for n in (*cycle.nodes[at + 1 :], *cycle.nodes) if n in action_of)
+        action, other = action_of[node], action_of[after]
+        if action == other:
+            continue
+        same_row = row_of[action] == row_of[other]
+        why = f"stands behind {other} in row {row_of[action]}" if same_row else f"needs what {other} makes"
+        op = program.flow.nodes[node].op.operation
+        where = where_of(op)
+        line = f" ({where.file}:{where.line})" if where else ""
+        shown.append((f"{action} {name_of(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
+    drawn = [f"{'-> ' if i else '   '}{what}: {why}" for i, (what, why, _) in enumerate(shown)]
+    drawn.append(f"-> {shown[0][0]}")
+    behind = next((i for i, (_, why, _) in enumerate(shown) if why.startswith("stands behind")), 0)
+    action = action_of[shown[behind][2]]
+    node = program.flow.nodes[shown[0][2]]
+    return PathwaysError(
+        ScheduleCycle(
+            schedule=schedule,
+            count=len(shown),
+            cycle="\n".join(drawn),
+            advice=f"move {action} forward in row {row_of[action]}",
+            where=where_of(node.op.operation),
+        )
+    )

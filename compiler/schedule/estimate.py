@@ -1,0 +1,64 @@
+"""What a schedule costs: its bubble for equal stages, and with the flops and bytes of the program on its machines."""
+
+from collections.abc import Sequence
+
+from pathways.compiler.flops import flops_of
+from pathways.compiler.placement.cost import ASSUMED_FLOPS
+from pathways.compiler.schedule.arrange import Arranged
+from pathways.compiler.schedule.timeline import Bubble, Graph, bubble, play
+from pathways.dialect.plan import Schedule
+from pathways.dialect.program import Program
+
+
+def describe(program: Program, name: str, arranged: Arranged) -> Schedule:
+    """The schedule of a program as the plan states it."""
+    pipeline = arranged.pipeline
+    if pipeline is None:
+        return Schedule(name, arranged.note)
+    inside = [call for calls in pipeline.calls.values() for call in calls]
+    equal = bubble(arranged.graph, arranged.timeline, inside)
+    real = estimated(program, arranged)
+    return Schedule(
+        name,
+        arranged.note,
+        stages=pipeline.stages,
+        slices=len(pipeline.slices),
+        microbatches=pipeline.microbatches,
+        bubble=equal.fraction,
+        bound=equal.bound,
+        estimated_bubble=real.fraction,
+        estimated_bound=real.bound,
+        estimated_seconds=real.seconds,
+    )
+
+
+def estimated(program: Program, arranged: Arranged) -> Bubble:
+    """The bubble of the whole program under the cost model of placement (docs/placement.md), on the pipeline's slices."""
+    graph = Graph(arranged.graph.waits, arranged.graph.slices, _seconds(program))
+    behind: list[Sequence[int]] = [()] * len(graph.waits)
+    last: dict[int, int] = {}
+    for node in arranged.order:
+        at = graph.slices[node]
+        if at >= 0:
+            behind[node] = (last[at],) if at in last else ()
+            last[at] = node
+    return bubble(graph, play(graph, behind))
+
+
+def _seconds(program: Program) -> list[float]:
+    dcn = program.module.operation.attributes["pw.dcn_gbps"].value * 1e9
+    ici = min((i.ici_gbps or 100.0 for i in program.islands.values()), default=100.0) * 1e9
+    rates = {name: island.flops or ASSUMED_FLOPS for name, island in program.islands.items()}
+    calls: dict[tuple[str, str], float] = {}
+    seconds: list[float] = []
+    for node in program.flow.nodes:
+        if not node.callee:
+            rate = dcn if node.op.route == "dcn" else ici
+            seconds.append((node.op.bytes or 0) / rate)
+            continue
+        key = node.callee, node.mesh
+        if key not in calls:
+            work = flops_of(program.computations[node.callee])
+            calls[key] = work / (program.mesh(node.mesh).size * rates[program.island_of(node.mesh)])
+        seconds.append(calls[key])
+    return seconds

@@ -1,0 +1,15 @@
+"""GPipe (Huang et al., 2019): all microbatches forward, then all backward. Keeps every activation until then."""
+
+from pathways.compiler.schedule.pipeline import Pipeline, Table
+from pathways.dialect.actions import Action
+
+
+def gpipe(pipeline: Pipeline) -> Table:
+    """All microbatches forward, then all backward."""
+    rows: list[list[Action]] = []
+    for row in range(len(pipeline.slices)):
+        stages = pipeline.stages_of(row)
+        forward = [Action(s, "F", m) for s in stages for m in range(pipeline.microbatches)]
+        backward = [Action(s, "B", m) for s in reversed(stages) for m in range(pipeline.microbatches)]
+        rows.append(forward + backward)
+    return pipeline.table(rows)

@@ -1,0 +1,41 @@
+"""Interleaved 1F1B (Narayanan et al., 2021, section 2.2): a slice holds several chunks of the model, stage s on slice
+s mod S, and the bubble shrinks by the number of chunks. With one chunk it is 1F1B."""
+
+from pathways.compiler.schedule.pipeline import Pipeline, Table
+from pathways.compiler.schedule.unsuitable import refuse
+from pathways.dialect.actions import Action
+
+
+def interleaved(pipeline: Pipeline) -> Table:
+    """1F1B over several chunks a slice: stage s on slice s mod S."""
+    ranks, count = len(pipeline.slices), pipeline.microbatches
+    if pipeline.rows != tuple(s % ranks for s in range(pipeline.stages)) or pipeline.stages % ranks:
+        have = f"stages 0 to {pipeline.stages - 1} on slices {', '.join(pipeline.slices[r] for r in pipeline.rows)}"
+        need = f"stage s on slice s mod {ranks}, as many stages on each"
+        refuse("interleaved", have, need, "put stages on slices in turn, or use --schedule gpipe")
+    chunks = pipeline.stages // ranks
+    rounds = max(1, count // ranks)
+    if count % rounds:
+        have, need = f"{count} microbatches, {ranks} slices", f"microbatches that are a multiple of {rounds} rounds"
+        refuse("interleaved", have, need, f"{count - count % rounds} or {count + rounds - count % rounds} microbatches")
+    return pipeline.table(_row(rank, ranks, chunks, count, count // rounds) for rank in range(ranks))
+
+
+def _row(rank: int, ranks: int, chunks: int, count: int, group: int) -> list[Action]:
+    """`group` microbatches go through one chunk before the next chunk's turn."""
+    total = chunks * count
+    ahead = min(total, (chunks - 1) * group + (2 if chunks > 1 else 1) * (ranks - rank - 1))
+
+    def action(number: int, kind: str) -> Action:
+        chunk = number // group % chunks
+        if kind == "B":
+            chunk = chunks - 1 - chunk
+        microbatch = number // (group * chunks) * group + number % group
+        return Action(chunk * ranks + rank, kind, microbatch)
+
+    row = [action(n, "F") for n in range(ahead)]
+    for number in range(total):
+        if ahead + number < total:
+            row.append(action(ahead + number, "F"))
+        row.append(action(number, "B"))
+    return row

@@ -1,0 +1,21 @@
+"""1F1B (PipeDream-flush; Narayanan et al., 2021): as few microbatches in flight as keep the last stage busy."""
+
+from pathways.compiler.schedule.pipeline import Pipeline, Table
+from pathways.compiler.schedule.unsuitable import one_stage_a_slice
+from pathways.dialect.actions import Action
+
+
+def one_f_one_b(pipeline: Pipeline) -> Table:
+    """Forward until the pipeline is full, then one backward for every forward."""
+    one_stage_a_slice("1f1b", pipeline, "--schedule interleaved is 1F1B for several stages a slice")
+    rows: list[list[Action]] = []
+    count = pipeline.microbatches
+    for stage in range(pipeline.stages):
+        ahead = min(count, pipeline.stages - stage - 1)
+        row = [Action(stage, "F", m) for m in range(ahead)]
+        for m in range(count):
+            if ahead + m < count:
+                row.append(Action(stage, "F", ahead + m))
+            row.append(Action(stage, "B", m))
+        rows.append(row)
+    return pipeline.table(rows)

@@ -1,0 +1,319 @@
+"""Finding the pipeline in a program: which call is which stage of which microbatch, forward or backward.
+
+Nothing is read from names. An unrolled loop, of `lax.scan` or written by hand, leaves placed calls that are alike:
+the same computation on the same slice, of the same arguments and of the results of calls that are alike. As many alike
+as there are microbatches make a class; calls of two classes belong to one microbatch where each depends on its own.
+Stages are runs of classes on one slice; a run is backward where it takes up what an earlier run on its slice left.
+
+Microbatches are numbered in the order in which the program finishes them: gradients are added up in that order, and a
+loop that JAX transposed runs backward in time.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.dialect.actions import Action
+from pathways.dialect.flow import Node
+from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.program import Program
+
+_SEVERAL = -1
+"""In place of a call: several calls of a class, as an accumulator depends on."""
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """The action of each call that is part of the pipeline, by number of node; gathered calls that go with one, too."""
+
+    actions: dict[int, Action]
+
+
+def recognize(program: Program) -> Recognized | None:
+    """The pipeline of a program from phase `trace` on; None where there is no loop over microbatches."""
+    for by_name in (True, False):
+        near = _Near(program, by_name)
+        classes = _classes(near)
+        labels = None if classes is None else _microbatches(near, classes)
+        if classes is not None and labels is not None:
+            return _actions(program, near, classes, labels)
+    return None
+
+
+def _actions(
+    program: Program, near: "_Near", classes: dict[int, list[int]], labels: dict[int, int]
+) -> Recognized:
+    members = {c: sorted(m, key=labels.__getitem__) for c, m in classes.items() if all(n in labels for n in m)}
+    first = {c: m[0] for c, m in members.items()}
+    stages = _Stages(program, near, first).find()
+    actions: dict[int, Action] = {}
+    for class_, (stage, kind) in stages.items():
+        for node in members[class_]:
+            actions[node] = Action(stage, kind, labels[node])
+    _attach(program, near, actions)
+    return Recognized(actions)
+
+
+class _Near:
+    """For each node the nearest placed calls that it depends on, through gathered calls and transfers; by class.
+
+    `by_name`: calls are alike if they take the same arguments; else, if they take arguments of the same types, as where
+    every microbatch is an argument of its own.
+    """
+
+    def __init__(self, program: Program, by_name: bool) -> None:
+        self.program = program
+        self.by_name = by_name
+        self.flow = program.flow
+        self.arguments = program.arguments
+        self.placed = [bool(n.callee) and not n.op.gathered for n in self.flow.nodes]
+        self.class_of: dict[int, int] = {}
+        self.before: list[dict[int, int]] = []
+        """For each node: class -> the call of that class, or _SEVERAL."""
+        self._reach: list[frozenset[Any]] = []
+        self._known: dict[Any, int] = {}
+        for node in self.flow.nodes:
+            self._read(node)
+
+    def _intern(self, key: Any) -> int:
+        return self._known.setdefault(key, len(self._known))
+
+    def _read(self, node: Node) -> None:
+        makers = dict.fromkeys(m for m in (self.flow.makers[v] for v in node.operands) if m >= 0)
+        self.before.append(self._merged(makers))
+        if self.placed[node.number]:
+            key = (node.callee, node.mesh, tuple([self._origin(v) for v in node.operands]))
+            self.class_of[node.number] = class_ = self._intern(key)
+            self._reach.append(frozenset((class_,)))
+        else:
+            arguments = {self._argument(v) for v in node.operands if self.is_input(v)}
+            self._reach.append(frozenset(arguments).union(*(self._reach[m] for m in makers)))
+
+    def _argument(self, value: int) -> Any:
+        return ("argument", value if self.by_name else self.flow.types[value])
+
+    def is_input(self, value: int) -> bool:
+        return self.flow.makers[value] < 0 and not self.arguments[value].is_constant
+
+    def _origin(self, value: int) -> Any:
+        """What an operand is, the same for all iterations: constants, such as the index of an iteration, are not looked at."""
+        maker = self.flow.makers[value]
+        if maker < 0:
+            return self._argument(value) if self.is_input(value) else None
+        if self.placed[maker]:
+            return (self.class_of[maker], value - self.flow.nodes[maker].results.start)
+        return self._intern(self._reach[maker])
+
+    def _merged(self, makers: Iterable[int]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for maker in makers:
+            near = {self.class_of[maker]: maker} if self.placed[maker] else self.before[maker]
+            for class_, call in near.items():
+                found[class_] = call if found.get(class_, call) == call else _SEVERAL
+        return found
+
+
+def _classes(near: _Near) -> dict[int, list[int]] | None:
+    """The classes with as many members as there are microbatches, members in program order."""
+    members: dict[int, list[int]] = {}
+    for node, class_ in near.class_of.items():
+        members.setdefault(class_, []).append(node)
+    calls: Counter[int] = Counter()
+    for nodes in members.values():
+        calls[len(nodes)] += len(nodes)
+    sizes = [size for size in calls if size > 1]
+    if not sizes:
+        return None
+    chosen = max(sizes, key=lambda size: (calls[size], size))
+    return {c: nodes for c, nodes in members.items() if len(nodes) == chosen}
+
+
+def _microbatches(near: _Near, classes: dict[int, list[int]]) -> dict[int, int] | None:
+    """The microbatch of each call of the largest set of connected classes; None where they contradict each other."""
+    pairs: dict[int, list[tuple[int, list[int]]]] = {c: [] for c in classes}
+    """For each class its neighbors, and their members in the order of its own members."""
+    for class_, nodes in classes.items():
+        for other in near.before[nodes[0]]:
+            if other == class_ or other not in classes:
+                continue
+            matched = [near.before[n].get(other, _SEVERAL) for n in nodes]
+            if _SEVERAL not in matched and len(set(matched)) == len(matched):
+                pairs[class_].append((other, matched))
+                back = dict(zip(matched, nodes, strict=True))
+                pairs[other].append((class_, [back[n] for n in classes[other]]))
+    best: dict[int, int] = {}
+    seen: set[int] = set()
+    for start in sorted(classes, key=lambda c: classes[c][0]):
+        if start in seen:
+            continue
+        labels = {n: i for i, n in enumerate(classes[start])}
+        seen.add(start)
+        waiting = [start]
+        while waiting:
+            class_ = waiting.pop()
+            for other, matched in pairs[class_]:
+                new = other not in seen
+                for node, partner in zip(classes[class_], matched, strict=True):
+                    if labels.setdefault(partner, labels[node]) != labels[node]:
+                        return None
+                if new:
+                    seen.add(other)
+                    waiting.append(other)
+        if len(labels) > len(best):
+            best = labels
+    return _renumbered(best)
+
+
+def _renumbered(labels: dict[int, int]) -> dict[int, int]:
+    """Microbatches in the order in which the program finishes them."""
+    last: dict[int, int] = {}
+    for node, label in labels.items():
+        last[label] = max(last.get(label, -1), node)
+    order = {label: i for i, label in enumerate(sorted(last, key=last.__getitem__))}
+    return {node: order[label] for node, label in labels.items()}
+
+
+@dataclass
+class _Run:
+    """Classes on one slice with nothing of other slices in between: a stage, forward or backward."""
+
+    slice: str
+    classes: list[int] = field(default_factory=list[int])
+    before: set[int] = field(default_factory=set[int])
+    """Numbers of runs that it depends on directly."""
+
+
+class _Stages:
+    """The stages of one microbatch; `first` is the representative call of each class."""
+
+    def __init__(self, program: Program, near: _Near, first: dict[int, int]) -> None:
+        self.program = program
+        self.near = near
+        self.first = first
+        self.order = sorted(first, key=first.__getitem__)
+        self.runs: list[_Run] = []
+        self.run_of: dict[int, int] = {}
+
+    def find(self) -> dict[int, tuple[int, str]]:
+        """For each class its stage and its kind, F or B."""
+        for class_ in self.order:
+            self._join(class_)
+        backward_of = self._backward()
+        forward = [i for i in range(len(self.runs)) if i not in backward_of]
+        number = {run: stage for stage, run in enumerate(forward)}
+        found: dict[int, tuple[int, str]] = {}
+        taken: set[int] = set()
+        for i, run in enumerate(self.runs):
+            if i in number:
+                turn = len(run.classes)
+                if i not in backward_of.values() and (backward_of or len(self.runs) == 1):
+                    turn = self._turn(run, bool(backward_of))
+                for at, class_ in enumerate(run.classes):
+                    found[class_] = number[i], "F" if at < turn else "B"
+            elif backward_of[i] not in taken:
+                taken.add(backward_of[i])
+                found.update((class_, (number[backward_of[i]], "B")) for class_ in run.classes)
+        return found
+
+    def _producers(self, class_: int) -> list[int]:
+        return [c for c in self.near.before[self.first[class_]] if c in self.run_of]
+
+    def _join(self, class_: int) -> None:
+        """Adds a class to the latest run on its slice that it follows, if all else that it needs came before that run.
+
+        Then runs depend on earlier runs only.
+        """
+        here = self.program.slice_of(self.near.flow.nodes[self.first[class_]].mesh)
+        needed = {self.run_of[c] for c in self._producers(class_)}
+        same = [i for i in needed if self.runs[i].slice == here]
+        chosen = max(same, default=-1)
+        if chosen < 0 or any(i > chosen for i in needed):
+            chosen = len(self.runs)
+            self.runs.append(_Run(here))
+        self.run_of[class_] = chosen
+        self.runs[chosen].classes.append(class_)
+        self.runs[chosen].before |= needed - {chosen}
+
+    def _backward(self) -> dict[int, int]:
+        """For each backward run the forward run whose work it takes up."""
+        found: dict[int, int] = {}
+        for i, run in enumerate(self.runs):
+            candidates = [j for j in range(i) if self.runs[j].slice == run.slice and j not in found]
+            left = [j for j in candidates if j in run.before]
+            if not left:
+                left = [j for j in candidates if self._differentiates(run, self.runs[j])]
+            if left:
+                found[i] = left[-1]
+        return found
+
+    def _differentiates(self, run: _Run, earlier: _Run) -> bool:
+        """Whether a run with nothing left of an earlier one makes the gradient of all its arguments all the same.
+
+        That is how a rematerialized stage looks: it takes the same arguments again and gives their cotangents.
+        """
+        flow = self.near.flow
+        nodes, others = ([flow.nodes[self.first[c]] for c in r.classes] for r in (run, earlier))
+        arguments = {v for n in others for v in n.operands if self.near.is_input(v)}
+        if not arguments or not arguments & {v for n in nodes for v in n.operands}:
+            return False
+        made = Counter(flow.types[v] for n in nodes for v in n.results)
+        return not Counter(flow.types[v] for v in arguments) - made
+
+    def _turn(self, run: _Run, has_backward: bool) -> int:
+        """Where in the last stage's run backward begins: at the first call that is another's transpose.
+
+        That is a call of the same function at the same line but of another computation; or else one that takes a value
+        from an earlier call past the call between them; or else, where other stages do have a backward, the middle.
+        """
+        nodes = [self.near.flow.nodes[self.first[c]] for c in run.classes]
+        described = [(name_of(n.op.operation), where_of(n.op.operation)) for n in nodes]
+        for at in range(1, len(nodes)):
+            for earlier in range(at):
+                if described[at] == described[earlier] and nodes[at].callee != nodes[earlier].callee:
+                    if run.classes[earlier] in self.near.before[nodes[at].number]:
+                        return at
+        for at in range(2, len(nodes)):
+            if any(c in self.near.before[nodes[at].number] for c in run.classes[: at - 1]):
+                return at
+        return len(nodes) // 2 if has_backward else len(nodes)
+
+
+def _attach(program: Program, near: _Near, actions: dict[int, Action]) -> None:
+    """Gives each gathered call that belongs to one microbatch the action it goes with, on its slice."""
+    flow = near.flow
+    placed = dict(actions)
+    for node in flow.calls():
+        if node.number not in placed and node.op.gathered and near.before[node.number]:
+            calls = list(near.before[node.number].values())
+            here = program.slice_of(node.mesh)
+            if all(c in placed for c in calls) and len({placed[c].microbatch for c in calls}) == 1:
+                same = [c for c in calls if program.slice_of(flow.nodes[c].mesh) == here]
+                if same:
+                    actions[node.number] = placed[max(same)]
+    _attach_to_users(program, near, actions)
+
+
+def _attach_to_users(program: Program, near: _Near, actions: dict[int, Action]) -> None:
+    """Gathered calls that depend on no placed call go with those who use them, if that is one microbatch."""
+    flow = near.flow
+    wanted: dict[int, list[int]] = {}
+    for node in reversed(flow.nodes):
+        if not near.placed[node.number] and not near.before[node.number] and node.number in wanted:
+            users = _known(wanted[node.number], actions)
+            if node.callee and users and len({a.microbatch for a in users.values()}) == 1:
+                here = program.slice_of(node.mesh)
+                same = [n for n in users if program.slice_of(flow.nodes[n].mesh) == here]
+                if same:
+                    actions[node.number] = users[min(same)]
+            passed = wanted[node.number] if not node.callee else [node.number]
+        else:
+            passed = [node.number]
+        for maker in {flow.makers[v] for v in node.operands}:
+            if maker >= 0:
+                wanted.setdefault(maker, []).extend(passed)
+
+
+def _known(nodes: Sequence[int], actions: dict[int, Action]) -> dict[int, Action]:
+    """The actions of all these nodes; none if one of them has none."""
+    return {n: actions[n] for n in nodes} if all(n in actions for n in nodes) else {}

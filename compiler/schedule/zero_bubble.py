@@ -1,0 +1,56 @@
+"""Zero bubble H1 (Qi et al., 2024): weight gradients wait for gaps, with no more microbatches in flight than 1F1B has.
+
+A backward is two actions: I, which the stage before waits for, and W, which nobody does. Played in unit times: a
+slice that is free takes F if it may have one more in flight, else I, else W, of what is ready.
+"""
+
+import heapq
+
+from pathways.compiler.schedule.pipeline import Pipeline, Table
+from pathways.compiler.schedule.unsuitable import one_stage_a_slice
+from pathways.dialect.actions import Action
+
+
+def zero_bubble(pipeline: Pipeline) -> Table:
+    """1F1B with backward in two parts, weight gradients in the gaps (H1)."""
+    one_stage_a_slice("zero-bubble", pipeline, "use --schedule interleaved")
+    return pipeline.table(_play(pipeline.stages, pipeline.microbatches))
+
+
+def _play(stages: int, count: int) -> list[list[Action]]:
+    rows: list[list[Action]] = [[] for _ in range(stages)]
+    done = [{"F": 0, "I": 0, "W": 0} for _ in range(stages)]
+    arrived = [{"F": count if s == 0 else 0, "I": 0} for s in range(stages)]
+    """How many microbatches each slice could do by now, as far as its neighbors are."""
+
+    def choose(s: int) -> str | None:
+        mine = done[s]
+        if mine["F"] < arrived[s]["F"] and mine["F"] - mine["W"] < stages and mine["F"] - mine["I"] < stages - s:
+            return "F"
+        if mine["I"] < min(arrived[s]["I"], mine["F"]):
+            return "I"
+        return "W" if mine["W"] < mine["I"] else None
+
+    events = [(0, s) for s in range(stages)]
+    """When to look at a slice again."""
+    free_at = [0] * stages
+    arrivals: list[tuple[int, int, str]] = []
+    while events:
+        now, _ = events[0]
+        while arrivals and arrivals[0][0] <= now:
+            _, s, kind = heapq.heappop(arrivals)
+            arrived[s][kind] += 1
+        _, s = heapq.heappop(events)
+        if free_at[s] > now or done[s]["W"] == count or (kind := choose(s)) is None:
+            continue
+        rows[s].append(Action(s, kind, done[s][kind]))
+        done[s][kind] += 1
+        free_at[s] = now + 1
+        heapq.heappush(events, (now + 1, s))
+        target = {"F": s + 1, "I": s - 1}.get(kind)
+        if kind == "F" and s == stages - 1:
+            target = s
+        if target is not None and target >= 0:
+            heapq.heappush(arrivals, (now + 1, target, "I" if kind == "I" or target == s else "F"))
+            heapq.heappush(events, (now + 1, target))
+    return rows
