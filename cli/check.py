@@ -9,6 +9,7 @@ from pathways.cli.source import split_spec
 from pathways.cli.summary import size
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass
+from pathways.compiler.pipeline import Options
 from pathways.compiler.placement import POLICIES
 from pathways.dialect.fit import check_fit
 from pathways.dialect.plan import Plan

@@ -5,17 +5,20 @@ from pathlib import Path
 
 import click
 
-from pathways.api.process import host_topology, process
+from pathways.api.process import analyzer, host_topology, process
 from pathways.cli.errors import BadSource
 from pathways.cli.ir_options import IrOptions, ir_options
 from pathways.cli.source import load_program, lower_program, split_spec
-from pathways.cli.summary import compile_summary
+from pathways.cli.summary import comparison, compile_summary
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
 from pathways.compiler.pass_pipeline import parse_pipeline
 from pathways.compiler.passes.base import Session
+from pathways.compiler.pipeline import NO_REMAT, REMAT, Options
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.placement.load import LAYOUT
+from pathways.compiler.schedule import PROGRAM, SCHEDULES
+from pathways.compiler.schedule.arrange import splits_backward
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.mlir import parse, text
@@ -50,6 +53,13 @@ Examples:
 @click.option("--with-phases", is_flag=True, help="Keep the dumps in the plan, for pwc inspect --ir.")
 @click.option("--layout", help='Stages to islands: "embed*1 block*4 | block*4 head", a slice each.')
 @click.option("--pass-pipeline", help="Passes to run in place of the default ones; FILE.py:NAME for one of your own.")
+@click.option("--schedule", help=f"{', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv; default: program.")
+@click.option("--emit-schedule", type=click.Path(dir_okay=False), metavar="FILE.csv",
+              help="Write the order of each slice: a row a slice, cells like 0F3.")  # fmt: skip
+@click.option("--compare-schedules", is_flag=True, help="Also state bubble and memory of all other schedules.")
+@click.option("--no-merge", is_flag=True, help="Keep calls apart that could be one executable.")
+@click.option("--remat", type=click.Choice(REMAT), help="auto: compute activations again where they would not fit.")
+@click.option("--analyze", is_flag=True, help="Ask XLA for the temporaries of every executable; takes its time.")
 @click.option("--explain", is_flag=True, help="Print every decision, its reason and its runner-up.")
 @ir_options
 def compile_(
@@ -63,6 +73,12 @@ def compile_(
     with_phases: bool,
     layout: str | None,
     pass_pipeline: str | None,
+    schedule: str | None,
+    emit_schedule: str | None,
+    compare_schedules: bool,
+    no_merge: bool,
+    remat: str | None,
+    analyze: bool,
     explain: bool,
     ir_options: IrOptions,
 ) -> None:
@@ -74,17 +90,28 @@ def compile_(
     machines = parse_topology(topology) if topology is not None else None
     if layout is not None and placement is not None:
         raise click.UsageError("--layout is a placement: leave --placement out")
-    if pass_pipeline is not None and (layout is not None or placement is not None):
-        raise click.UsageError("with --pass-pipeline the pass place has the policy: place{policy=...}")
+    ordering = any((schedule, emit_schedule, compare_schedules, no_merge, remat))
+    if pass_pipeline is not None and (layout is not None or placement is not None or ordering):
+        example = "place{policy=optimal},...,order-calls{schedule=1f1b}"
+        raise click.UsageError(f"with --pass-pipeline the passes have the options: {example}")
+    options = Options(
+        placement=f"{LAYOUT}{layout}" if layout is not None else placement or "spread",
+        schedule=schedule or PROGRAM,
+        emit_schedule=emit_schedule or "",
+        merge=not no_merge,
+        remat=remat or NO_REMAT,
+        explain=explain,
+    )
     passes = None if pass_pipeline is None else parse_pipeline(pass_pipeline)
     if output is not None and not output.parent.is_dir():
         raise PathwaysError(CannotWrite(path=str(output), problem=f"no folder {output.parent}"))
     compilation = start(source, machines, platform)
     upto = Phase(compile_to)
     here = compilation.program.phase
-    for option, given in (("--topology", topology), ("--placement", placement), ("--layout", layout)):
-        if given is not None and here.reached(Phase.PLACE):
-            raise _too_late(Path(source), here, option)
+    _check_phase(Path(source), here, topology, placement, layout, options, compare_schedules)
+    if analyze:
+        compilation.session.analyzer = analyzer()
+    others = compilation.compare(options) if compare_schedules else []
     if here.position > upto.position:
         raise _too_late(Path(source), here, f"--compile-to {upto}")
     keep = dump_phases_to is not None or with_phases
@@ -104,6 +131,8 @@ def compile_(
         return
     plan = compilation.plan(with_phases=with_phases)
     click.echo(compile_summary(plan, compilation.timing))
+    if others:
+        click.echo(comparison(others))
     if explain:
         click.echo(render(plan.decisions))
     if output is not None:
@@ -111,6 +140,27 @@ def compile_(
         click.echo(f"wrote    {output} ({size:,} bytes)   next: pwc run {output} | pwc inspect {output}")
     else:
         click.echo("wrote    nothing: no -o plan.bin")
+
+
+def _check_phase(
+    path: Path,
+    here: Phase,
+    topology: str | None,
+    placement: str | None,
+    layout: str | None,
+    options: Options,
+    compare: bool,
+) -> None:
+    """Raises PWC0801 for options about what IR of this phase has settled."""
+    for option, given in (("--topology", topology), ("--placement", placement), ("--layout", layout)):
+        if given is not None and here.reached(Phase.PLACE):
+            raise _too_late(path, here, option)
+    if (options.schedule != PROGRAM or options.emit_schedule) and here.reached(Phase.SCHEDULE):
+        raise _too_late(path, here, "--schedule")
+    if splits_backward(options.schedule) and here.reached(Phase.SHARD):
+        raise _too_late(path, here, f"--schedule {options.schedule}")
+    if compare and here.reached(Phase.SHARD):
+        raise _too_late(path, here, "--compare-schedules")
 
 
 def start(source: str, topology: Topology | None, platform: str | None) -> Compilation:

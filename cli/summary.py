@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pathways.compiler.compare import Outcome
 from pathways.compiler.pipeline import Timing
+from pathways.dialect.memory import by_kind, peak
 from pathways.dialect.memory import readable as size
-from pathways.dialect.plan import Buffer, Plan, Recv, Run, Send
+from pathways.dialect.plan import Buffer, Plan, Recv, Run, Schedule, Send
 from pathways.dialect.reshard import plan_reshard
 
 
@@ -48,10 +50,9 @@ def compile_summary(plan: Plan, timing: Timing) -> str:
         f"placed   {plan.placement}" + ("" if plan.reproducible else "; NOT REPRODUCIBLE: a time limit decided"),
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
         *_reshards(plan),
-        "memory   peak a device, without temporaries of executables" + _unchecked(plan),
-        table(
-            [[s.island, size(s.peak_bytes), _calls(runs_of(plan, s.island))] for s in plan.streams] or [["none"]], "  "
-        ),
+        *_schedule(plan.schedule),
+        f"memory   peak a device, temporaries of executables {plan.temporaries}" + _unchecked(plan),
+        table([_memory(plan, s.island) for s in plan.streams] or [["none"]], "  "),
         "time     " + ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in timing.passes.items()),
     ]
     return "\n".join(lines)
@@ -74,6 +75,43 @@ def _reshards(plan: Plan) -> list[str]:
     ]
     more = [f"  ... and {len(found) - SHOWN} more: pwc why PLAN reshard"] if len(found) > SHOWN else []
     return [f"reshard  {times} inside slices, {size(total)} a run", table(rows, "  "), *more]
+
+
+def _schedule(schedule: Schedule) -> list[str]:
+    lines = [f"schedule {schedule.name}" + (f"; {schedule.note}" if schedule.note else "")]
+    if schedule.microbatches:
+        pipeline = f"{schedule.stages} stages on {schedule.slices} slices, {schedule.microbatches} microbatches"
+        lines.append(f"  {pipeline}; bubble {bubble_text(schedule)}")
+    return lines
+
+
+def bubble_text(schedule: Schedule) -> str:
+    """The bubble for equal stages and as estimated, each with the least that any order has."""
+    equal = f"{schedule.bubble:.1%} (at least {schedule.bound:.1%}) for equal stages"
+    return f"{equal}, {schedule.estimated_bubble:.1%} (at least {schedule.estimated_bound:.1%}) by the cost model"
+
+
+def comparison(outcomes: Sequence[Outcome]) -> str:
+    """Bubble and memory of every schedule."""
+    rows = [["compared", "bubble", "at least", "estimated", "at least", "memory, the fullest island"]]
+    for found in outcomes:
+        schedule = found.schedule
+        if schedule is None or not schedule.microbatches:
+            rows.append([found.name, found.refused or (schedule.note if schedule else ""), "", "", "", ""])
+            continue
+        island = max(found.peaks, key=lambda i: found.peaks[i])
+        shown = f"{size(found.peaks[island])} on {island}"
+        figures = (schedule.bubble, schedule.bound, schedule.estimated_bubble, schedule.estimated_bound)
+        rows.append([found.name, *(f"{f:.1%}" for f in figures), shown])
+    return table(rows)
+
+
+def _memory(plan: Plan, island: str) -> list[str]:
+    """The peak of an island and its largest owners."""
+    found = peak(plan, island)
+    owners = ", ".join(f"{owner} {size(bytes_)}" for owner, bytes_ in by_kind(found.owners)[:4])
+    when = "at the start" if found.step < 0 else f"at step {found.step}"
+    return [island, size(found.bytes), when, owners, _calls(runs_of(plan, island))]
 
 
 def runs_of(plan: Plan, island: str) -> list[Run]:

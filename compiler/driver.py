@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pathways.compiler.errors import BadArguments
+from pathways.compiler.compare import Outcome, compare_schedules, with_help
+from pathways.compiler.errors import BadArguments, OutOfMemory
 from pathways.compiler.extract_plan import extract_plan
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.pipeline import Options, Timing, default_pipeline, run_pipeline
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
-from pathways.dialect.mlir import make_context, parse, text
+from pathways.dialect.mlir import bytecode, make_context, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan
 from pathways.dialect.planfile import writing
@@ -55,13 +56,31 @@ class Compilation:
         if keep_dumps:
             self.dumps.setdefault(self.program.phase, text(self.program.module))
         pipeline = default_pipeline(options or Options()) if passes is None else passes
+        source = self._source(passes)
         watching = [*instruments, *([_Dumps(self.dumps)] if keep_dumps else [])]
-        timing = run_pipeline(self.program, pipeline, self.session, upto=upto, instruments=watching)
+        try:
+            timing = run_pipeline(self.program, pipeline, self.session, upto=upto, instruments=watching)
+        except PathwaysError as error:
+            if source is None or not any(isinstance(d, OutOfMemory) for d in error.diagnostics):
+                raise
+            raise with_help(error, source, self.program.context, self.session, options or Options()) from None
         for name, seconds in timing.passes.items():
             self.timing.add(name, seconds)
         if not self.program.phase.reached(upto):
             have, need = self.program.phase.value, upto.value
             raise PathwaysError(WrongPhase(what="what comes after the passes", have_phase=have, need_phase=need))
+
+    def _source(self, passes: Sequence[Pass] | None) -> bytes | None:
+        """The program as it stands, for trying other options should its plan not fit; None where that cannot happen."""
+        topology = self.session.topology
+        stated = topology is not None and any(i.memory is not None for i in topology.islands)
+        if passes is not None or not stated or self.program.phase is not Phase.TRACE:
+            return None
+        return bytecode(self.program.module.operation)
+
+    def compare(self, options: Options) -> list[Outcome]:
+        """What every schedule would give; the program must still be of phase trace."""
+        return compare_schedules(bytecode(self.program.module.operation), self.program.context, self.session, options)
 
     def plan(self, *, with_phases: bool = False) -> Plan:
         """The plan; the program must have reached phase `plan`."""

@@ -1,4 +1,4 @@
-"""When each value is born, who uses it last, and whether that use may overwrite it. Pure; steps are those of the order."""
+"""When each value is born, who uses it last, and whether that use may overwrite it. Pure."""
 
 from collections import Counter
 from dataclasses import dataclass

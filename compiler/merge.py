@@ -66,7 +66,9 @@ def merge(program: Program, symbol: str, whole: Whole) -> None:
         visibility="public",
         ip=ir.InsertionPoint(body),
     )
-    write_signature(module, whole.axes, Signature(whole.arguments, tuple(whole.parts[at].outs[i] for at, i in whole.results)))
+    write_signature(
+        module, whole.axes, Signature(whole.arguments, tuple(whole.parts[at].outs[i] for at, i in whole.results))
+    )
     block = main.add_entry_block()
     mesh = mesh_symbol(module, whole.axes)
     values: dict[Source, Any] = {(-1, i): a for i, a in enumerate(block.arguments)}
@@ -102,9 +104,7 @@ def _constrained(value: Any, dims: Dims, mesh: str, axes: Axes) -> Any:
 
 def _copy(computation: Operation, body: Any, prefix: str) -> str:
     """Copies functions and meshes of a computation; gives the name that its @main has there."""
-    present = {
-        op.operation.attributes["sym_name"].value for op in body.operations if op.operation.name == "sdy.mesh"
-    }
+    present = {op.operation.attributes["sym_name"].value for op in body.operations if op.operation.name == "sdy.mesh"}
     names: dict[str, str] = {}
     copies: list[Operation] = []
     for op in computation.regions[0].blocks[0].operations:

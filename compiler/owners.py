@@ -1,8 +1,10 @@
 """Whom the memory of each value is counted to, in the user's own words."""
 
 import re
+from dataclasses import replace
 
 from pathways.dialect.actions import read_action
+from pathways.dialect.flow import Node
 from pathways.dialect.mlir import name_of
 from pathways.dialect.program import Program
 
@@ -27,12 +29,20 @@ def owners(program: Program) -> list[str]:
             parts = [_of_part(part) for part in node.op.parts or ()]
             found += [parts[i] for i in node.op.made_by]
         else:
-            made = _of_call(node.op.action, name_of(node.op.operation) or node.callee)
+            made = _of_call(what_it_does(node), name_of(node.op.operation) or node.callee)
             found += [made] * len(node.results)
     for value in program.flow.returned:
         if value >= len(program.arguments):
             found[value] = RESULTS
     return found
+
+
+def what_it_does(node: Node) -> str | None:
+    """The action of a call; what is computed again for a backward call is forward work."""
+    action: str | None = node.op.action
+    if action is None or not node.op.again:
+        return action
+    return str(replace(read_action(action), kind="F"))
 
 
 def _of_call(action: str | None, name: str) -> str:

@@ -13,8 +13,9 @@ from pathways.compiler.passes.order_calls import OrderCalls
 from pathways.compiler.passes.place import Place
 from pathways.compiler.passes.plan_islands import PlanIslands
 from pathways.compiler.passes.propagate_shardings import PropagateShardings
-from pathways.compiler.placement import Policy
+from pathways.compiler.passes.rematerialize import Rematerialize
 from pathways.compiler.passes.split_backward import SplitBackward
+from pathways.compiler.placement import Policy
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.schedule.arrange import splits_backward
 from pathways.dialect.diagnostics import PathwaysError
@@ -23,8 +24,22 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program
 from pathways.dialect.verify import verify
 
+NO_REMAT = "no"
+REMAT = (NO_REMAT, "auto", "always")
+
 PASSES: dict[str, type[Pass]] = {
-    p.name: p for p in (FindPipeline, SplitBackward, PropagateShardings, Place, InsertTransfers, OrderCalls, MergeCalls, PlanIslands)
+    p.name: p
+    for p in (
+        FindPipeline,
+        SplitBackward,
+        PropagateShardings,
+        Place,
+        InsertTransfers,
+        OrderCalls,
+        Rematerialize,
+        MergeCalls,
+        PlanIslands,
+    )
 }
 """Every pass by name."""
 
@@ -37,7 +52,10 @@ class Options:
     schedule: str = PROGRAM
     emit_schedule: str = ""
     merge: bool = True
-    remat: str = "no"
+    remat: str = NO_REMAT
+    """no, auto (where memory does not suffice) or always."""
+    enforce: bool = True
+    """Refuse a plan that does not fit the memory that the topology states."""
     explain: bool = False
     """Estimate every runner-up, however long it takes."""
 
@@ -57,10 +75,12 @@ def default_pipeline(options: Options = Options()) -> tuple[Pass, ...]:
         InsertTransfers(),
         # One order an island, without a cycle between islands.
         OrderCalls(schedule=options.schedule, emit=options.emit_schedule),
+        # Before merging, which joins what is computed again to what needs it.
+        *([Rematerialize(when=options.remat)] if options.remat != NO_REMAT else []),
         # In the final order only: what is merged can no longer be put apart.
         *([MergeCalls()] if options.merge else []),
         # Lifetimes are known only in the final order.
-        PlanIslands(),
+        PlanIslands(enforce=options.enforce),
     )
 
 

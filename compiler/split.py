@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways.dialect.mlir import Operation, bytecode, ir, parse, passmanager
+from pathways.compiler.inline import inlined
+from pathways.dialect.mlir import Operation, ir
 from pathways.dialect.program import Program, described, main_of
 
 _CHEAP = frozenset(
@@ -40,7 +41,7 @@ class Halves:
 
 def split(program: Program, symbol: str, first_results: Sequence[int], suffixes: tuple[str, str]) -> Halves:
     """Adds to the program two computations: one that makes `first_results` of `symbol`, one that makes the others."""
-    whole = _inlined(program, symbol)
+    whole = inlined(program.computations[symbol])
     body = _Body(main_of(whole.operation))
     wanted = [v for i, v in enumerate(body.returned) if i in set(first_results)]
     others = [v for i, v in enumerate(body.returned) if i not in set(first_results)]
@@ -59,17 +60,6 @@ def split(program: Program, symbol: str, first_results: Sequence[int], suffixes:
         chosen = [i for i in range(len(body.returned)) if (i in set(first_results)) == (suffix == suffixes[0])]
         made.append((name, _reduce(main_of(part), keep, results, chosen, extra)))
     return Halves(made[0][0], made[1][0], made[0][1], made[1][1], len(handed))
-
-
-def _inlined(program: Program, symbol: str) -> Any:
-    """A module of its own with the computation, functions called in it put in their places."""
-    module = parse(bytecode(program.computations[symbol]), program.context, symbol)
-    with program.context:
-        passmanager.PassManager.parse("builtin.module(inline)").run(module.operation)
-    for op in list(module.body.operations):
-        if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value != "main":
-            op.operation.erase()  # inlined wherever it was called
-    return module
 
 
 class _Body:
@@ -149,7 +139,9 @@ def _reduce(main: Any, keep: set[int], results: list[int], chosen: list[int], ex
         taken[number] = argument
     returned = [taken.get(n, values[n]) for n in results]
     end = operations[-1]
-    old = {key: described(main, key, count) for key, count in (("arg_attrs", arguments), ("res_attrs", len(end.operands)))}
+    old = {
+        key: described(main, key, count) for key, count in (("arg_attrs", arguments), ("res_attrs", len(end.operands)))
+    }
     ir.Operation.create("func.return", operands=returned, ip=ir.InsertionPoint(end), loc=end.location)
     end.erase()
     for at in range(len(operations) - 2, -1, -1):

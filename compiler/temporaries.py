@@ -2,9 +2,10 @@
 
 from typing import Any, Protocol
 
+from pathways.compiler.inline import inlined
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.mlir import Operation, bytecode, portable
-from pathways.dialect.program import Program
+from pathways.dialect.program import Program, main_of
 
 
 class Analyzer(Protocol):
@@ -57,50 +58,57 @@ def estimate(computation: Operation, devices: int) -> int:
     """The most bytes of intermediate results alive at once, split evenly over devices.
 
     A guess without the compiler of the platform: results of `_KEPT` live until their last reader, through operations
-    that are fused into it; layouts, padding and scratch memory are unknown.
+    that are fused into it, each result of the computation being finished before the next. Layouts, padding and
+    scratch memory are unknown.
     """
-    functions = {
-        op.operation.attributes["sym_name"].value: op.operation
-        for op in computation.regions[0].blocks[0].operations
-        if op.operation.name == "func.func"
-    }
-    known: dict[str, int] = {}
-
-    def of_function(name: str) -> int:
-        if name not in known:
-            known[name] = 0  # a recursive function would not end
-            known[name] = _peak(functions[name].regions[0].blocks[0], of_function) if name in functions else 0
-        return known[name]
-
-    return -(-of_function("main") // max(devices, 1))
+    module = inlined(computation)
+    return -(-_peak(main_of(module.operation).operation.regions[0].blocks[0]) // max(devices, 1))
 
 
-def _peak(block: Any, of_function: Any) -> int:
+def _peak(block: Any) -> int:
     """The peak of one block; values that it returns are its caller's."""
     operations = [op.operation for op in block.operations]
-    needed: dict[Any, int] = {}
+    returned = list(operations[-1].operands) if operations else []
+    order = _depth_first(operations[:-1], returned)
+    last: dict[Any, int] = {}
     """For each value the last operation that reads its memory, itself or through fused ones."""
-    for at in range(len(operations) - 1, -1, -1):
-        op = operations[at]
-        fused = not _kept(op) and op.name != "func.call" and len(op.results) > 0
-        last = max((needed.get(r, at) for r in op.results), default=at) if fused else at
+    for at in range(len(order) - 1, -1, -1):
+        op = order[at]
+        until = at if _kept(op) else max((last.get(r, at) for r in op.results), default=at)
         for value in op.operands:
-            needed[value] = max(needed.get(value, 0), last)
-    returned = set(operations[-1].operands) if operations else set()
+            last[value] = max(last.get(value, 0), until)
+    mine = set(returned)
     live = peak = 0
     ends: dict[int, int] = {}
-    for at, op in enumerate(operations):
-        inner = sum(_peak(r.blocks[0], of_function) for r in op.regions) if op.name == "stablehlo.while" else 0
-        if op.name == "func.call":
-            inner = of_function(op.attributes["callee"].value)
-        if _kept(op) or op.name == "func.call":
-            size = sum(from_mlir(r.type).bytes for r in op.results if r not in returned and r in needed)
+    for at, op in enumerate(order):
+        inner = sum(_peak(r.blocks[0]) for r in op.regions) if op.name == "stablehlo.while" else 0
+        if _kept(op):
+            size = sum(from_mlir(r.type).bytes for r in op.results if r not in mine)
             live += size
-            last = max((needed.get(r, at) for r in op.results), default=at)
-            ends[last] = ends.get(last, 0) + size
+            end = max((last.get(r, at) for r in op.results), default=at)
+            ends[end] = ends.get(end, 0) + size
         peak = max(peak, live + inner)
         live -= ends.pop(at, 0)
     return peak
+
+
+def _depth_first(operations: list[Any], returned: list[Any]) -> list[Any]:
+    """Operations in an order in which each returned value is finished before the next; dead ones are left out."""
+    maker = {r: at for at, op in enumerate(operations) for r in op.results}
+    order: list[Any] = []
+    done: set[int] = set()
+    waiting = [(maker[v], False) for v in reversed(returned) if v in maker]
+    while waiting:
+        at, ready = waiting.pop()
+        if at in done:
+            continue
+        if ready:
+            done.add(at)
+            order.append(operations[at])
+        else:
+            waiting.append((at, True))
+            waiting += [(maker[v], False) for v in reversed(list(operations[at].operands)) if v in maker]
+    return order
 
 
 def _kept(op: Any) -> bool:

@@ -5,7 +5,6 @@ that is known about them is here. Upstream's Python-defined dialects are spelled
 an operand, attribute or result. Never attach a trait or an interface to such an op: that crashes the process.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
@@ -106,6 +105,10 @@ class Arity:
         return "any number" if self.count is None else str(self.count)
 
 
+_FIELDS: dict[type, dict[str, Field[Any]]] = {}
+"""The fields of each class of ops, looked up once."""
+
+
 class PwOp(ir.OpView):
     """Base of all ops. Subclasses state OPERATION_NAME, their arities and their fields."""
 
@@ -121,7 +124,12 @@ class PwOp(ir.OpView):
 
     @classmethod
     def fields(cls) -> dict[str, Field[Any]]:
-        return _fields_of(cls)
+        if cls not in _FIELDS:
+            found: dict[str, Any] = {}
+            for base in reversed(cls.__mro__):
+                found.update(cast("dict[str, Any]", vars(base)))
+            _FIELDS[cls] = {n: f for n, f in found.items() if isinstance(f, Field)}
+        return _FIELDS[cls]
 
     @classmethod
     def create(
@@ -170,14 +178,6 @@ class PwOp(ir.OpView):
                 found.append(f"has {name} = {op.attributes[name]}, which is not of kind {field.kind.name}")
         found += [f"has an unknown attribute {n}" for n in attribute_names(op) if n not in declared]
         return found
-
-
-@functools.cache
-def _fields_of(cls: type[PwOp]) -> dict[str, Field[Any]]:
-    found: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        found.update(cast("dict[str, Any]", vars(base)))
-    return {n: f for n, f in found.items() if isinstance(f, Field)}
 
 
 def attribute_names(op: Operation) -> list[str]:

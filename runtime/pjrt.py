@@ -99,6 +99,11 @@ def reload(executable: Executable, devices: Sequence[Device]) -> Executable:
     return devices[0].client.deserialize_executable(raw, _xc.DeviceList(tuple(devices)), _options(devices))
 
 
+def temporary_bytes(executable: Executable) -> int:
+    """What an execution needs on one device beside its arguments and results."""
+    return int(executable.get_compiled_memory_stats().temp_size_in_bytes)
+
+
 def result_handlers(types: Sequence[ArrayType], shardings: Sequence[NamedSharding]) -> Handlers:
     """What makes arrays of an execution's results; made once, at load."""
     return [_pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)]

@@ -115,7 +115,7 @@ def test_print_ir_after(small: Path) -> None:
     assert exit_code == 0
     assert stderr.count("// ----- after") == 1 and "// ----- after place" in stderr
     _, _, stderr = pwc_here("compile", f"{small}:step", "--print-ir-after-all")
-    assert stderr.count("// ----- after") == 5
+    assert stderr.count("// ----- after") == 7
 
 
 def test_run_a_source_on_its_example_and_compare(small: Path) -> None:

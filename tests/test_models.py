@@ -7,9 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models.staged import MICROBATCHES
 from support import run_python
 
 from pathways.compiler.placement import POLICIES
+from pathways.compiler.schedule import PROGRAM, SCHEDULES
 
 MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
 STEPS = 3
@@ -43,6 +45,18 @@ def test_three_steps_equal_plain_jax(models: Any, placement: str) -> None:
     assert compiled.plan.placement.startswith(placement)
     for have, need in zip(trained(compiled, model.arguments), trained(model.plain, model.arguments), strict=True):
         np.testing.assert_allclose(have, need, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("schedule", (PROGRAM, *SCHEDULES))
+def test_three_steps_under_every_schedule_equal_plain_jax(models: Any, schedule: str) -> None:
+    model = models.built
+    lowered = model.program.lower(*model.arguments)
+    for merge in (True, False):
+        compiled = lowered.compile("islands=2,devices=8", schedule=schedule, merge=merge)
+        assert compiled.plan.schedule.name == schedule and not compiled.plan.schedule.note
+        assert compiled.plan.schedule.microbatches == MICROBATCHES
+        for have, need in zip(trained(compiled, model.arguments), trained(model.plain, model.arguments), strict=True):
+            np.testing.assert_allclose(have, need, rtol=1e-5, atol=1e-5)
 
 
 def _stages(name: str, count: int) -> list[str]:

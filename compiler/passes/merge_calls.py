@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pathways.compiler.flops import flops_of
 from pathways.compiler.merge import Part, Source, Whole, count_operations, merge, mergeable
+from pathways.compiler.owners import what_it_does
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
 from pathways.dialect import pw
@@ -243,12 +244,12 @@ class _Writer:
 
 
 def parts_of(node: Node) -> tuple[str, ...]:
-    """The parts of a call: those it was merged of, or itself; each as `2F3 name model.py:12`, without action `- name`."""
+    """The parts of a call: those it was merged of, or itself; each as `2F3 name model.py:12`, or `- name ...`."""
     if node.op.parts is not None:
         return node.op.parts
     where = where_of(node.op.operation)
     line = f" {where.file}:{where.line}" if where is not None else ""
-    return (f"{node.op.action or '-'} {name_of(node.op.operation) or node.callee}{line}",)
+    return (f"{what_it_does(node) or '-'} {name_of(node.op.operation) or node.callee}{line}",)
 
 
 def _shortened(names: Sequence[str], sign: str) -> str:

@@ -1,4 +1,4 @@
-"""Backward computations in two parts: the gradient of the input, which other stages wait for, and those of the weights."""
+"""Backward in two parts: the gradient of the input, which other stages wait for, and those of the weights."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -26,7 +26,7 @@ from pathways.dialect.topology import Island, Topology
 class SliceRequest:
     """A slice to bind. `bound` is a binding that already holds and must be kept; `memory` is what it needs at least.
 
-    `memory` is bytes a device: the peak of its buffers in program order, everything donated that could be.
+    `memory` is bytes a device, before and after a run (memory.py).
     """
 
     symbol: str
@@ -88,9 +88,7 @@ def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]
 def slice_traffic(program: Program) -> dict[tuple[str, str], int]:
     """Bytes from slice to slice in a run: each value once to each slice that takes it; constants do not move."""
     flow = program.flow
-    homes = [
-        program.slice_of(a.mesh) if a.mesh is not None and not a.is_constant else "" for a in program.arguments
-    ]
+    homes = [program.slice_of(a.mesh) if a.mesh is not None and not a.is_constant else "" for a in program.arguments]
     traffic: dict[tuple[str, str], int] = {}
     arrived: set[tuple[int, str]] = set()
     for node in flow.nodes:

@@ -1,8 +1,9 @@
-"""One order of all calls and transfers for a schedule: every slice in the order of its row, all else where it fits. Pure."""
+"""One order of all calls and transfers: every slice in the order of its row, all else where it fits. Pure."""
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from pathways.compiler.errors import ScheduleCycle, UnknownSchedule
@@ -17,6 +18,7 @@ from pathways.dialect.program import Program
 
 UNITS = {"F": 1, "B": 2, "I": 1, "W": 1}
 """How long the actions of equal stages take."""
+_NONE = Pipeline((), (), 0, {})
 NO_LOOP = "no loop over microbatches was found: calls keep the order of the program"
 
 
@@ -37,7 +39,7 @@ def is_file(schedule: str) -> bool:
 
 
 def splits_backward(schedule: str) -> bool:
-    """Whether a schedule tells the two parts of backward computations apart. Raises PWC0403 for a file that is no table."""
+    """Whether a schedule tells the two parts of a backward apart. Raises PWC0403 for a file that is no table."""
     return needs_split(read_rows(Path(schedule))) if is_file(schedule) else schedule == ZERO_BUBBLE
 
 
@@ -51,16 +53,12 @@ def arrange(program: Program, schedule: str) -> Arranged:
         raise PathwaysError(UnknownSchedule(schedule=schedule, known=", ".join((PROGRAM, *SCHEDULES))))
     pipeline = read_pipeline(program)
     if pipeline is None:
-        rows = read_rows(Path(schedule)) if is_file(schedule) else []  # what cannot be read is refused all the same
-        del rows
-        graph = _graph(program, Pipeline((), (), 0, {}))
-        note = "" if schedule == PROGRAM else NO_LOOP
-        return Arranged(list(range(len(graph.waits))), None, (), graph, play(graph), note)
-    graph = _graph(program, pipeline)
+        if is_file(schedule):
+            read_rows(Path(schedule))  # what cannot be read is refused all the same
+        return replace(in_order(program), note="" if schedule == PROGRAM else NO_LOOP)
     if schedule == PROGRAM:
-        table = as_written(pipeline)
-        timeline = play(graph, _behind(graph, pipeline, table))
-        return Arranged(list(range(len(graph.waits))), pipeline, table, graph, timeline)
+        return in_order(program)
+    graph = _graph(program, pipeline)
     if is_file(schedule):
         table = check_rows(read_rows(Path(schedule)), pipeline, schedule)
     else:
@@ -71,6 +69,15 @@ def arrange(program: Program, schedule: str) -> Arranged:
     except Cycle as cycle:
         raise _refused(program, pipeline, table, schedule, cycle) from None
     return Arranged(_by_start(graph, pipeline, behind, timeline), pipeline, table, graph, timeline)
+
+
+def in_order(program: Program) -> Arranged:
+    """A program as its nodes stand."""
+    pipeline = read_pipeline(program)
+    graph = _graph(program, pipeline or _NONE)
+    table = () if pipeline is None else as_written(pipeline)
+    timeline = play(graph, [] if pipeline is None else _behind(graph, pipeline, table))
+    return Arranged(list(range(len(graph.waits))), pipeline, table, graph, timeline)
 
 
 def as_written(pipeline: Pipeline) -> Table:
@@ -84,8 +91,10 @@ def _graph(program: Program, pipeline: Pipeline) -> Graph:
     flow = program.flow
     seconds = [0.0] * len(flow.nodes)
     for action, calls in pipeline.calls.items():
+        again = [call for call in calls if flow.nodes[call].op.again]
         for call in calls:
-            seconds[call] = UNITS[action.kind] / len(calls)
+            many = len(again) if call in again else len(calls) - len(again)
+            seconds[call] = UNITS["F" if call in again else action.kind] / many
     waits = [list(dict.fromkeys(m for m in (flow.makers[v] for v in n.operands) if m >= 0)) for n in flow.nodes]
     rows = {s: i for i, s in enumerate(pipeline.slices)}
     slices = [rows.get(program.slice_of(n.mesh), -1) if n.callee else -1 for n in flow.nodes]
@@ -97,7 +106,7 @@ def _behind(graph: Graph, pipeline: Pipeline, table: Table) -> list[Sequence[int
     behind: list[Sequence[int]] = [()] * len(graph.waits)
     for row in table:
         calls = [call for action in row for call in pipeline.calls[action]]
-        for before, call in zip(calls, calls[1:], strict=False):
+        for before, call in pairwise(calls):
             behind[call] = (before,)
     return behind
 
@@ -146,6 +155,7 @@ def _refused(program: Program, pipeline: Pipeline, table: Table, schedule: str, 
     """Draws a circle in the user's names: each line waits for the next."""
     action_of = {call: action for action, calls in pipeline.calls.items() for call in calls}
     row_of = {action: number for number, row in enumerate(table, 1) for action in row}
+    before = {action: other for row in table for other, action in pairwise(row)}
     shown: list[tuple[str, str, int]] = []
     for at, node in enumerate(cycle.nodes):
         if node not in action_of:
@@ -154,8 +164,8 @@ def _refused(program: Program, pipeline: Pipeline, table: Table, schedule: str, 
         action, other = action_of[node], action_of[after]
         if action == other:
             continue
-        same_row = row_of[action] == row_of[other]
-        why = f"stands behind {other} in row {row_of[action]}" if same_row else f"needs what {other} makes"
+        stands = before.get(action) == other
+        why = f"stands behind {other} in row {row_of[action]}" if stands else f"needs what {other} makes"
         op = program.flow.nodes[node].op.operation
         where = where_of(op)
         line = f" ({where.file}:{where.line})" if where else ""

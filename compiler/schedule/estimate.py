@@ -33,7 +33,7 @@ def describe(program: Program, name: str, arranged: Arranged) -> Schedule:
 
 
 def estimated(program: Program, arranged: Arranged) -> Bubble:
-    """The bubble of the whole program under the cost model of placement (docs/placement.md), on the pipeline's slices."""
+    """The bubble of the whole program on the pipeline's slices, under the cost model of docs/placement.md."""
     graph = Graph(arranged.graph.waits, arranged.graph.slices, _seconds(program))
     behind: list[Sequence[int]] = [()] * len(graph.waits)
     last: dict[int, int] = {}

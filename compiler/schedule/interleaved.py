@@ -1,6 +1,7 @@
 """Interleaved 1F1B (Narayanan et al., 2021, section 2.2): a slice holds several chunks of the model, stage s on slice
 s mod S, and the bubble shrinks by the number of chunks. With one chunk it is 1F1B."""
 
+from pathways.compiler.schedule.one_f_one_b import one_f_one_b
 from pathways.compiler.schedule.pipeline import Pipeline, Table
 from pathways.compiler.schedule.unsuitable import refuse
 from pathways.dialect.actions import Action
@@ -9,6 +10,8 @@ from pathways.dialect.actions import Action
 def interleaved(pipeline: Pipeline) -> Table:
     """1F1B over several chunks a slice: stage s on slice s mod S."""
     ranks, count = len(pipeline.slices), pipeline.microbatches
+    if pipeline.stages == ranks:
+        return one_f_one_b(pipeline)
     if pipeline.rows != tuple(s % ranks for s in range(pipeline.stages)) or pipeline.stages % ranks:
         have = f"stages 0 to {pipeline.stages - 1} on slices {', '.join(pipeline.slices[r] for r in pipeline.rows)}"
         need = f"stage s on slice s mod {ranks}, as many stages on each"
@@ -24,7 +27,7 @@ def interleaved(pipeline: Pipeline) -> Table:
 def _row(rank: int, ranks: int, chunks: int, count: int, group: int) -> list[Action]:
     """`group` microbatches go through one chunk before the next chunk's turn."""
     total = chunks * count
-    ahead = min(total, (chunks - 1) * group + (2 if chunks > 1 else 1) * (ranks - rank - 1))
+    ahead = min(total, (chunks - 1) * group + 2 * (ranks - rank - 1))
 
     def action(number: int, kind: str) -> Action:
         chunk = number // group % chunks

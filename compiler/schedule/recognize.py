@@ -41,9 +41,7 @@ def recognize(program: Program) -> Recognized | None:
     return None
 
 
-def _actions(
-    program: Program, near: "_Near", classes: dict[int, list[int]], labels: dict[int, int]
-) -> Recognized:
+def _actions(program: Program, near: "_Near", classes: dict[int, list[int]], labels: dict[int, int]) -> Recognized:
     members = {c: sorted(m, key=labels.__getitem__) for c, m in classes.items() if all(n in labels for n in m)}
     first = {c: m[0] for c, m in members.items()}
     stages = _Stages(program, near, first).find()
@@ -97,7 +95,7 @@ class _Near:
         return self.flow.makers[value] < 0 and not self.arguments[value].is_constant
 
     def _origin(self, value: int) -> Any:
-        """What an operand is, the same for all iterations: constants, such as the index of an iteration, are not looked at."""
+        """What an operand is, the same for all iterations: constants, as an iteration's index is one, do not count."""
         maker = self.flow.makers[value]
         if maker < 0:
             return self._argument(value) if self.is_input(value) else None
@@ -270,9 +268,9 @@ class _Stages:
         described = [(name_of(n.op.operation), where_of(n.op.operation)) for n in nodes]
         for at in range(1, len(nodes)):
             for earlier in range(at):
-                if described[at] == described[earlier] and nodes[at].callee != nodes[earlier].callee:
-                    if run.classes[earlier] in self.near.before[nodes[at].number]:
-                        return at
+                same = described[at] == described[earlier] and nodes[at].callee != nodes[earlier].callee
+                if same and run.classes[earlier] in self.near.before[nodes[at].number]:
+                    return at
         for at in range(2, len(nodes)):
             if any(c in self.near.before[nodes[at].number] for c in run.classes[: at - 1]):
                 return at

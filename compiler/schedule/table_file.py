@@ -65,7 +65,11 @@ def check_rows(rows: list[list[Action]], pipeline: Pipeline, path: str) -> Table
                 wrong(f"{wanted}", _rule(pipeline), line)
             elif pipeline.rows[wanted.stage] != line - 1:
                 home = pipeline.rows[wanted.stage]
-                wrong(f"{wanted} in row {line}", f"stage {wanted.stage} in row {home + 1}: it is on {pipeline.slices[home]}", line)
+                wrong(
+                    f"{wanted} in row {line}",
+                    f"stage {wanted.stage} in row {home + 1}: it is on {pipeline.slices[home]}",
+                    line,
+                )
     missing = sorted(pipeline.calls.keys() - seen.keys())
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
@@ -76,7 +80,7 @@ def check_rows(rows: list[list[Action]], pipeline: Pipeline, path: str) -> Table
 
 
 def _exists(action: Action, pipeline: Pipeline) -> bool:
-    """Whether the program has such an action; the input gradient of a stage that needs none may be named all the same."""
+    """Whether the program has such an action; an input gradient that nobody needs may be named all the same."""
     if not (action.stage < pipeline.stages and action.microbatch < pipeline.microbatches):
         return False
     if action.kind == "I" and Action(action.stage, "W", action.microbatch) in pipeline.calls:

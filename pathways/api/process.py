@@ -12,6 +12,7 @@ from pathways.dialect.plan import Plan
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime import pjrt
+from pathways.runtime.analyze import XlaAnalyzer
 from pathways.runtime.executor import Executables, LoadedPlan
 from pathways.runtime.machine import Machine, host_islands
 from pathways.runtime.store import Store
@@ -67,6 +68,11 @@ class Process:
             if wanted not in (None, self.platform) and wanted not in self._noted:
                 self._noted.add(wanted)
                 print(f"note: no {wanted} devices here, {self.platform} devices take their place", file=sys.stderr)
+
+
+def analyzer() -> XlaAnalyzer:
+    """Asks XLA on this process's platform what executables need."""
+    return XlaAnalyzer(process().platform)
 
 
 def host_topology() -> Topology:

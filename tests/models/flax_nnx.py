@@ -12,7 +12,7 @@ from flax import nnx
 
 from models.staged import Model, Stage, model
 
-VOCABULARY, WIDTH, LENGTH, BATCH = 32, 16, 8, 4
+VOCABULARY, WIDTH, LENGTH, BATCH = 32, 16, 8, 8
 
 
 class Block(nnx.Module):

@@ -9,7 +9,7 @@ import optax
 
 from models.staged import Model, Stage, model
 
-BATCH, SIDE, CLASSES, FEATURES = 4, 16, 10, 16
+BATCH, SIDE, CLASSES, FEATURES = 8, 16, 10, 16
 
 
 def build(pins: Sequence[str] | None = None) -> Model:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
+from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -37,19 +39,27 @@ def on_slice(stage: Stage, slice_: Any) -> Stage:
     return jit(stage, in_shardings=(whole, batch))
 
 
+MICROBATCHES = 4
+
+
 def training_step(stages: Sequence[Stage], loss: Callable[[Any, Any], Any], optimizer: Any) -> Callable[..., Any]:
-    """`step(params, state, x, y) -> params, state, loss`, with one tree of parameters a stage."""
+    """`step(params, state, x, y) -> params, state, loss`, with one tree of parameters a stage, in microbatches."""
+
+    def of(params: Any, x: Any, y: Any) -> Any:
+        for stage, own in zip(stages, params, strict=True):
+            x = stage(own, x)
+        return loss(x, y)
 
     def step(params: Any, state: Any, x: Any, y: Any) -> Any:
-        def of(params: Any) -> Any:
-            value = x
-            for stage, own in zip(stages, params, strict=True):
-                value = stage(own, value)
-            return loss(value, y)
+        def body(total: Any, xy: Any) -> Any:
+            value, grads = jax.value_and_grad(of)(params, *xy)
+            return jax.tree.map(jnp.add, total, grads), value
 
-        value, grads = jax.value_and_grad(of)(params)
+        cut = [v.reshape(MICROBATCHES, -1, *v.shape[1:]) for v in (x, y)]
+        total, values = lax.scan(body, jax.tree.map(jnp.zeros_like, params), tuple(cut))
+        grads = jax.tree.map(lambda g: g / MICROBATCHES, total)
         updates, state = optimizer.update(grads, state, params)
-        return optax.apply_updates(params, updates), state, value
+        return optax.apply_updates(params, updates), state, values.mean()
 
     return step
 

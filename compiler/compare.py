@@ -1,0 +1,84 @@
+"""What other choices would have given: the same program compiled with other options, down to the plan."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pathways.compiler.errors import OutOfMemory
+from pathways.compiler.passes.base import Session
+from pathways.compiler.pipeline import NO_REMAT, Options, default_pipeline, run_pipeline
+from pathways.compiler.schedule import PROGRAM, SCHEDULES
+from pathways.compiler.schedule.arrange import is_file
+from pathways.compiler.schedule.note import read_schedule
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.memory import readable
+from pathways.dialect.mlir import parse
+from pathways.dialect.plan import Schedule
+from pathways.dialect.program import Program
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a choice gives: its schedule and the peak of each island; or why it cannot be had."""
+
+    name: str
+    schedule: Schedule | None
+    peaks: dict[str, int]
+    refused: str = ""
+
+
+def compare_schedules(source: bytes, context: object, session: Session, options: Options) -> list[Outcome]:
+    """Every schedule, and the one chosen if it is a file. `source` is the program as bytecode, of phase trace."""
+    names = [PROGRAM, *SCHEDULES, *([options.schedule] if is_file(options.schedule) else [])]
+    return [outcome(source, context, session, replace(options, schedule=name), name) for name in names]
+
+
+def outcome(source: bytes, context: object, session: Session, options: Options, name: str) -> Outcome:
+    program = Program(parse(source, context))
+    own = Session(session.topology, session.bindings, session.analyzer)
+    try:
+        run_pipeline(program, default_pipeline(replace(options, enforce=False, emit_schedule="")), own)
+    except PathwaysError as error:
+        return Outcome(name, None, {}, f"{error.code}: {error.diagnostics[0].text(error.diagnostics[0].title)}")
+    peaks = {island: op.peak_bytes for island, op in program.plans.items()}
+    return Outcome(name, read_schedule(program), peaks)
+
+
+def with_help(
+    error: PathwaysError, source: bytes, context: object, session: Session, options: Options
+) -> PathwaysError:
+    """The refusal of a plan that does not fit, with what each other choice would save on the same island."""
+    found = outcome(source, context, session, options, "")
+    if found.schedule is None or not found.schedule.microbatches:
+        return error
+    others = list(_others(source, context, session, options, found.schedule))
+    helped = [
+        replace(d, advice=_advice(d, found, others, session.analyzer is None)) if isinstance(d, OutOfMemory) else d
+        for d in error.diagnostics
+    ]
+    return PathwaysError(*helped)
+
+
+def _others(source: bytes, context: object, session: Session, options: Options, chosen: Schedule) -> Iterator[Outcome]:
+    for name in SCHEDULES:
+        if name != chosen.name:
+            yield outcome(source, context, session, replace(options, schedule=name), f"--schedule {name}")
+    if options.remat == NO_REMAT:
+        yield outcome(source, context, session, replace(options, remat="auto"), "--remat auto")
+        best = replace(options, schedule="1f1b", remat="auto")
+        if chosen.name != "1f1b":
+            yield outcome(source, context, session, best, "--schedule 1f1b --remat auto")
+
+
+def _advice(problem: OutOfMemory, now: Outcome, others: Sequence[Outcome], estimated: bool) -> str:
+    island, limit = problem.island, int(problem.memory.replace(",", ""))
+    rows: list[tuple[int, str]] = []
+    for other in others:
+        saved = now.peaks.get(island, 0) - other.peaks.get(island, now.peaks.get(island, 0))
+        if saved > 0:
+            fits = ", fits" if all(p <= limit for i, p in other.peaks.items() if i == island) else ""
+            rows.append((saved, f"{other.name} (-{readable(saved)}{fits})"))
+    rows.sort(key=lambda row: -row[0])
+    if estimated:
+        rows.append((0, "--analyze (asks XLA for the temporaries, which are estimated here)"))
+    more = "twice the microbatches: half of each one's activations"
+    return "\n".join([*(text for _, text in rows), more, "or more devices a slice, donate_argnums, more memory"])
