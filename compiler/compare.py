@@ -16,6 +16,10 @@ from pathways.dialect.plan import Schedule
 from pathways.dialect.program import Program
 
 
+LIMITED = ("1f1b", "interleaved", "zero-bubble")
+"""Schedules that keep a number of microbatches in flight that does not grow with how many there are."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a choice gives: its schedule and the peak of each island; or why it cannot be had."""
@@ -80,5 +84,7 @@ def _advice(problem: OutOfMemory, now: Outcome, others: Sequence[Outcome], estim
     rows.sort(key=lambda row: -row[0])
     if estimated:
         rows.append((0, "--analyze (asks XLA for the temporaries, which are estimated here)"))
-    more = "twice the microbatches: half of each one's activations"
-    return "\n".join([*(text for _, text in rows), more, "or more devices a slice, donate_argnums, more memory"])
+    texts = [text for _, text in rows]
+    if now.schedule is not None and now.schedule.name in LIMITED:
+        texts.append(f"twice the microbatches of half the size (about -{readable(problem.activations / 2)})")
+    return "\n".join([*texts, "or more devices a slice, donate_argnums, islands with more memory"])

@@ -153,6 +153,7 @@ class OutOfMemory(Diagnostic):
     over: str
     at: str
     owners: str
+    activations: int = 0
     advice: str = "more devices a slice, smaller batches, donate_argnums, or islands with more memory"
 
 

@@ -37,24 +37,30 @@ class _Draft:
 
 
 def plan_streams(
-    program: Program, *, donate: bool = True, temporaries: Mapping[str, int] | None = None
+    program: Program,
+    *,
+    donated: Mapping[str, tuple[int, ...]] | None = None,
+    temporaries: Mapping[str, int] | None = None,
 ) -> tuple[tuple[Stream, Peak], ...]:
     """What each island does, in the order of the program, and where its memory is highest.
 
-    `temporaries` are bytes on a device that executables need while they run, by computation.
+    By computation, `donated` are the operands that it overwrites (default: as many as may be), and `temporaries` the
+    bytes on a device that its executable needs while it runs.
     """
-    return _Planner(program, donate, temporaries or {}).run()
+    return _Planner(program, donated, temporaries or {}).run()
 
 
 class _Planner:
-    def __init__(self, program: Program, donate: bool, temporaries: Mapping[str, int]) -> None:
+    def __init__(
+        self, program: Program, donated: Mapping[str, tuple[int, ...]] | None, temporaries: Mapping[str, int]
+    ) -> None:
         self.program = program
         self.flow = program.flow
         self.temporaries = temporaries
         self.owners = owners(program)
         self.slots = number_slots(program)
         self.alive = lifetimes(program)
-        self.donated = donations(program, self.alive) if donate else {}
+        self.donated = donations(program, self.alive) if donated is None else donated
         self.arguments = program.arguments
         self.computations = {symbol: i for i, symbol in enumerate(program.computations)}
         self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}

@@ -5,7 +5,7 @@
     // EXPECTED exit 0
     ... what it prints, errors included ...
 
-In Python files the comment sign is `#`, and what is printed stands behind it. `%s` is the path of the file itself.
+In Python files the comment sign is `#`, and what is printed stands behind it. `%s` is the path of the file itself, `%S` its folder, as in LLVM's lit.
 `pytest tests/test_golden.py --update-golden` writes what is printed; adding a test needs no Python.
 """
 
@@ -29,9 +29,10 @@ def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
     run, mark = f"{sign} RUN: pwc ", f"{sign} EXPECTED exit "
     assert first.startswith(run)
     given, _, expected = rest.partition(mark)
-    arguments = [a.replace("%s", str(path)) for a in shlex.split(first.removeprefix(run))]
+    here = str(path.parent)
+    arguments = [a.replace("%s", str(path)).replace("%S", here) for a in shlex.split(first.removeprefix(run))]
     exit_code, stdout, stderr = pwc_here(*arguments, stdin=given)
-    printed = f"{exit_code}\n{stdout}{stderr}".replace(str(path), "%s")
+    printed = f"{exit_code}\n{stdout}{stderr}".replace(str(path), "%s").replace(here, "%S")
     # Slices are numbered over the process, failures are saved in temporary folders.
     printed = re.sub(r"\bslice\d+\b", "slice#", re.sub(r"[^\s=]*/pwc-\w+/", "TMP/", printed))
     printed = _JAX_PRINTS.sub("", printed)

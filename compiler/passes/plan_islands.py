@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pathways.compiler.errors import OutOfMemory
+from pathways.compiler.lifetimes import donations, lifetimes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.streams import plan_streams
 from pathways.compiler.temporaries import temporaries_of
@@ -35,8 +36,13 @@ class PlanIslands(Pass):
     """Refuse a plan whose peak is above the memory that the topology states."""
 
     def apply(self, program: Program, session: Session) -> None:
+        donated = donations(program, lifetimes(program)) if self.donate else {}
+        with program.context:
+            for symbol, computation in program.computations.items():
+                _mark_donated(computation, donated.get(symbol, ()))
+        # What XLA needs depends on what it may overwrite.
         temporaries = temporaries_of(program, session.analyzer)
-        planned = plan_streams(program, donate=self.donate, temporaries=temporaries)
+        planned = plan_streams(program, donated=donated, temporaries=temporaries)
         if self.enforce:
             check_memory(program, planned)
         with program.context, ir.Location.unknown():
@@ -44,7 +50,6 @@ class PlanIslands(Pass):
             program.module.operation.attributes["pw.temporaries"] = ir.StringAttr.get(note)
             for stream, _ in planned:
                 _Writer(program, stream).run()
-            _write_donations(program, [stream for stream, _ in planned])
         program.phase = Phase.PLAN
 
 
@@ -72,6 +77,7 @@ def _too_much(stream: Stream, peak: Peak, memory: int) -> OutOfMemory:
         over=readable(peak.bytes - memory),
         at=at,
         owners=owners,
+        activations=sum(size for owner, size in peak.owners if owner.startswith("activations")),
         where=None if run is None else run.where,
     )
 
@@ -176,12 +182,6 @@ class _Writer:
 
     def _moved(self, instruction: Send | Recv | Copy) -> Any:
         return location(instruction.where, "moved", self.program.context)
-
-
-def _write_donations(program: Program, streams: list[Stream]) -> None:
-    donated = {i.computation: i.donated for s in streams for i in s.instructions if isinstance(i, Run)}
-    for number, computation in enumerate(program.computations.values()):
-        _mark_donated(computation, donated.get(number, ()))
 
 
 def _mark_donated(computation: Any, positions: tuple[int, ...]) -> None:

@@ -192,11 +192,13 @@ class _Stages:
         self.order = sorted(first, key=first.__getitem__)
         self.runs: list[_Run] = []
         self.run_of: dict[int, int] = {}
+        self.again = self._computed_again()
 
     def find(self) -> dict[int, tuple[int, str]]:
         """For each class its stage and its kind, F or B."""
         for class_ in self.order:
-            self._join(class_)
+            if class_ not in self.again:
+                self._join(class_)
         backward_of = self._backward()
         forward = [i for i in range(len(self.runs)) if i not in backward_of]
         number = {run: stage for stage, run in enumerate(forward)}
@@ -212,10 +214,36 @@ class _Stages:
             elif backward_of[i] not in taken:
                 taken.add(backward_of[i])
                 found.update((class_, (number[backward_of[i]], "B")) for class_ in run.classes)
+        for class_ in reversed(self.order):  # what is computed again goes with the first who wants it
+            users = (c for c in self.order if class_ in self.near.before[self.first[c]] and c in found)
+            if class_ in self.again and (user := next(users, None)) is not None:
+                found[class_] = found[user]
         return found
 
+    def _computed_again(self) -> dict[int, int]:
+        """For each class that is another's work done once more, as `jax.checkpoint` leaves it, that other class.
+
+        It is a call of the same function at the same line that takes the same values.
+        """
+        known: dict[Any, int] = {}
+        found: dict[int, int] = {}
+        for class_ in self.order:
+            node = self.near.flow.nodes[self.first[class_]]
+            values = frozenset(
+                v for v in node.operands if self.near.flow.makers[v] >= 0 or self.near.is_input(v)
+            )
+            key = node.mesh, name_of(node.op.operation), where_of(node.op.operation), values
+            earlier = known.setdefault(key, class_)
+            if earlier != class_ and values:
+                found[class_] = earlier
+        return found
+
+    def _before(self, class_: int) -> set[int]:
+        """The classes that one takes something from; what is computed again counts as the first time."""
+        return {self.again.get(c, c) for c in self.near.before[self.first[class_]] if c in self.first}
+
     def _producers(self, class_: int) -> list[int]:
-        return [c for c in self.near.before[self.first[class_]] if c in self.run_of]
+        return [c for c in self._before(class_) if c in self.run_of]
 
     def _join(self, class_: int) -> None:
         """Adds a class to the latest run on its slice that it follows, if all else that it needs came before that run.
@@ -269,10 +297,10 @@ class _Stages:
         for at in range(1, len(nodes)):
             for earlier in range(at):
                 same = described[at] == described[earlier] and nodes[at].callee != nodes[earlier].callee
-                if same and run.classes[earlier] in self.near.before[nodes[at].number]:
+                if same and run.classes[earlier] in self._before(run.classes[at]):
                     return at
         for at in range(2, len(nodes)):
-            if any(c in self.near.before[nodes[at].number] for c in run.classes[: at - 1]):
+            if any(c in self._before(run.classes[at]) for c in run.classes[: at - 1]):
                 return at
         return len(nodes) // 2 if has_backward else len(nodes)
 

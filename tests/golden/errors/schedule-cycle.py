@@ -1,0 +1,47 @@
+# RUN: pwc compile %s --schedule %S/cycle.csv
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+
+slices = pw.make_virtual_device_set()
+meshes = [slices.add_slice(devices=1).mesh("x") for _ in range(2)]
+
+
+def stage(w, x):
+    return jnp.tanh(x @ w)
+
+
+stages = [jax.jit(stage, in_shardings=NamedSharding(m, P())) for m in meshes]
+
+
+def loss(ws, x):
+    for i, w in enumerate(ws):
+        x = stages[i % 2](w, x)
+    return (x**2).mean()
+
+
+@pw.program(example_args=([jnp.ones((4, 4))] * 2, jnp.ones((2, 2, 4))))
+def step(ws, xs):
+    def body(total, x):
+        return jax.tree.map(jnp.add, total, jax.grad(loss)(ws, x)), None
+
+    return lax.scan(body, jax.tree.map(jnp.zeros_like, ws), xs)[0]
+
+
+# EXPECTED exit 3
+# error[PWC0402]: the schedule %S/cycle.csv cannot finish: 5 actions wait for each other in a circle
+#   --> %s:23  in loss
+#       23 | x = stages[i % 2](w, x)
+#   have:     1B0 stage (%s:23) on s1: stands behind 1B1 in row 2
+#          -> 1B1 stage (%s:23) on s1: stands behind 1F1 in row 2
+#          -> 1F1 stage (%s:23) on s1: needs what 0F1 makes
+#          -> 0F1 stage (%s:23) on s0: stands behind 0B0 in row 1
+#          -> 0B0 stage (%s:23) on s0: needs what 1B0 makes
+#          -> 1B0 stage (%s:23) on s1
+#   need:  an order in which every action stands behind all that it needs
+#   try:   move 1B0 forward in row 2
+# note: the IR before order-calls is saved; this fails again: pwc opt TMP/04.transfer.mlir '--pass-pipeline=order-calls{schedule=%S/cycle.csv}' --topology=TMP/topology.toml
