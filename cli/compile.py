@@ -21,7 +21,7 @@ from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import splits_backward
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
-from pathways.dialect.mlir import parse, text
+from pathways.dialect.mlir import bytecode, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.planfile import save_plan, writing
 from pathways.dialect.presets import PRESETS
@@ -171,10 +171,12 @@ def start(source: str, topology: Topology | None, platform: str | None) -> Compi
         return Compilation(program, constants, Session(_machines(topology, program.platform)))
     function = load_program(path, name)
     chosen = platform or process().platform
-    begin = time.perf_counter()
     lowered = lower_program(function, path, chosen)
-    module = parse(text(lowered.module), lowered.module.context)
+    begin = time.perf_counter()
+    module = parse(bytecode(lowered.module.operation), lowered.module.context)
     compilation = Compilation(Program(module), lowered.constants, Session(_machines(topology, chosen)))
+    for name, seconds in lowered.timing.items():
+        compilation.timing.add(name, seconds)
     compilation.timing.add("trace", time.perf_counter() - begin)
     return compilation
 

@@ -2,14 +2,17 @@
 
 import json
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pathways.cli.errors import NoDump
-from pathways.cli.summary import channels, dcn_bytes, size, table
+from pathways.cli.summary import channels, dcn_bytes, schedule_text, size, table
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.memory import by_kind, peak, timeline
+from pathways.dialect.parts import read_part
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
 from pathways.dialect.planfile import load_plan
@@ -21,6 +24,8 @@ EXAMPLE = """
 Examples:
   pwc inspect plan.bin
   pwc inspect plan.bin --ir place      (of a plan compiled with --with-phases)
+  pwc inspect plan.bin --schedule
+  pwc inspect plan.bin --memory
   pwc inspect plan.bin --json | jq .streams
 """
 
@@ -28,14 +33,20 @@ Examples:
 @click.command("inspect", epilog=EXAMPLE)
 @click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Print the dump of a phase instead.")
+@click.option("--schedule", is_flag=True, help="Print what each island does of a pipeline, in order.")
+@click.option("--memory", is_flag=True, help="Print the fullest device of each island: bytes by owner after each step.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def inspect_(path: Path, ir: str | None, as_json: bool) -> None:
+def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, as_json: bool) -> None:
     """Show a plan: signature, islands, streams, buffers with sizes and lifetimes, transfers."""
     plan = load_plan(path)
     validate(plan, str(path))
     check_modules(plan, str(path))
     if ir is not None:
         _print_ir(plan, Phase(ir))
+    elif schedule:
+        click.echo(_actions(plan))
+    elif memory:
+        click.echo("\n".join(_usage(plan, s) for s in plan.streams))
     elif as_json:
         click.echo(json.dumps({"version": 1} | _as_json(plan)))
     else:
@@ -65,6 +76,7 @@ def describe(plan: Plan) -> str:
         "results",
         table([_port(plan, p) for p in plan.results] or [["none"]], "  "),
         f"islands {plan.topology}",
+        f"schedule {plan.schedule.name}: {schedule_text(plan.schedule)}",
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
         f"transfers between islands: {moves}, {size(crossing)} a run",
         table(
@@ -74,6 +86,36 @@ def describe(plan: Plan) -> str:
     for stream in plan.streams:
         parts += _stream(plan, stream)
     return "\n".join(parts)
+
+
+def _actions(plan: Plan) -> str:
+    """A row an island: the actions of its calls, those merged into one call with + between them."""
+    rows: list[list[str]] = []
+    for stream in plan.streams:
+        runs = [i for i in stream.instructions if isinstance(i, Run)]
+        cells = ["+".join(dict.fromkeys(a for a in _actions_of(run) if a)) for run in runs]
+        if cells := [c for c, _ in groupby(c for c in cells if c)]:
+            rows.append([stream.island, " ".join(cells)])
+    return table([[plan.schedule.name, schedule_text(plan.schedule)], *rows])
+
+
+def _actions_of(run: Run) -> list[str]:
+    return [read_part(p).action for p in run.parts] or [run.action]
+
+
+def _usage(plan: Plan, stream: Stream) -> str:
+    """The fullest device of an island, step by step."""
+    found = peak(plan, stream.island)
+    if found.device < 0:
+        return f"{stream.island}: nothing"
+    at = "at the start" if found.step < 0 else f"at step {found.step}"
+    head = f"{stream.island} device {found.device}: peak {size(found.bytes)} {at}, temporaries {plan.temporaries}"
+    rows: list[list[str]] = []
+    for step, owners in timeline(plan, stream.island, found.device):
+        total = sum(owners.values())
+        shown = ", ".join(f"{owner} {size(bytes_)}" for owner, bytes_ in by_kind(owners.items()))
+        rows.append(["start" if step < 0 else str(step), size(total), shown])
+    return f"{head}\n{table(rows, '  ')}"
 
 
 def _at(plan: Plan, buffer: Buffer) -> str:
@@ -113,7 +155,8 @@ def _instruction(plan: Plan, instruction: Instruction) -> list[str]:
             given = " ".join(f"%{s}{'!' if i in instruction.donated else ''}" for i, s in enumerate(instruction.inputs))
             made = " ".join(f"%{s}" for s in instruction.outputs)
             where = "" if instruction.where is None else f"{instruction.where.file}:{instruction.where.line}"
-            return [at, f"run {instruction.name} {given} -> {made}", where]
+            action = f"{instruction.action} " if instruction.action else ""
+            return [at, f"run {action}{instruction.name} {given} -> {made}", where]
         case Send():
             return [at, f"send %{instruction.slot} to {instruction.to} (channel {instruction.channel})", ""]
         case Recv():

@@ -78,11 +78,18 @@ def _reshards(plan: Plan) -> list[str]:
 
 
 def _schedule(schedule: Schedule) -> list[str]:
-    lines = [f"schedule {schedule.name}" + (f"; {schedule.note}" if schedule.note else "")]
+    return [f"schedule {schedule.name}: {schedule_text(schedule)}"]
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """The pipeline, its bubble, and what there is to say of it."""
+    parts: list[str] = []
     if schedule.microbatches:
-        pipeline = f"{schedule.stages} stages on {schedule.slices} slices, {schedule.microbatches} microbatches"
-        lines.append(f"  {pipeline}; bubble {bubble_text(schedule)}")
-    return lines
+        parts.append(
+            f"{schedule.stages} stages on {schedule.slices} slices, {schedule.microbatches} microbatches; "
+            f"bubble {bubble_text(schedule)}"
+        )
+    return "; ".join([*parts, *([schedule.note] if schedule.note else [])]) or "calls as the program has them"
 
 
 def bubble_text(schedule: Schedule) -> str:

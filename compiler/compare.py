@@ -15,7 +15,6 @@ from pathways.dialect.mlir import parse
 from pathways.dialect.plan import Schedule
 from pathways.dialect.program import Program
 
-
 LIMITED = ("1f1b", "interleaved", "zero-bubble")
 """Schedules that keep a number of microbatches in flight that does not grow with how many there are."""
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pathways.compiler.collector import collector_paused
 from pathways.compiler.compare import Outcome, compare_schedules, with_help
 from pathways.compiler.errors import BadArguments, OutOfMemory
 from pathways.compiler.extract_plan import extract_plan
@@ -59,7 +60,8 @@ class Compilation:
         source = self._source(passes)
         watching = [*instruments, *([_Dumps(self.dumps)] if keep_dumps else [])]
         try:
-            timing = run_pipeline(self.program, pipeline, self.session, upto=upto, instruments=watching)
+            with collector_paused():
+                timing = run_pipeline(self.program, pipeline, self.session, upto=upto, instruments=watching)
         except PathwaysError as error:
             if source is None or not any(isinstance(d, OutOfMemory) for d in error.diagnostics):
                 raise
@@ -84,7 +86,8 @@ class Compilation:
 
     def plan(self, *, with_phases: bool = False) -> Plan:
         """The plan; the program must have reached phase `plan`."""
-        plan = extract_plan(self.program, self.constants)
+        with collector_paused():
+            plan = extract_plan(self.program, self.constants)
         if not with_phases:
             return plan
         return replace(plan, phases={p.dump_name: t.encode() for p, t in self.dumps.items()})

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pathways.dialect.flow import Node
 from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.parts import read_part
 from pathways.dialect.plan import Decision
 from pathways.dialect.program import Program
 
@@ -43,7 +44,12 @@ def _nodes(program: Program) -> Iterator[Decision]:
         if node.callee:
             name = name_of(op.operation)
             chosen, reason, other = sources.call(node)
-            yield Decision("call", name, chosen, reason, other, steps, 0, where)
+            if op.parts is None:
+                yield Decision("call", name, chosen, reason, other, steps, 0, where)
+            for part in map(read_part, op.parts or ()):
+                yield Decision(
+                    "call", part.name, chosen, f"merged into {name}, which is {reason}", other, steps, 0, part.where
+                )
             continue
         (value,), (result,) = node.operands, node.results
         kind = "transfer" if sources.home[value] != sources.home[result] else "reshard"

@@ -15,7 +15,7 @@ Source: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class PartCall:
     """One call of the whole: its computation, and where its operands come from."""
 
     callee: str
@@ -30,7 +30,7 @@ class Whole:
     """What is to be built; equal ones are built once."""
 
     axes: Axes
-    parts: tuple[Part, ...]
+    parts: tuple[PartCall, ...]
     arguments: tuple[Dims, ...]
     results: tuple[Source, ...]
 
@@ -84,7 +84,7 @@ def merge(program: Program, symbol: str, whole: Whole) -> None:
         func.ReturnOp([values[source] for source in whole.results])
 
 
-def main_type(program: Program, part: Part) -> Any:
+def main_type(program: Program, part: PartCall) -> Any:
     return main_of(program.computations[part.callee]).type
 
 

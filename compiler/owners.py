@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathways.dialect.actions import read_action
 from pathways.dialect.flow import Node
 from pathways.dialect.mlir import name_of
+from pathways.dialect.parts import read_part
 from pathways.dialect.program import Program
 
 CONSTANTS = "constants"
@@ -53,9 +54,9 @@ def _of_call(action: str | None, name: str) -> str:
 
 
 def _of_part(part: str) -> str:
-    """The owner of what one part of a merged call makes; a part is `2F3 name model.py:12` or `- name model.py:12`."""
-    action, name, *_ = part.split(" ")
-    return _of_call(None if action == "-" else action, name)
+    """The owner of what one part of a merged call makes."""
+    read = read_part(part)
+    return _of_call(read.action or None, read.name)
 
 
 def _root(name: str) -> str:

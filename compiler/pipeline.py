@@ -127,6 +127,8 @@ def run_pass(
     start = time.perf_counter()
     try:
         step.apply(program, session)
+        if not step.keeps_flow:
+            program.changed()
         verify(program)
     except Exception as error:
         for instrument in instruments:

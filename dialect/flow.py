@@ -48,17 +48,17 @@ class Flow:
         """For each value the number of the node that makes it; -1: an argument."""
         numbers: dict[Value, int] = {v: i for i, v in enumerate(self.values)}
         for op in program.block.operations:
-            if not isinstance(op, pw.CallOp | pw.TransferOp):
+            if not isinstance(op, (pw.CallOp, pw.TransferOp)):
                 continue
             number, first = len(self.nodes), len(self.values)
             results = list(op.results)
-            for i, value in enumerate(results, first):
-                numbers[value] = i
+            made = range(first, first + len(results))
+            numbers.update(zip(results, made, strict=True))
             self.values += results
             self.makers += [number] * len(results)
             callee = op.callee if isinstance(op, pw.CallOp) else ""
             operands = tuple([numbers[v] for v in op.operands])
-            self.nodes.append(Node(number, op, callee, op.mesh, operands, range(first, first + len(results))))
+            self.nodes.append(Node(number, op, callee, op.mesh, operands, made))
         self.returned = [numbers[v] for v in program.returned]
         self.numbers = numbers
 

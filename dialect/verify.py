@@ -24,7 +24,6 @@ def verify(program: Program) -> None:
 
     Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
     """
-    program.changed()
     for violations in _broken(program):
         if found := [_diagnostic(*broken) for broken in violations]:
             raise PathwaysError(*found)

@@ -63,9 +63,14 @@ def pipe(
         return jnp.asarray(0.2 * rng.standard_normal(shape), jnp.float32)
 
     def parameters() -> Any:
-        if stage is linear:
+        if stage is not block:
             return array(WIDTH, WIDTH)
-        shapes = {"qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH), "up": (WIDTH, 2 * WIDTH), "down": (2 * WIDTH, WIDTH)}
+        shapes = {
+            "qkv": (WIDTH, 3 * WIDTH),
+            "out": (WIDTH, WIDTH),
+            "up": (WIDTH, 2 * WIDTH),
+            "down": (2 * WIDTH, WIDTH),
+        }
         return {name: array(*shape) for name, shape in shapes.items()}
 
     count = slices * chunks

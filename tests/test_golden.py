@@ -5,7 +5,8 @@
     // EXPECTED exit 0
     ... what it prints, errors included ...
 
-In Python files the comment sign is `#`, and what is printed stands behind it. `%s` is the path of the file itself, `%S` its folder, as in LLVM's lit.
+In Python files the comment sign is `#`, and what is printed stands behind it. `%s` is the path of the file itself,
+`%S` its folder, as in LLVM's lit.
 `pytest tests/test_golden.py --update-golden` writes what is printed; adding a test needs no Python.
 """
 

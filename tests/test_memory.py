@@ -64,12 +64,12 @@ class Meter:
 
     def live(self, island: str) -> dict[int, int]:
         """Bytes on each device of an island, by its number there."""
-        devices = {d: i for i, d in enumerate(self.loaded._islands[island].devices)}
-        found = dict.fromkeys(devices.values(), 0)
+        devices: dict[Any, int] = {d: i for i, d in enumerate(self.loaded._islands[island].devices)}
+        found: dict[int, int] = dict.fromkeys(devices.values(), 0)
         for array in {id(a): a for a in (*self.slots, *self.held) if a is not None}.values():
             for shard in array.addressable_shards:
                 if shard.device in devices:
-                    found[devices[shard.device]] += shard.data.nbytes
+                    found[devices[shard.device]] += int(shard.data.nbytes)
         return found
 
     def extra(self, run: Run, island: str) -> dict[int, int]:
@@ -115,7 +115,7 @@ def results(step: Any, arguments: tuple[Any, ...]) -> list[Any]:
     return [np.asarray(v) for v in jax.tree.leaves(step(*arguments))]
 
 
-@pytest.mark.parametrize("schedule", [PROGRAM, *SCHEDULES])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_computing_again_makes_a_plan_fit(schedule: str) -> None:
     p = pipe(slices=2, microbatches=8, stage=block)
     lowered = p.lowered()
@@ -123,9 +123,6 @@ def test_computing_again_makes_a_plan_fit(schedule: str) -> None:
         max(s.peak_bytes for s in lowered.compile("islands=2,devices=1", schedule=schedule, remat=r).plan.streams)
         for r in ("no", "always")
     ]
-    if schedule == PROGRAM:  # backward follows forward at once on the last stage, and soon on the first
-        assert sizes[1] <= sizes[0]
-        return
     assert sizes[1] < sizes[0]
     memory = f"islands=2,devices=1,memory={sizes[0] - 1}"
     with pytest.raises(PathwaysError) as caught:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import STYLES, Pipe, block, pipe
+from pipelines import STYLES, Pipe, block, linear, pipe
 
 import pathways as pw
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
@@ -49,7 +50,7 @@ def graph_of(pipeline: Pipeline) -> Graph:
 def behind(pipeline: Pipeline, table: Table) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = [()] * len(pipeline.calls)
     for row in table:
-        for before, action in zip(row, row[1:], strict=False):
+        for before, action in pairwise(row):
             found[pipeline.calls[action][0]] = pipeline.calls[before]
     return found
 
@@ -140,6 +141,12 @@ def test_pipelines_are_recognized_however_they_are_written(style: str, layers: i
     again = 2 if style == "checkpointed" else 1  # forward once more is part of backward
     backward = {} if style == "forward only" else {f"{s}B": again * count * layers for s in range(3)}
     assert found == forward | backward
+
+
+def test_a_stage_that_leaves_nothing_behind() -> None:
+    """The gradient of a matrix product's weights needs the input alone, which the first stage does not make."""
+    found = actions_of(pipe(slices=2, microbatches=3, stage=lambda w, x: x @ w).lowered())
+    assert found == {"0F": 3, "1F": 3, "1B": 3, "0B": 3}
 
 
 def test_microbatches_as_arguments_of_their_own() -> None:
@@ -236,6 +243,14 @@ def unit_time(plan: Plan) -> float:
     return finish
 
 
+@pytest.mark.parametrize("merge", [True, False])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_equal_stages_share_their_computations(schedule: str, merge: bool) -> None:
+    """Twice the stages need no more of them."""
+    counts = {len(compiled_on(pipe(slices=n, microbatches=8), n, schedule, merge).computations) for n in (4, 8)}
+    assert len(counts) == 1
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_merging_does_not_undo_the_schedule(schedule: str) -> None:
     """IFRT's merging makes 1F1B up to 33 % longer; ours by nothing."""
@@ -303,15 +318,9 @@ def drawn(seed: int) -> tuple[Pipe, Pipeline]:
     devices, layers = rng.choice([1, 2]), rng.choice([1, 1, 2])
     p = pipe(
         style, slices=slices, chunks=chunks, microbatches=microbatches, devices=devices, layers=layers, seed=seed,
-        stage=rng.choice([block, pipelines_linear()]),
+        stage=rng.choice([block, linear]),
     )  # fmt: skip
     return p, model(slices, chunks, microbatches, split=rng.random() < 0.4)
-
-
-def pipelines_linear() -> Any:
-    from pipelines import linear
-
-    return linear
 
 
 @pytest.mark.parametrize("seed", range(24))

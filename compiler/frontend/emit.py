@@ -11,6 +11,7 @@ from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.frontend.gather import Group, Unit
 from pathways.compiler.frontend.graph import Constant, Graph, Move, Value
 from pathways.compiler.frontend.homes import Homes
+from pathways.compiler.frontend.identity import remembered_by_identity
 from pathways.compiler.frontend.lower import Lowering, load_into, symbol_of
 from pathways.compiler.frontend.meshes import SliceMesh
 from pathways.dialect import pw
@@ -46,6 +47,8 @@ class Emitted:
     module: Module
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes])
     slices: dict[str, VirtualSlice] = field(default_factory=dict[str, VirtualSlice])
+    timing: dict[str, float] = field(default_factory=dict[str, float])
+    """Seconds of JAX's own tracing, of its lowering, and of the rest of phase `trace`."""
 
 
 def emit(graph: Graph, homes: Homes, units: list[Unit], names: Names, lowering: Lowering, context: Any) -> Emitted:
@@ -63,6 +66,7 @@ class _Emitter:
         self.symbols_ip: Any = None
         self._slices: dict[int, str] = {}
         self._meshes: dict[SliceMesh, str] = {}
+        self._types: dict[ArrayType, Any] = {}
 
     def run(self, graph: Graph, homes: Homes, units: list[Unit]) -> Emitted:
         attributes = self.module.operation.attributes
@@ -95,7 +99,10 @@ class _Emitter:
         return self.out
 
     def type_of(self, value: Value) -> Any:
-        return ir.Type.parse(stored_type(value.aval).mlir, self.context)
+        stored = stored_type(value.aval)
+        if stored not in self._types:
+            self._types[stored] = ir.Type.parse(stored.mlir, self.context)
+        return self._types[stored]
 
     def _names(self, constants: list[Constant]) -> list[str]:
         return [c.name for c in constants] + self.names.arguments
@@ -199,6 +206,7 @@ class _Emitter:
         return self._slices[virtual.number]
 
 
+@remembered_by_identity
 def stored_type(aval: compat.Aval) -> ArrayType:
     """How a value is stored: keys as their data, float0 as booleans of the same shape."""
     if compat.is_key(aval):

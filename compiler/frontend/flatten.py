@@ -62,6 +62,7 @@ class _Flattener:
         self._traced: dict[Any, Any] = {}
         self._shard_maps: dict[Any, Any] = {}
         self._hoisted: dict[int, tuple[Any, list[Any]]] = {}
+        self._checked: set[tuple[Any, ...]] = set()
 
     def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Walks a body with its parameters bound to `operands`; gives what it returns."""
@@ -172,18 +173,9 @@ class _Flattener:
         consts: list[Value] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
         inputs = consts + [self.as_value(o) for o in operands]
         outputs = [Value(v.aval) for v in eqn.outvars]
-        bad: list[Diagnostic] = []
-        for kind, shardings, values in (
-            ("argument", callee.in_shardings, inputs[len(consts) :]),
-            ("result", callee.out_shardings, outputs),
-        ):
-            for i, (sharding, value) in enumerate(zip(shardings, values, strict=True)):
-                if not compat.is_unspecified(sharding):
-                    what = f"{kind} {i} of {callee.name}"
-                    placed, dims = read_sharding(sharding, len(value.aval.shape), what, where)
-                    bad += undivided(what, tuple(value.aval.shape), placed, dims, where)
-        if bad:
-            raise PathwaysError(*bad)
+        if callee.key not in self._checked:
+            _check_shardings(callee, inputs[len(consts) :], outputs, where)
+            self._checked.add(callee.key)
         self.graph.nodes.append(Call(callee, mesh, inputs, outputs, where))
         return cast("list[Operand]", outputs)
 
@@ -257,3 +249,17 @@ class _Flattener:
                 where=where_of(eqn),
             )
         )
+
+
+def _check_shardings(callee: Callee, inputs: Sequence[Value], outputs: Sequence[Value], where: Where | None) -> None:
+    """Raises PWC0203 for all arguments and results that the user's shardings do not divide."""
+    bad: list[Diagnostic] = []
+    sides = ("argument", callee.in_shardings, inputs), ("result", callee.out_shardings, outputs)
+    for kind, shardings, values in sides:
+        for i, (sharding, value) in enumerate(zip(shardings, values, strict=True)):
+            if not compat.is_unspecified(sharding):
+                what = f"{kind} {i} of {callee.name}"
+                placed, dims = read_sharding(sharding, len(value.aval.shape), what, where)
+                bad += undivided(what, tuple(value.aval.shape), placed, dims, where)
+    if bad:
+        raise PathwaysError(*bad)

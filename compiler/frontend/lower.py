@@ -6,6 +6,7 @@ is compared by content after lowering, so that equal stages on different slices 
 
 import hashlib
 import re
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.gather import Group
 from pathways.compiler.frontend.graph import Call, Loose, Value
 from pathways.compiler.frontend.hoist import apply, hoisted_consts
+from pathways.compiler.frontend.identity import remembered_by_identity
 from pathways.dialect.jax_api import jit, set_mesh
 from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse
 
@@ -40,6 +42,8 @@ class Lowering:
         self._by_content: dict[str, Lowered] = {}
         self._symbols: set[str] = {reserved}
         self._alive: list[Any] = []
+        self.seconds = 0.0
+        """Spent in JAX's own lowering."""
 
     @property
     def computations(self) -> list[Lowered]:
@@ -48,7 +52,7 @@ class Lowering:
 
     def call(self, call: Call) -> Lowered:
         callee = call.callee
-        key = ("call", call.mesh.spec, *callee.key, *(str(v.aval) for v in call.inputs))
+        key = ("call", call.mesh.spec, *callee.key)  # the jaxpr says the types
         if key not in self._by_key:
             self._alive.append(callee.jaxpr)
             self._by_key[key] = self._lower(callee.name, *_function_of(call), call.inputs)
@@ -73,11 +77,13 @@ class Lowering:
     ) -> Lowered:
         symbol = symbol_of(name)
         function.__name__ = symbol
+        start = time.perf_counter()
         jitted = jit(function, keep_unused=True, **options)
         with nullcontext() if around is None else set_mesh(around):
             traced = jitted.trace(*(compat.struct(v.aval) for v in inputs))
             lowered: Any = traced.lower(lowering_platforms=(self._dialect,))
         module: Module = lowered.compiler_ir("stablehlo")
+        self.seconds += time.perf_counter() - start
         with module.context:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
         digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
@@ -144,7 +150,7 @@ def _structure(group: Group) -> tuple[Any, ...]:
     numbers: dict[Value, int] = {}
     for value in group.inputs:
         numbers[value] = len(numbers)
-    parts: list[Any] = [tuple(str(v.aval) for v in group.inputs)]
+    parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
     for loose in group.operations:
         parts.append(_structure_of(loose, numbers))
     return ("group", *parts, tuple(numbers[v] for v in group.outputs))
@@ -154,11 +160,17 @@ def _structure_of(loose: Loose, numbers: dict[Value, int]) -> tuple[Any, ...]:
     operands: list[Any] = []
     for operand in loose.operands:
         literal = not isinstance(operand, Value)
-        operands.append(("literal", str(operand.val), str(operand.aval)) if literal else numbers[operand])
+        operands.append(("literal", str(operand.val), aval_text(operand.aval)) if literal else numbers[operand])
     for value in loose.outputs:
         numbers[value] = len(numbers)
     params = tuple((k, _hashable(v)) for k, v in sorted(loose.eqn.params.items()))
-    return (loose.eqn.primitive.name, params, tuple(operands), tuple(str(v.aval) for v in loose.outputs))
+    return (loose.eqn.primitive.name, params, tuple(operands), tuple(aval_text(v.aval) for v in loose.outputs))
+
+
+@remembered_by_identity
+def aval_text(aval: compat.Aval) -> str:
+    """A type with all that makes code differ, as JAX writes it."""
+    return str(aval)
 
 
 def _hashable(value: Any) -> Any:

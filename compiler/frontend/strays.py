@@ -27,7 +27,8 @@ class Strays:
         for value, sharding in zip(explicit, in_shardings, strict=True):
             if not is_unspecified(sharding):
                 self._given.setdefault(value, {}).setdefault(mesh, sharding)
-        self._made.update((v, (function_of(eqn), mesh)) for v in node.outputs)
+        maker = function_of(eqn), mesh
+        self._made.update(dict.fromkeys(node.outputs, maker))
 
     def home(
         self, finder: MentionFinder, eqn: Eqn, operands: Sequence[Operand]

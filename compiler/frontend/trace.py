@@ -1,12 +1,14 @@
 """Phase `trace`: a Python function over virtual devices becomes a module of phase `trace`."""
 
 import functools
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 
+from pathways.compiler.collector import collector_paused
 from pathways.compiler.errors import NotTraceable
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.emit import Emitted, Names, emit
@@ -58,17 +60,34 @@ def trace(
         trees.append(([f"out{tree_util.keystr(path)}" for path, _ in leaves], tree))
         return [leaf for _, leaf in leaves]
 
+    begin = time.perf_counter()
     jaxpr = _make_jaxpr(flat, arguments, name, where)
-    result_names, out_tree = trees[-1]
-    graph = flatten(jaxpr, name, where)
+    traced = time.perf_counter()
+    names = Names(
+        name,
+        leaf_names,
+        trees[-1][0],
+        donated,
+        where,
+        describe_tree(tree_util.tree_structure(tuple(arguments))),
+        describe_tree(trees[-1][1]),
+    )
+    lowering = Lowering(platform, lowering_platform, symbol_of(name))
+    with collector_paused():
+        emitted = _emitted(jaxpr, names, lowering)
+    own = time.perf_counter() - traced - lowering.seconds
+    emitted.timing.update({"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own})
+    return Traced(emitted, trees[-1][1])
+
+
+def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
+    """From the jaxpr to the module, verified."""
+    graph = flatten(jaxpr, names.program, names.where)
     sink(graph)
     homes = find_homes(graph)
-    units = order(graph, gather(graph, homes))
-    in_tree = describe_tree(tree_util.tree_structure(tuple(arguments)))
-    names = Names(name, leaf_names, result_names, donated, where, in_tree, describe_tree(out_tree))
-    emitted = emit(graph, homes, units, names, Lowering(platform, lowering_platform, symbol_of(name)), make_context())
+    emitted = emit(graph, homes, order(graph, gather(graph, homes)), names, lowering, make_context())
     verify(Program(emitted.module))
-    return Traced(emitted, out_tree)
+    return emitted
 
 
 _UNTRACEABLE: tuple[tuple[type[Exception], str, str], ...] = (

@@ -20,6 +20,7 @@ class FindPipeline(Pass):
     name: ClassVar[str] = "find-pipeline"
     requires: ClassVar[Phase] = Phase.TRACE
     ensures: ClassVar[Phase] = Phase.TRACE
+    keeps_flow: ClassVar[bool] = True
 
     def apply(self, program: Program, session: Session) -> None:
         found = recognize(program)

@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pathways.compiler.flops import flops_of
-from pathways.compiler.merge import Part, Source, Whole, count_operations, merge, mergeable
+from pathways.compiler.merge import PartCall, Source, Whole, count_operations, merge, mergeable
 from pathways.compiler.owners import what_it_does
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
 from pathways.dialect import pw
 from pathways.dialect.flow import Flow, Node
-from pathways.dialect.mlir import ir, location, name_of, where_of
+from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
+from pathways.dialect.parts import Part, write_part
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program
-from pathways.dialect.sdy import Placed
+from pathways.dialect.sdy import Placed, write_shardings
 from pathways.dialect.sharding import Dims
 
 LARGE = 64
@@ -154,7 +155,8 @@ class _Writer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.flow = program.flow
-        self.built: dict[Whole, str] = {}
+        self.built: dict[tuple[Whole, str], _Built] = {}
+        self.symbols: dict[Whole, str] = {}
         self.returned = set(self.flow.returned)
         self.values: list[Any] = list(self.flow.values)
         """What each value is now."""
@@ -163,11 +165,11 @@ class _Writer:
     def merge(self, group: Sequence[Node]) -> None:
         """Puts one call in the place of the first of a group."""
         whole, operands, results = self._whole(group)
-        if whole not in self.built:
-            symbol = self.program.unique_symbol(_shortened([n.callee for n in group], "_"))
-            merge(self.program, symbol, whole)
-            self.built[whole] = symbol
-        mesh, first = group[0].mesh, group[0].op
+        mesh = group[0].mesh
+        if (whole, mesh) not in self.built:
+            self.built[whole, mesh] = self._build(whole, group)
+        built = self.built[whole, mesh]
+        first = group[0].op
         self._hoist(operands, group)
         name = _shortened([name_of(n.op.operation) or n.callee for n in group], "+")
         actions = [n.op.action for n in group if n.op.action is not None]
@@ -176,11 +178,11 @@ class _Writer:
             loc=location(where_of(group[0].op.operation), name, self.program.context),
             operands=[self.values[v] for v in operands],
             results=[self.flow.values[v].type for v in results],
-            callee=self.built[whole],
+            callee=built.symbol,
             mesh=mesh,
             gathered=all(n.op.gathered for n in group),
-            in_shardings=tuple(Placed(mesh, d) for d in whole.arguments),
-            out_shardings=tuple(Placed(mesh, whole.parts[at].outs[i]) for at, i in whole.results),
+            in_shardings=built.ins,
+            out_shardings=built.outs,
             island=first.island,
             action=actions[-1] if actions else None,
             dispatch=first.dispatch,
@@ -194,6 +196,16 @@ class _Writer:
         for node in reversed(group):
             self.replaced.add(node.callee)
             node.op.operation.erase()
+
+    def _build(self, whole: Whole, group: Sequence[Node]) -> "_Built":
+        """The computation, once for all meshes, and its shardings on the mesh of a group."""
+        mesh = group[0].mesh
+        if whole not in self.symbols:
+            self.symbols[whole] = self.program.unique_symbol(_shortened([n.callee for n in group], "_"))
+            merge(self.program, self.symbols[whole], whole)
+        outs = tuple(Placed(mesh, whole.parts[at].outs[i]) for at, i in whole.results)
+        ins = tuple(Placed(mesh, d) for d in whole.arguments)
+        return _Built(self.symbols[whole], write_shardings(ins), write_shardings(outs))
 
     def _hoist(self, operands: Sequence[int], group: Sequence[Node]) -> None:
         """Arguments that move to a later member of a group move before its first."""
@@ -212,7 +224,7 @@ class _Writer:
         made: dict[int, Source] = {}
         arguments: dict[int, Dims] = {}
         numbers: dict[int, int] = {}
-        parts: list[Part] = []
+        parts: list[PartCall] = []
         for at, node in enumerate(group):
             sources: list[Source] = []
             ins = tuple(p.dims for p in node.op.in_shardings)
@@ -221,7 +233,7 @@ class _Writer:
                     arguments.setdefault(value, dims)
                     numbers.setdefault(value, len(numbers))
                 sources.append(made.get(value) or (-1, numbers[value]))
-            parts.append(Part(node.callee, tuple(sources), ins, tuple(p.dims for p in node.op.out_shardings)))
+            parts.append(PartCall(node.callee, tuple(sources), ins, tuple(p.dims for p in node.op.out_shardings)))
             made.update((v, (at, i)) for i, v in enumerate(node.results))
         results = [v for v in made if v in self.returned or any(u not in inside for u in self.flow.users[v])]
         axes = self.program.mesh(group[0].mesh).axes
@@ -243,13 +255,21 @@ class _Writer:
             self.program.computations.pop(symbol).erase()
 
 
+@dataclass(frozen=True)
+class _Built:
+    """A merged computation on a mesh."""
+
+    symbol: str
+    ins: Attribute
+    outs: Attribute
+
+
 def parts_of(node: Node) -> tuple[str, ...]:
-    """The parts of a call: those it was merged of, or itself; each as `2F3 name model.py:12`, or `- name ...`."""
+    """The parts of a call: those it was merged of, or itself."""
     if node.op.parts is not None:
         return node.op.parts
-    where = where_of(node.op.operation)
-    line = f" {where.file}:{where.line}" if where is not None else ""
-    return (f"{what_it_does(node) or '-'} {name_of(node.op.operation) or node.callee}{line}",)
+    name, where = name_of(node.op.operation) or node.callee, where_of(node.op.operation)
+    return (write_part(Part(what_it_does(node) or "", name, where)),)
 
 
 def _shortened(names: Sequence[str], sign: str) -> str:

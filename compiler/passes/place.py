@@ -28,6 +28,7 @@ class Place(Pass):
     name: ClassVar[str] = "place"
     requires: ClassVar[Phase] = Phase.SHARD
     ensures: ClassVar[Phase] = Phase.PLACE
+    keeps_flow: ClassVar[bool] = True
     policy: str | Policy = "spread"
     explain: bool = False
     """Estimate what every slice's runner-up would have cost, however large the program."""

@@ -31,6 +31,7 @@ class PlanIslands(Pass):
     name: ClassVar[str] = "plan-islands"
     requires: ClassVar[Phase] = Phase.SCHEDULE
     ensures: ClassVar[Phase] = Phase.PLAN
+    keeps_flow: ClassVar[bool] = True
     donate: bool = True
     enforce: bool = True
     """Refuse a plan whose peak is above the memory that the topology states."""

@@ -2,6 +2,7 @@
 
 from pathways.dialect.program import Program
 from pathways.dialect.sdy import Placed
+from pathways.dialect.values import same_place
 
 
 def slice_memory(program: Program) -> dict[str, int]:
@@ -11,17 +12,30 @@ def slice_memory(program: Program) -> dict[str, int]:
     the constants and the results. What is alive in between depends on the schedule, and is checked in the plan.
     """
     flow, arguments = program.flow, program.arguments
+    same = _same(program)
     before: dict[str, int] = {}
     after: dict[str, int] = {}
     for value, argument in enumerate(arguments):
         if argument.sharding is not None and not argument.is_constant:  # constants go to whoever uses them
-            kept = not argument.donate or value in flow.returned
+            kept = not argument.donate or value in {same[v] for v in flow.returned}
             for bound in (before, after) if kept else (before,):
                 _add(bound, program, value, argument.sharding)
-    for value in dict.fromkeys(flow.returned):
+    for value in dict.fromkeys(same[v] for v in flow.returned):
         if value >= len(arguments):
             _add(after, program, value, flow.place(value))
     return {slice_: max(before.get(slice_, 0), after.get(slice_, 0)) for slice_ in before | after}
+
+
+def _same(program: Program) -> list[int]:
+    """For each value itself, or what it was before moves that move nothing."""
+    flow = program.flow
+    same = list(range(len(flow.values)))
+    for node in flow.nodes:
+        if not node.callee:
+            (value,), (result,) = node.operands, node.results
+            if same_place(program, flow.types[value], flow.place(value), flow.place(result)):
+                same[result] = same[value]
+    return same
 
 
 def _add(bound: dict[str, int], program: Program, value: int, placed: Placed) -> None:

@@ -229,9 +229,7 @@ class _Stages:
         found: dict[int, int] = {}
         for class_ in self.order:
             node = self.near.flow.nodes[self.first[class_]]
-            values = frozenset(
-                v for v in node.operands if self.near.flow.makers[v] >= 0 or self.near.is_input(v)
-            )
+            values = frozenset(v for v in node.operands if self.near.flow.makers[v] >= 0 or self.near.is_input(v))
             key = node.mesh, name_of(node.op.operation), where_of(node.op.operation), values
             earlier = known.setdefault(key, class_)
             if earlier != class_ and values:
@@ -276,12 +274,14 @@ class _Stages:
     def _differentiates(self, run: _Run, earlier: _Run) -> bool:
         """Whether a run with nothing left of an earlier one makes the gradient of all its arguments all the same.
 
-        That is how a rematerialized stage looks: it takes the same arguments again and gives their cotangents.
+        So it is with a stage that is rematerialized, or whose gradient needs no more than what it took: both take a
+        value in common, and the later one gives cotangents of the earlier one's arguments.
         """
         flow = self.near.flow
         nodes, others = ([flow.nodes[self.first[c]] for c in r.classes] for r in (run, earlier))
-        arguments = {v for n in others for v in n.operands if self.near.is_input(v)}
-        if not arguments or not arguments & {v for n in nodes for v in n.operands}:
+        taken = {v for n in others for v in n.operands if flow.makers[v] >= 0 or self.near.is_input(v)}
+        arguments = [v for v in taken if flow.makers[v] < 0]
+        if not arguments or not taken & {v for n in nodes for v in n.operands}:
             return False
         made = Counter(flow.types[v] for n in nodes for v in n.results)
         return not Counter(flow.types[v] for v in arguments) - made

@@ -16,7 +16,7 @@ from pathways.compiler.placement import Policy
 from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.mlir import Module, parse, pretty, text
+from pathways.dialect.mlir import Module, bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port
 from pathways.dialect.planfile import load_plan, save_plan
@@ -47,6 +47,11 @@ class Lowered:
         return self._emitted.constants
 
     @property
+    def timing(self) -> dict[str, float]:
+        """Seconds of JAX's tracing, of its lowering, and of the rest of phase `trace`."""
+        return self._emitted.timing
+
+    @property
     def slices(self) -> dict[str, VirtualSlice]:
         return self._emitted.slices
 
@@ -61,7 +66,7 @@ class Lowered:
 
     def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
         """The program advanced to `phase`, on a copy."""
-        program = Program(parse(text(self.module), self.module.context))
+        program = Program(parse(bytecode(self.module.operation), self.module.context))
         compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
         compilation.advance(phase, options=options)
         return compilation
