@@ -49,12 +49,13 @@ def movement(program: Program, type_: ArrayType, source: Placed, target: Placed)
 def number_slots(program: Program) -> list[int]:
     """The slot of every value: arguments first, then results in program order, counted on each island; -1: no place."""
     counts: dict[str, int] = {}
+    islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
     slots: list[int] = []
     for placed in program.flow.places:
         if placed is None:
             slots.append(-1)
             continue
-        island = program.island_of(placed.mesh)
-        slots.append(counts.get(island, 0))
-        counts[island] = slots[-1] + 1
+        island = islands[placed.mesh]
+        slots.append(slot := counts.get(island, 0))
+        counts[island] = slot + 1
     return slots

@@ -8,7 +8,7 @@ from pathways.dialect.declare import PwOp
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
-from pathways.dialect.mlir import Operation, ir, name_of, where_of
+from pathways.dialect.mlir import Attribute, Operation, ir, name_of, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
 from pathways.dialect.sdy import Placed
@@ -136,22 +136,23 @@ def _signature(program: Program) -> Iterator[Broken]:
             yield func.operation, f"has a constant {argument.name} of the wrong size", "as many bytes as its type"
 
 
+_SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "result"}
+
+
 def _shardings(program: Program) -> Iterator[Broken]:
     flow = program.flow
     types = flow.types
-    checked: set[tuple[str, str, str, tuple[Placed, ...]]] = set()
+    checked: set[tuple[str, str, Attribute]] = set()
     for node in flow.nodes:
-        op = node.op
-        if node.callee:
-            sides = ((node.operands, op.in_shardings, "operand"), (node.results, op.out_shardings, "result"))
-        else:
-            sides = ((node.results, op.sharding, "result"),)
-        for values, shardings, what in sides:
+        op, attributes = node.op, node.op.operation.attributes
+        for name in ("in_shardings", "out_shardings") if node.callee else ("sharding",):
+            values, what = node.operands if name == "in_shardings" else node.results, _SIDES[name]
+            key = node.callee, name, attributes.get(name)
+            if node.callee and key in checked:  # the types are those of the computation
+                continue
+            shardings = getattr(op, name)
             if shardings is None or len(shardings) != len(values):
                 yield op.operation, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
-                continue
-            key = node.callee, node.mesh, what, shardings
-            if node.callee and key in checked:  # the types are those of the computation
                 continue
             checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):

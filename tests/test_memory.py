@@ -77,9 +77,9 @@ class Meter:
         mesh = self.plan.meshes[run.mesh]
         devices = self.loaded._devices(mesh)
         module = self.plan.computations[run.computation].module
-        stats = self.loaded._executables.load(module, devices).get_compiled_memory_stats()
+        stats: Any = self.loaded._executables.load(module, devices).get_compiled_memory_stats()
         table = 8 * len(run.outputs) if len(run.outputs) > 1 else 0  # pointers, not data
-        size = stats.output_size_in_bytes - table - stats.alias_size_in_bytes + stats.temp_size_in_bytes
+        size = int(stats.output_size_in_bytes - table - stats.alias_size_in_bytes + stats.temp_size_in_bytes)
         return dict.fromkeys(mesh.devices, size)
 
     def note(self, extra: dict[str, dict[int, int]]) -> None:

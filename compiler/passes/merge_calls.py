@@ -21,6 +21,8 @@ from pathways.dialect.sharding import Dims
 
 LARGE = 64
 """Operations from which on a computation takes so long to compile that it is not repeated without need."""
+REPEATED = 2048
+"""The most operations of an executable in which a computation stands more than once."""
 NO_DELAY = 0.05
 """A loose call is no delay to what other slices take if it computes at most this part of what it follows."""
 
@@ -65,6 +67,8 @@ class _Group:
     parts: int = 0
     made: set[int] = field(default_factory=set[int])
     """Numbers of the values that it makes."""
+    callees: Counter[str] = field(default_factory=Counter[str])
+    operations: int = 0
     flops: float = 0.0
     taken: bool = False
     """Whether a transfer reads something that it makes."""
@@ -105,6 +109,8 @@ class _Finder:
             group.nodes.append(node)
             group.parts += len(node.op.parts or (None,))
             group.made.update(node.results)
+            group.callees[node.callee] += 1
+            group.operations += self._size(node.callee)
             group.flops += self._flops(node.callee)
             nodes = self.flow.nodes
             group.taken |= any(not nodes[u].callee for v in node.results for u in self.flow.users[v])
@@ -119,7 +125,7 @@ class _Finder:
         if group.parts + len(node.op.parts or (None,)) > self.limit or not self._is_worth_it(group, node):
             return False
         computations = self.program.computations
-        return mergeable([computations[c] for c in dict.fromkeys([n.callee for n in group.nodes] + [node.callee])])
+        return node.callee in group.callees or mergeable([computations[c] for c in (*group.callees, node.callee)])
 
     def _takes_from(self, group: _Group, node: Node) -> bool:
         """Whether it takes something from the group, and nothing that another slice or a transfer makes meanwhile."""
@@ -133,11 +139,14 @@ class _Finder:
         return any(value in group.made for value in node.operands)
 
     def _is_worth_it(self, group: _Group, node: Node) -> bool:
-        callees = [n.callee for n in group.nodes]
-        large = [c for c in (*callees, node.callee) if self._size(c) > LARGE]
-        if len(set(large)) < len(large):
+        """Whether the time that compiling takes stays within bounds."""
+        size, again = self._size(node.callee), node.callee in group.callees
+        if again and (size > LARGE or group.operations + size > REPEATED):
             return False
-        together = self.follows[callees[-1], node.callee]
+        if group.parts > len(group.callees) and group.operations + size > REPEATED:
+            return False
+        together = self.follows[group.nodes[-1].callee, node.callee]
+        large = (c for c in (*group.callees, node.callee) if self._size(c) > LARGE)
         return all(2 * together >= self.calls[c] for c in large)
 
     def _flops(self, callee: str) -> float:

@@ -50,6 +50,8 @@ class _State:
     results: dict[_Key, Signature] = field(default_factory=dict[_Key, Signature])
     wants: dict[int, list[Dims]] = field(default_factory=dict[int, list[Dims]])
     """The shardings in which the user's own signatures take a value, where it lives."""
+    empty: frozenset[int] = frozenset()
+    """Values without elements."""
 
     def user(self, call: Node) -> Signature:
         """What the user's own shardings say of a call."""
@@ -77,9 +79,8 @@ class _State:
         return self.results[key]
 
     def _around(self, value: int, mesh: str, user: Known) -> Known:
-        shape = self.flow.types[value].shape
-        if 0 in shape:  # jaxlib 0.10 does not split what is empty
-            return replicated(len(shape))
+        if value in self.empty:  # jaxlib 0.10 does not split what is empty
+            return replicated(len(self.flow.types[value].shape))
         if user is not None:
             return user
         return self.known.get(value) if self.lives[value] == mesh else None
@@ -96,7 +97,7 @@ def propagate_shardings(program: Program) -> None:
         lives = [a.mesh for a in program.arguments]
         for node in flow.nodes:
             lives += [node.mesh] * len(node.results)
-        state = _State(program, flow, lives)
+        state = _State(program, flow, lives, empty=frozenset(i for i, t in enumerate(flow.types) if 0 in t.shape))
         _start(state)
         calls = list(flow.calls())
         while _sweep(state, calls) or _sweep(state, calls[::-1]) or _follow_moves(state):
