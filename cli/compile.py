@@ -33,6 +33,7 @@ EXAMPLE = """
 Examples:
   pwc compile samples/train_lm.py -o plan.bin
   pwc compile model.py:step --topology islands=2,devices=4 --dump-phases-to dumps -o plan.bin
+  pwc compile samples/train_lm.py --schedule 1f1b --compare-schedules
   pwc compile dumps/03.place.mlir -o plan.bin
 """
 

@@ -104,7 +104,7 @@ def comparison(outcomes: Sequence[Outcome]) -> str:
     for found in outcomes:
         schedule = found.schedule
         if schedule is None or not schedule.microbatches:
-            rows.append([found.name, found.refused or (schedule.note if schedule else ""), "", "", "", ""])
+            rows.append([found.name, *["-"] * 4, found.refused or (schedule.note if schedule else "")])
             continue
         island = max(found.peaks, key=lambda i: found.peaks[i])
         shown = f"{size(found.peaks[island])} on {island}"

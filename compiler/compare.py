@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pathways.compiler.errors import OutOfMemory
+from pathways.compiler.errors import OutOfMemory, UnsuitableSchedule
 from pathways.compiler.passes.base import Session
 from pathways.compiler.pipeline import NO_REMAT, Options, default_pipeline, run_pipeline
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
@@ -41,7 +41,10 @@ def outcome(source: bytes, context: object, session: Session, options: Options, 
     try:
         run_pipeline(program, default_pipeline(replace(options, enforce=False, emit_schedule="")), own)
     except PathwaysError as error:
-        return Outcome(name, None, {}, f"{error.code}: {error.diagnostics[0].text(error.diagnostics[0].title)}")
+        problem = error.diagnostics[0]
+        if not isinstance(problem, UnsuitableSchedule):  # a mistake of ours is not the program's
+            raise
+        return Outcome(name, None, {}, f"{error.code}: {problem.text(problem.title)}")
     peaks = {island: op.peak_bytes for island, op in program.plans.items()}
     return Outcome(name, read_schedule(program), peaks)
 

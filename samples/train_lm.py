@@ -1,7 +1,7 @@
 # pyright: basic
 """A small decoder-only transformer, trained on real text in two pipeline stages of 2 x 2 devices each.
 
-    python samples/train_lm.py --steps 30
+    python samples/train_lm.py --steps 30 --schedule 1f1b
 
 prints the loss of every step, and beside it the loss that plain JAX computes on one device.
 """
@@ -132,15 +132,16 @@ def batches(steps, seed=0):
         yield windows.reshape(MICROBATCHES, BATCH, CONTEXT + 1).astype(np.int32)
 
 
-def train(steps):
+def train(steps, schedule="program"):
     """Trains both ways, and gives both losses of every step."""
+    our_step = train_step.lower(*example_args()).compile(schedule=schedule)
     plain_step = jax.jit(make_step(make_loss(first_stage, last_stage)))
     params = init_params()
     state = OPTIMIZER.init(params)
     ours, plain = (params, state), (params, state)
     losses = []
     for number, tokens in enumerate(batches(steps)):
-        *ours, loss = train_step(*ours, tokens)
+        *ours, loss = our_step(*ours, tokens)
         *plain, expected = plain_step(*plain, tokens)
         losses.append((float(loss), float(expected)))
         print(f"step {number:3}  loss {losses[-1][0]:.6f}  plain JAX {losses[-1][1]:.6f}")
@@ -150,4 +151,6 @@ def train(steps):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10)
-    train(parser.parse_args().steps)
+    parser.add_argument("--schedule", default="program", help="gpipe, 1f1b, interleaved, zero-bubble or FILE.csv")
+    arguments = parser.parse_args()
+    train(arguments.steps, arguments.schedule)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from support import run_python
 
+from pathways.compiler.schedule import SCHEDULES
+
 
 def load(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(f"sample_{path.stem}", path)
@@ -30,6 +32,12 @@ def test_training_equals_plain_jax(root: Path, sample: str, steps: int) -> None:
         assert ours == pytest.approx(plain, rel=1e-5)
     if sample == "train_lm":
         assert losses[-1][0] < 0.75 * losses[0][0]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_training_equals_plain_jax_under_every_schedule(root: Path, schedule: str) -> None:
+    for ours, plain in load(root / "samples" / "train_lm.py").train(3, schedule):
+        assert ours == pytest.approx(plain, rel=1e-5)
 
 
 def test_samples_run_as_scripts(root: Path) -> None:
