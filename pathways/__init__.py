@@ -4,6 +4,8 @@ import pathways as pw
 """
 
 from pathways.api.array import Array as Array
+from pathways.api.client import Client as Client
+from pathways.api.process import status as status
 from pathways.api.program import Program as Program
 from pathways.api.program import program as program
 from pathways.api.stages import Compiled as Compiled
@@ -20,6 +22,7 @@ from pathways.dialect.topology import Topology as Topology
 
 __all__ = [
     "Array",
+    "Client",
     "Compiled",
     "Island",
     "Lowered",
@@ -33,4 +36,5 @@ __all__ = [
     "load",
     "make_virtual_device_set",
     "program",
+    "status",
 ]

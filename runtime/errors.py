@@ -83,6 +83,63 @@ class NotAnArray(Diagnostic):
 
 
 @dataclass(frozen=True)
+class NeverFits(Diagnostic):
+    code: ClassVar[str] = "PWC0506"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "{program} can never run on {island}"
+    have: ClassVar[str] = "{limit} bytes a device"
+    need: ClassVar[str] = "{size} bytes on one device, {more} too many"
+    hint: ClassVar[str] = (
+        "pwc inspect plan.bin --memory shows who needs them; compile with --remat auto or smaller shards"
+    )
+    program: str
+    island: str
+    limit: str
+    size: str
+    more: str
+
+
+@dataclass(frozen=True)
+class MemoryHeld(Diagnostic):
+    code: ClassVar[str] = "PWC0507"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "{program} would wait for ever for memory of {island}"
+    have: ClassVar[str] = "{free} free of {limit} a device; arrays of {client} itself hold {held}, nothing is in flight"
+    need: ClassVar[str] = "{size} more on one device"
+    hint: ClassVar[str] = "drop or donate arrays that are not needed; pw.status() shows them"
+    program: str
+    island: str
+    free: str
+    limit: str
+    held: str
+    client: str
+    size: str
+
+
+@dataclass(frozen=True)
+class NotYours(Diagnostic):
+    code: ClassVar[str] = "PWC0508"
+    title: ClassVar[str] = "{name} belongs to another client"
+    have: ClassVar[str] = "an array of {owner}, used by {client}"
+    need: ClassVar[str] = "arrays of the client that uses them"
+    hint: ClassVar[str] = "enter the client here, too (with client: ...), or hand over a copy: np.asarray(x)"
+    name: str
+    owner: str
+    client: str
+
+
+@dataclass(frozen=True)
+class ClientClosed(Diagnostic):
+    code: ClassVar[str] = "PWC0509"
+    title: ClassVar[str] = "the client {client} is gone"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "a client that is there: its arrays are freed when it goes"
+    hint: ClassVar[str] = "read results (np.asarray) before the client's with block ends"
+    client: str
+    have_: str
+
+
+@dataclass(frozen=True)
 class WrongPlatform(Diagnostic):
     code: ClassVar[str] = "PWC0605"
     exit: ClassVar[Exit] = Exit.VERSION

@@ -1,76 +1,56 @@
 """A plan bound to devices: validated and compiled once, then a flat list of prepared calls."""
 
-import contextlib
+import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import zip_longest
-from typing import Any, TypeAlias
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
-from pathways.dialect.plan import Copy, Free, Instruction, Layout, Plan, PlanMesh, Port, Recv, Run, Send
+from pathways.dialect.plan import Layout, Plan, Port, Run
 from pathways.runtime import pjrt, transfers
-from pathways.runtime.credit import Gang
-from pathways.runtime.errors import ComputationFailed, WrongInput
-from pathways.runtime.inputs import Line, as_host, handle_of
+from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.controller import Controller
+from pathways.runtime.errors import WrongInput
+from pathways.runtime.flights import Flight
+from pathways.runtime.inputs import as_host, handle_of
 from pathways.runtime.linearize import linearize
-from pathways.runtime.machine import Machine
-from pathways.runtime.store import Handle, Poison, Store, StoredBuffer
+from pathways.runtime.scheduling import Request
+from pathways.runtime.steps import Preparer, Sides, Slots
+from pathways.runtime.store import Handle, Line, Poison, StoredBuffer
+from pathways.runtime.turns import Ticket
 from pathways.runtime.validate import validate
 
-Slots: TypeAlias = list[Any]
-Step: TypeAlias = Callable[[Slots], None]
-"""One prepared instruction: reads and writes slots, never waits for data."""
+TURN = 32
+"""Steps that a run enqueues before it lets others go first."""
 
 
-class Executables:
-    """Compiled code by content and devices, shared by all plans of a process."""
+@dataclass(eq=False)
+class Bound:
+    """The arguments of one run: buffers that clients hold, by slot, and the handles that they give up."""
 
-    def __init__(self) -> None:
-        self._loaded: dict[tuple[bytes | str, tuple[pjrt.Device, ...]], pjrt.Executable] = {}
-        self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
-
-    def load(self, module: bytes | str, devices: Sequence[pjrt.Device]) -> pjrt.Executable:
-        """Compiles, or takes the code that was compiled for as many other devices."""
-        key = module, tuple(devices)
-        if key not in self._loaded:
-            self._loaded[key] = self._make(*key)
-        return self._loaded[key]
-
-    def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
-        first = self._first.get((module, len(devices)))
-        if first is not None:
-            with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot move code compiles it again
-                return pjrt.reload(first, devices)
-        made = pjrt.compile_module(module, devices)
-        return self._first.setdefault((module, len(devices)), made)
+    owners: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
+    taken: list[Handle] = field(default_factory=list[Handle])
 
 
 class LoadedPlan:
     """A plan ready to run. `run` enqueues everything and returns futures."""
 
-    def __init__(
-        self, plan: Plan, machine: Machine, store: Store, executables: Executables, path: str = "plan"
-    ) -> None:
+    def __init__(self, plan: Plan, controller: Controller, path: str = "plan") -> None:
         validate(plan, path)
         order = linearize(plan, path)
         self.plan = plan
-        self.store = store
-        self._executables = executables
-        self._islands = machine.islands_for(plan)
-        self._offsets = _offsets(plan)
-        self._types = {
-            self._offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)
-        }
-        self._size = len(self._types)
-        self._machine = machine
-        self._channels: dict[int, int] = {}
-        self._sides: dict[Layout, transfers.Side] = {}
+        self._controller = controller
+        self._islands = controller.machine.islands_for(plan)
+        self._sides = Sides(plan, self._islands)
+        prepared = self._prepared = Preparer(plan, self._sides, controller.executables)
+        self._offsets = prepared.offsets
         self._constants = self._put_constants()
-        self._steps = self._prepare_all(order)
+        self._steps = prepared.prepare(order)
+        self._parts = [self._steps[i : i + TURN] for i in range(0, len(self._steps), TURN)]
         self._arrivals: dict[Any, transfers.Move] = {}
         self._makers = {
             self._offsets[s.island] + slot: i
@@ -80,18 +60,11 @@ class LoadedPlan:
             for slot in i.outputs
         }
         self._held = self._hold_constants()
-
-    def _devices(self, mesh: PlanMesh) -> tuple[pjrt.Device, ...]:
-        return self._islands[mesh.island].at(mesh.devices) if mesh.island in self._islands else ()
-
-    def _side(self, layout: Layout) -> transfers.Side:
-        """A layout on this machine's devices; made once, since JAX takes its time to make a sharding."""
-        if layout not in self._sides:
-            mesh = self.plan.meshes[layout.mesh]
-            devices = self._devices(mesh)
-            real = pjrt.named_sharding(mesh.spec, layout.dims, devices)
-            self._sides[layout] = transfers.Side(self.plan.sharding(layout), real, devices)
-        return self._sides[layout]
+        self._keys = frozenset(i.key for i in self._islands.values())
+        self._line = controller.flights.line(min(self._keys)) if self._keys else None
+        self._peaks = self._limited_peaks()
+        self._seconds = 1e-3
+        """What a run takes, as it was seen."""
 
     def _put_constants(self) -> dict[int, Any]:
         held: dict[int, Any] = {}
@@ -103,179 +76,162 @@ class LoadedPlan:
         return held
 
     def _put(self, host: "np.ndarray[Any, Any]", type_: ArrayType, layout: Layout) -> pjrt.Array:
-        side = self._side(layout)
+        side = self._sides.of(layout)
         return pjrt.put(host, type_, side.sharding, side.real, side.devices)
 
-    def _prepare_all(self, order: Sequence[tuple[int, Instruction]]) -> list[Step]:
-        """One step an instruction; a free right behind the computation it waits for is part of its step."""
-        steps: list[Step] = []
-        skip = False
-        for (at, instruction), following in zip_longest(order, order[1:]):
-            freed = following[1] if following is not None and following[0] == at else None
-            if skip:
-                skip = False
-            elif isinstance(instruction, Run) and isinstance(freed, Free):
-                steps.append(self._prepare_run(instruction, at, freed.slots))
-                skip = True
-            else:
-                steps.append(self._prepare(at, instruction))
-        return steps
-
-    def _prepare(self, at: int, instruction: Instruction) -> Step:
-        stream = self.plan.streams[at]
-        offset = self._offsets[stream.island]
-        match instruction:
-            case Run():
-                return self._prepare_run(instruction, at, ())
-            case Send():
-                # The receiving island's copy does the work; until then the channel holds the buffer, since the
-                # sending island may free its slot at once.
-                self._channels[instruction.channel] = channel = self._size
-                self._size += 1
-                self._types[channel] = self._types[offset + instruction.slot]
-                return _pass_on(offset + instruction.slot, channel)
-            case Recv():
-                source = self._channels.pop(instruction.channel)
-                return self._prepare_move(source, offset + instruction.slot, instruction.where, release=True)
-            case Copy():
-                return self._prepare_move(offset + instruction.source, offset + instruction.target, instruction.where)
-            case Free():
-                return _free([offset + s for s in instruction.slots])
-
-    def _prepare_run(self, run: Run, at: int, freed: Sequence[int]) -> Step:
-        island = self.plan.streams[at].island
-        offset = self._offsets[island]
-        mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
-        devices = self._devices(mesh)
-        executable = self._executables.load(computation.module, devices)
-        shardings = [self._side(Layout(run.mesh, d)).real for d in computation.out_layouts]
-        handlers = pjrt.result_handlers(computation.outputs, shardings)
-        physical = self._islands[island]
-        gang = Gang([physical.queues[d] for d in mesh.devices])
-        inputs = [offset + s for s in run.inputs]
-        outputs = [offset + s for s in run.outputs]
-        gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
-        execute, admit, started = executable.execute_sharded, gang.admit, gang.started
-        launches = self._machine.launches
-
-        def step(slots: Slots) -> None:
-            due = admit()
-            try:
-                results = execute([slots[i] for i in inputs], launch_id=next(launches), with_tokens=due)
-                if due:
-                    started(results.consume_token())
-                for slot, array in zip(outputs, results.consume_with_handlers(handlers), strict=True):
-                    slots[slot] = array
-            except Exception as error:  # whatever it is, dependents must learn of it and others go on
-                poison = _poison([slots[i] for i in inputs], error, run.name, island, run.where)
-                for slot in outputs:
-                    slots[slot] = poison
-            for slot in gone:
-                slots[slot] = None
-
-        return step
-
-    def _prepare_move(self, source: int, target: int, where: Where | None, *, release: bool = False) -> Step:
-        here, there = self._types[source], self._types[target]
-        move = transfers.prepare(here[0], self._side(here[1]), self._side(there[1]), self._compile_on).move
-        island = self.plan.meshes[there[1].mesh].island
-
-        def step(slots: Slots) -> None:
-            try:
-                slots[target] = move(slots[source])
-            except Exception as error:  # as above
-                slots[target] = _poison([slots[source]], error, "a transfer", island, where)
-            if release:
-                slots[source] = None
-
-        return step
-
-    def _compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
-        return self._executables.load(text, [device])
+    def _limited_peaks(self) -> dict[Hashable, int]:
+        """What a run takes on each device that has a limit; constants are held as long as the plan is loaded."""
+        peaks: dict[Hashable, int] = {}
+        ledger = self._controller.machine.ledger
+        for mesh in range(len(self.plan.meshes)):
+            for device in self._sides.devices(mesh):
+                if device in ledger.limits:
+                    peaks[device] = self.plan.stream(self.plan.meshes[mesh].island).peak_bytes
+        for constant in self.plan.constant_buffers if peaks else ():
+            buffer = self.plan.stream(constant.island).buffers[constant.slot]
+            devices = self._sides.devices(buffer.layout.mesh)
+            self._controller.store.changed(devices, buffer.bytes)
+            weakref.finalize(self, self._controller.store.changed, devices, -buffer.bytes)
+            for device in devices:
+                peaks[device] -= buffer.bytes
+        return peaks
 
     def run(self, arguments: Sequence[Any], where: Line = lambda: None) -> list[Handle]:
-        """Enqueues one run; `arguments` are one value an input port. Returns handles at once.
+        """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
 
-        Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones.
+        Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones, PWC0506 and PWC0507 where memory does
+        not suffice, PWC0508 for arguments of another client.
         """
-        with self._machine.order:
-            slots: Slots = [None] * self._size
+        controller, client = self._controller, current_client.get()
+        handles = [handle_of(v) for v in arguments]
+        controller.check_open(client, where)
+        number = next(controller.numbers)
+        ticket = controller.enter(self._request(number, client, handles), client)
+        bound = Bound()
+        slots: Slots = [*[None] * self._prepared.size, []]
+        base = controller.machine.take_launches(len(self._prepared.launched))
+        kept = None
+        try:
             for index, array in self._constants.items():
                 slots[index] = array
-            owners, taken = self._bind(slots, arguments, where)
-            for step in self._steps:
-                step(slots)
-            results = self._results(slots, owners)
-            site = where() if taken else None
-            for handle in taken:  # not before the results hold what they share with it
-                handle.give_up(self.plan.name, site)
-            return results
+            self._bind(bound, slots, arguments, handles, where)
+            self._enqueue(slots, base, ticket, client)
+            results = self._results(slots, bound.owners, client, number)
+            if self._peaks:
+                kept = self._still_reserved(ticket.request, bound)
+        finally:
+            for handle in bound.taken:  # not before the results hold what they share with it
+                handle.give_up(self.plan.name, where())
+            self._flown(ticket, slots, base, kept)
+        return results
+
+    def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
+        bytes_: Mapping[Hashable, int] = self._peaks
+        if bytes_:
+            bytes_ = dict(self._peaks)
+            for port, handle in zip(self.plan.inputs, handles, strict=True):
+                if handle is not None and port.slot >= 0 and self._is_in_place(handle, port):
+                    _less(bytes_, handle.buffer)
+        turns = max(1, len(self._parts))
+        return Request(number, client.label, self.plan.name, self._keys, client.weight, self._seconds / turns, bytes_)
+
+    def _is_in_place(self, handle: Handle, port: Port) -> bool:
+        type_, layout = self._prepared.types[self._offsets[port.island] + port.slot]
+        side, buffer = self._sides.of(layout), handle.buffer
+        return buffer.devices == side.devices and buffer.sharding.same_layout(side.local, type_.shape)
+
+    def _still_reserved(self, request: Request, bound: Bound) -> dict[Hashable, int]:
+        """What the rest of a run takes beside what clients hold now: its results, and arguments that they kept."""
+        left = dict(self._peaks)
+        for buffer in {id(b): b for b in bound.owners.values()}.values():
+            _less(left, buffer)
+        return {device: max(0, size) for device, size in left.items()}
+
+    def _enqueue(self, slots: Slots, base: int, ticket: Ticket, client: ClientState) -> None:
+        controller = self._controller
+        turns = controller.turns
+        for part in self._parts:
+            for step in part:
+                step(slots, base)
+            if turns.contended and part is not self._parts[-1]:
+                turns.pause(ticket, lambda t: controller.patience(t, client))
+
+    def _flown(self, ticket: Ticket, slots: Slots, base: int, kept: dict[Hashable, int] | None) -> None:
+        """The run is in the queues of devices: others may enqueue, and its end is watched."""
+        controller, request, tokens = self._controller, ticket.request, slots[-1]
+        controller.turns.enqueued(ticket, kept)
+        if self._line is None or not tokens:
+            controller.turns.finished(ticket)
+            return
+
+        def done(seconds: float) -> None:
+            self._seconds += (seconds - self._seconds) / 8
+            controller.turns.finished(ticket)
+
+        flight = Flight(request.number, self.plan, base, tokens, request.client, done)
+        self._line.put(flight, eager=controller.eager)
 
     def _bind(
-        self, slots: Slots, arguments: Sequence[Any], where: Line
-    ) -> tuple[dict[int, StoredBuffer], list[Handle]]:
-        """Puts the arguments into slots; gives the buffers that clients hold, by slot, and the handles they give up."""
-        owners: dict[int, StoredBuffer] = {}
-        taken: list[Handle] = []
-        handles = [handle_of(v) for v in arguments]
+        self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line
+    ) -> None:
+        """Puts the arguments into slots."""
         used = Counter(id(h.buffer) for h in handles if h is not None)
         for port, value, handle in zip(self.plan.inputs, arguments, handles, strict=True):
             if port.slot < 0:
                 continue
             index = self._offsets[port.island] + port.slot
             if handle is None:
-                slots[index] = self._place(as_host(value, port, self.plan.name, where), port)
+                type_, layout = self._prepared.types[index]
+                slots[index] = self._put(as_host(value, port, self.plan.name, where), type_, layout)
                 continue
             array = self._arrive(handle, port, index, where)
             buffer = handle.buffer
             in_place = array is buffer.array
             if in_place and port.donated and (buffer.is_shared or used[id(buffer)] > 1) and pjrt.is_array(array):
-                side = self._side(self._types[index][1])
+                side = self._sides.of(self._prepared.types[index][1])
                 array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
             elif in_place and not port.donated:
-                owners[index] = buffer
+                bound.owners[index] = buffer
             if port.donated:
-                taken.append(handle)
+                bound.taken.append(handle)
             slots[index] = array
-        return owners, taken
 
     def _arrive(self, handle: Handle, port: Port, index: int, where: Line) -> Any:
         """The array of a handle where this plan wants it: itself, or moved there from another program's place."""
         buffer, array = handle.buffer, handle.array(where)
-        type_, layout = self._types[index]
+        type_, layout = self._prepared.types[index]
         if (buffer.type, buffer.dtype) != (type_, port.dtype):
             have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{port.dtype} {list(type_.shape)}"
             error = WrongInput(name=port.name, program=self.plan.name, have_=have, rule=need, where=where())
             raise PathwaysError(error)
-        side = self._side(layout)
-        fits = buffer.devices == side.devices and buffer.sharding.same_layout(side.local, type_.shape)
-        if fits or isinstance(array, Poison):
+        if isinstance(array, Poison) or self._is_in_place(handle, port):
             return array
         key = index, buffer.devices, buffer.sharding
         if key not in self._arrivals:
             source = transfers.Side(buffer.sharding, array.sharding, buffer.devices)
-            self._arrivals[key] = transfers.prepare(type_, source, side, self._compile_on).move
+            target = self._sides.of(layout)
+            self._arrivals[key] = transfers.prepare(type_, source, target, self._prepared.compile_on).move
         return self._arrivals[key](array)
 
-    def _place(self, host: "np.ndarray[Any, Any]", port: Port) -> pjrt.Array:
-        type_, layout = self._types[self._offsets[port.island] + port.slot]
-        return self._put(host, type_, layout)
-
-    def _results(self, slots: Slots, owners: dict[int, StoredBuffer]) -> list[Handle]:
+    def _results(self, slots: Slots, owners: dict[int, StoredBuffer], client: ClientState, number: int) -> list[Handle]:
         handles: list[Handle] = []
         for port in self.plan.results:
             index = self._offsets[port.island] + port.slot
             buffer = owners.get(index) or self._held.get(index)
-            if buffer is None:
-                buffer = owners[index] = self._stored(slots[index], port, index)
-            handles.append(self.store.hold(buffer))
+            if buffer is None or buffer.client is not client:
+                buffer = owners[index] = self._stored(slots[index], port, index, client, number)
+            handles.append(self._controller.store.hold(buffer))
         return handles
 
-    def _stored(self, array: Any, port: Port, index: int) -> StoredBuffer:
-        type_, layout = self._types[index]
-        side, run = self._side(layout), self._makers.get(index)
+    def _stored(self, array: Any, port: Port, index: int, client: ClientState, number: int) -> StoredBuffer:
+        type_, layout = self._prepared.types[index]
+        side, run = self._sides.of(layout), self._makers.get(index)
         origin = (run.name if run else "the program", port.island, run.where if run else None)
-        return StoredBuffer(array, type_, port.dtype, side.local, side.devices, port.name, origin)
+        bytes_ = type_.shard_bytes(side.local.shard_shape(type_.shape))
+        pinned = index in self._constants
+        return StoredBuffer(
+            array, type_, port.dtype, side.local, side.devices, port.name, origin, client, bytes_, number, pinned
+        )
 
     def _hold_constants(self) -> dict[int, StoredBuffer]:
         """Constants that are results: held by the plan, too, so that nobody overwrites them."""
@@ -283,37 +239,13 @@ class LoadedPlan:
         for port in self.plan.results:
             index = self._offsets[port.island] + port.slot
             if index in self._constants:
-                held[index] = replace(self._stored(self._constants[index], port, index), pinned=True)
+                buffer = self._stored(self._constants[index], port, index, current_client.get(), -1)
+                held[index] = replace(buffer, pinned=True)
         return held
 
 
-def _offsets(plan: Plan) -> dict[str, int]:
-    offsets: dict[str, int] = {}
-    total = 0
-    for stream in plan.streams:
-        offsets[stream.island] = total
-        total += len(stream.buffers)
-    return offsets
-
-
-def _pass_on(source: int, target: int) -> Step:
-    def step(slots: Slots) -> None:
-        slots[target] = slots[source]
-
-    return step
-
-
-def _free(indices: list[int]) -> Step:
-    def step(slots: Slots) -> None:
-        for index in indices:
-            slots[index] = None
-
-    return step
-
-
-def _poison(inputs: Sequence[Any], error: Exception, name: str, island: str, where: Where | None) -> Poison:
-    """The first cause: an input's poison, or else this failure."""
-    for value in inputs:
-        if isinstance(value, Poison):
-            return value
-    return Poison(ComputationFailed(computation=name, island=island, cause=str(error), where=where))
+def _less(bytes_: dict[Hashable, int], buffer: StoredBuffer) -> None:
+    """Takes off what a client holds already."""
+    for device in buffer.devices:
+        if device in bytes_:
+            bytes_[device] = max(0, bytes_[device] - buffer.bytes)

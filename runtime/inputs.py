@@ -1,20 +1,16 @@
 """What a client hands in: checked against the plan, then put on devices."""
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import numpy as np
 
-from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.jax_api import dtypes, key_data
 from pathways.dialect.plan import Port
 from pathways.runtime.errors import WrongInput
-from pathways.runtime.store import Handle
-
-Line: TypeAlias = Callable[[], Where | None]
-"""Finds the user's line; asked only where there is an error."""
+from pathways.runtime.store import Handle, Line
 
 
 def handle_of(value: Any) -> Handle | None:

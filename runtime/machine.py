@@ -5,7 +5,6 @@ earlier ones. Elsewhere islands are disjoint groups of the host's devices. An is
 the process: programs that name the same island share them by time.
 """
 
-import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathways.dialect.topology import Island
 from pathways.runtime import pjrt
 from pathways.runtime.credit import DeviceQueue
 from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
+from pathways.runtime.scheduling.ledger import Ledger
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,10 @@ class PhysicalIsland:
     name: str
     devices: tuple[pjrt.Device, ...]
     queues: tuple[DeviceQueue, ...]
+    key: str
+    """Its name in this process: no other island has it."""
+    memory: int | None = None
+    """Bytes a device that programs may use; None: not limited."""
 
     def at(self, positions: Sequence[int]) -> tuple[pjrt.Device, ...]:
         return tuple(self.devices[p] for p in positions)
@@ -39,10 +43,15 @@ class Machine:
         self._queues: dict[pjrt.Device, DeviceQueue] = {}
         self._spare: list[pjrt.Device] = []
         self._lock = threading.Lock()
-        self.order = threading.RLock()
-        """Held while a run is enqueued: whoever shares devices must enqueue in one order on all of them."""
-        self.launches = itertools.cycle(range(1 << 31))
-        """Launch ids, unique among all that is in flight: collectives of equal ids would meet each other."""
+        self._next_launch = 0
+        self.ledger = Ledger()
+
+    def take_launches(self, count: int) -> int:
+        """The first of so many launch ids, unique among all in flight: collectives of equal ids would meet."""
+        with self._lock:
+            first = self._next_launch if self._next_launch + count < 1 << 31 else 0
+            self._next_launch = first + count
+            return first
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
         """The physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""
@@ -63,7 +72,13 @@ class Machine:
 
     def _bind(self, island: Island, devices: Sequence[pjrt.Device]) -> None:
         queues = tuple(self._queues.setdefault(d, DeviceQueue()) for d in devices)
-        self.bound[island.name, island.size] = PhysicalIsland(island.name, tuple(devices), queues)
+        taken = {bound.key for bound in self.bound.values()}
+        key = island.name if island.name not in taken else f"{island.name}({island.size})"
+        physical = PhysicalIsland(island.name, tuple(devices), queues, key, island.memory)
+        self.bound[island.name, island.size] = physical
+        if island.memory is not None:
+            for device in devices:
+                self.ledger.limit(device, island.memory)
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
         if self.platform == "cpu":

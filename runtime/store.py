@@ -5,7 +5,8 @@ shared is never overwritten: donating such a buffer donates a copy.
 """
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,7 +14,8 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.runtime import pjrt
-from pathways.runtime.errors import ComputationFailed, UsedAfterDonation
+from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.errors import ClientClosed, ComputationFailed, NotYours, UsedAfterDonation
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class Poison:
     def error(self) -> PathwaysError:
         return PathwaysError(self.cause)
 
+
+Line: TypeAlias = Callable[[], Where | None]
+"""Finds the user's line; asked only where there is an error."""
 
 Origin: TypeAlias = tuple[str, str, Where | None]
 """The computation that makes a value, its island, and the user's line."""
@@ -44,6 +49,11 @@ class StoredBuffer:
     devices: tuple[pjrt.Device, ...]
     name: str
     origin: Origin
+    client: ClientState
+    bytes: int
+    """On each of its devices."""
+    run: int = -1
+    """The number of the run that made it."""
     pinned: bool = False
     holders: int = 0
 
@@ -57,22 +67,51 @@ class Store:
     """All buffers that clients of this process hold."""
 
     buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
+    changed: Callable[[tuple[Hashable, ...], int], None] = lambda _devices, _size: None
+    """Told what is held on which devices more or less than before."""
     # Reentrant: a handle may die, and release, at any allocation under the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def hold(self, buffer: StoredBuffer) -> "Handle":
         with self._lock:
             buffer.holders += 1
+            fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
+        if fresh and not buffer.pinned:
+            self.changed(buffer.devices, buffer.bytes)
         return Handle(self, buffer)
 
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
             buffer.holders -= 1
-            if buffer.holders == 0:
-                del self.buffers[id(buffer)]
-                if not buffer.pinned:
+            gone = buffer.holders == 0 and self.buffers.pop(id(buffer), None) is not None
+            if gone and not buffer.pinned:
+                buffer.array = None
+        if gone and not buffer.pinned:
+            self.changed(buffer.devices, -buffer.bytes)
+
+    def of(self, client: ClientState) -> list[StoredBuffer]:
+        with self._lock:
+            return [b for b in self.buffers.values() if b.client is client]
+
+    def drop(self, client: ClientState) -> None:
+        """Frees all that a client holds; its handles stay, and hold nothing."""
+        for buffer in self.of(client):
+            with self._lock:
+                gone = self.buffers.pop(id(buffer), None) is not None
+                if gone and not buffer.pinned:
                     buffer.array = None
+            if gone and not buffer.pinned:
+                self.changed(buffer.devices, -buffer.bytes)
+
+    def owners_on(self, device: Hashable) -> dict[str, int]:
+        """Bytes on a device by client."""
+        with self._lock:
+            owners: Counter[str] = Counter()
+            for buffer in self.buffers.values():
+                if device in buffer.devices:
+                    owners[buffer.client.label] += buffer.bytes
+            return dict(owners)
 
     @property
     def bytes(self) -> int:
@@ -102,10 +141,29 @@ class Handle:
             self.taken_by, self.taken_at = taker, where
             self._store.release(self.buffer)
 
-    def array(self, where: Callable[[], Where | None]) -> Any:
-        """The array or its poison. Raises PWC0207, at the line that `where` finds, after it was donated."""
+    def array(self, where: Line) -> Any:
+        """The array or its poison. Raises, at the line that `where` finds, PWC0207 after it was donated, PWC0508 for
+        another client than its own, PWC0509 when that is gone."""
+        self.check_owner(where)
         if self.taken_by is not None:
             at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"
             name, taker = self.buffer.name, self.taken_by
             raise PathwaysError(UsedAfterDonation(name=name, taker=taker, taken_at=at, where=where()))
         return self.buffer.array
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the client of this context may read it."""
+        return not self.buffer.client.closed and self.buffer.client is current_client.get()
+
+    def check_owner(self, where: Line) -> None:
+        owner, client = self.buffer.client, current_client.get()
+        if owner.closed:
+            raise closed(owner, f"an array that it made, {self.buffer.name}", where)
+        if owner is not client:
+            name = self.buffer.name
+            raise PathwaysError(NotYours(name=name, owner=owner.label, client=client.label, where=where()))
+
+
+def closed(client: ClientState, what: str, where: Line) -> PathwaysError:
+    return PathwaysError(ClientClosed(client=client.label, have_=what, where=where()))

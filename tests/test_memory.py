@@ -21,6 +21,7 @@ from pathways.dialect.mlir import parse, text
 from pathways.dialect.plan import Plan, Run
 from pathways.dialect.program import Program
 from pathways.dialect.topology import parse_topology
+from pathways.runtime.executor import Bound
 from pathways.runtime.linearize import linearize
 
 MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
@@ -41,11 +42,12 @@ class Meter:
         self.plan = plan
         self.loaded: Any = pw.Compiled(plan)._loaded  # pyright: ignore[reportPrivateUsage]
         order = linearize(plan)
-        steps = [self.loaded._prepare(at, i) for at, i in order]
-        self.slots: list[Any] = [None] * self.loaded._size
+        prepared = self.loaded._prepared
+        steps = [prepared._step(at, i) for at, i in order]
+        self.slots: list[Any] = [*[None] * prepared.size, []]
         for index, array in self.loaded._constants.items():
             self.slots[index] = array
-        self.loaded._bind(self.slots, arguments, lambda: None)
+        self.loaded._bind(Bound(), self.slots, arguments, [None] * len(arguments), lambda: None)
         self.held = [
             self.slots[self.loaded._offsets[p.island] + p.slot] for p in plan.inputs if p.slot >= 0 and not p.donated
         ]
@@ -56,8 +58,8 @@ class Meter:
             island = plan.streams[at].island
             if isinstance(instruction, Run):
                 self.note({island: self.extra(instruction, island)})
-            step(self.slots)
-            for array in self.slots:
+            step(self.slots, 0)
+            for array in self.slots[:-1]:
                 if array is not None:
                     array.block_until_ready()
             self.note({})
@@ -66,7 +68,7 @@ class Meter:
         """Bytes on each device of an island, by its number there."""
         devices: dict[Any, int] = {d: i for i, d in enumerate(self.loaded._islands[island].devices)}
         found: dict[int, int] = dict.fromkeys(devices.values(), 0)
-        for array in {id(a): a for a in (*self.slots, *self.held) if a is not None}.values():
+        for array in {id(a): a for a in (*self.slots[:-1], *self.held) if a is not None}.values():
             for shard in array.addressable_shards:
                 if shard.device in devices:
                     found[devices[shard.device]] += int(shard.data.nbytes)
@@ -75,9 +77,9 @@ class Meter:
     def extra(self, run: Run, island: str) -> dict[int, int]:
         """What XLA says a run needs beside its arguments, on each of its devices."""
         mesh = self.plan.meshes[run.mesh]
-        devices = self.loaded._devices(mesh)
+        devices = self.loaded._sides.devices(run.mesh)
         module = self.plan.computations[run.computation].module
-        stats: Any = self.loaded._executables.load(module, devices).get_compiled_memory_stats()
+        stats: Any = self.loaded._controller.executables.load(module, devices).get_compiled_memory_stats()
         table = 8 * len(run.outputs) if len(run.outputs) > 1 else 0  # pointers, not data
         size = int(stats.output_size_in_bytes - table - stats.alias_size_in_bytes + stats.temp_size_in_bytes)
         return dict.fromkeys(mesh.devices, size)

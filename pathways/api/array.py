@@ -145,6 +145,8 @@ class Array:
     def __repr__(self) -> str:
         if self.handle.taken_by is not None:
             return f"<pw.Array {self.dtype}{list(self.shape)}, donated to {self.handle.taken_by}>"
+        if not self.handle.is_mine:
+            return f"<pw.Array {self.dtype}{list(self.shape)} of {self.handle.buffer.client.label}>"
         if self.nbytes > _SHOWN_BYTES or self._port.dtype.startswith("key<"):
             return f"<pw.Array {self.dtype}{list(self.shape)}>"
         return repr(np.asarray(self))

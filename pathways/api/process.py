@@ -13,8 +13,10 @@ from pathways.dialect.program import Program
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime import pjrt
 from pathways.runtime.analyze import XlaAnalyzer
-from pathways.runtime.executor import Executables, LoadedPlan
+from pathways.runtime.controller import Controller
+from pathways.runtime.executor import LoadedPlan
 from pathways.runtime.machine import Machine, host_islands
+from pathways.runtime.status import Status, status_of
 from pathways.runtime.store import Store
 
 
@@ -23,9 +25,7 @@ class Process:
     """The embedded default: one controller, one machine."""
 
     platform: str
-    machine: Machine
-    store: Store = field(default_factory=Store)
-    executables: Executables = field(default_factory=Executables)
+    controller: Controller
     islands: dict[int, tuple[Island, Binding]] = field(default_factory=dict[int, tuple[Island, Binding]])
     _made: int = 0
     _noted: set[str | None] = field(default_factory=set[str | None])
@@ -61,7 +61,15 @@ class Process:
 
     def load(self, plan: Plan, path: str = "plan") -> LoadedPlan:
         self._note_preferences(plan)
-        return LoadedPlan(plan, self.machine, self.store, self.executables, path)
+        return LoadedPlan(plan, self.controller, path)
+
+    @property
+    def machine(self) -> Machine:
+        return self.controller.machine
+
+    @property
+    def store(self) -> Store:
+        return self.controller.store
 
     def _note_preferences(self, plan: Plan) -> None:
         for wanted in dict.fromkeys(s.prefer for s in plan.slices):
@@ -95,5 +103,10 @@ def process() -> Process:
     with _lock:
         if not _current:
             platform = pjrt.default_platform()
-            _current.append(Process(platform, Machine(platform)))
+            _current.append(Process(platform, Controller(Machine(platform))))
         return _current[0]
+
+
+def status() -> Status:
+    """Islands, who waits and runs there, and whose bytes they hold, at this moment."""
+    return status_of(process().controller)

@@ -1,0 +1,93 @@
+"""Clients: several users of one process's devices, each with its share, its arrays and its name."""
+
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from pathways.api.process import process
+from pathways.compiler.errors import BadArguments
+from pathways.compiler.frontend.caller import caller
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.clients import ClientState, current_client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Client:
+    """One of several users of the same devices (paper, sections 4.1 and 5.2).
+
+    Programs that are called inside of `with client:` are the client's, and so are their results: others can neither
+    read nor donate them (PWC0508). Where clients compete for an island, each gets time in proportion to `weight`.
+    Enter it in every thread that works for it. When the last one leaves, the client is gone, and its arrays are freed.
+
+        with pw.Client("alice", weight=2) as alice:
+            loss = float(train_step(params, batch))
+
+    `submit` calls a function in the client's own thread, in order, and gives a `concurrent.futures.Future`.
+    """
+
+    def __init__(self, name: str, weight: float = 1.0) -> None:
+        if not weight > 0:
+            problem, rule = "a client's weight is its share", "a positive number"
+            error = BadArguments(problem=problem, have_=f"weight={weight}", rule=rule, advice="", where=caller())
+            raise PathwaysError(error)
+        self._state = ClientState(name, float(weight))
+        self._tokens = threading.local()
+        self._worker: concurrent.futures.ThreadPoolExecutor | None = None
+
+    @property
+    def name(self) -> str:
+        return self._state.name
+
+    @property
+    def weight(self) -> float:
+        return self._state.weight
+
+    def __repr__(self) -> str:
+        return f"pw.Client({self.name!r}, weight={self.weight:g}){', gone' if self._state.closed else ''}"
+
+    def __enter__(self) -> "Client":
+        process().controller.check_open(self._state, caller)
+        with self._state.lock:
+            self._state.entered += 1
+        self._stack.append(current_client.set(self._state))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        current_client.reset(self._stack.pop())
+        with self._state.lock:
+            self._state.entered -= 1
+            last = not self._state.entered
+        if last:
+            self.close()
+
+    @property
+    def _stack(self) -> "list[contextvars.Token[ClientState]]":
+        stack: list[contextvars.Token[ClientState]] | None = getattr(self._tokens, "stack", None)
+        if stack is None:
+            stack = self._tokens.stack = []
+        return stack
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "concurrent.futures.Future[T]":
+        """Calls `function` in a thread of the client's, after all that was submitted before."""
+        process().controller.check_open(self._state, caller)
+        with self._state.lock:
+            if self._worker is None:
+                self._worker = concurrent.futures.ThreadPoolExecutor(1, f"pathways-client-{self.name}")
+        context = contextvars.copy_context()
+        context.run(current_client.set, self._state)
+        return self._worker.submit(context.run, function, *args, **kwargs)
+
+    def close(self) -> None:
+        """Ends the client: what it submitted is finished, and its arrays are freed, whoever holds their handles."""
+        with self._state.lock:
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.shutdown()
+        process().controller.close(self._state)

@@ -1,0 +1,31 @@
+"""Who submits runs: a name, a weight, and whether it is still there."""
+
+import contextvars
+import itertools
+import threading
+from dataclasses import dataclass, field
+
+_numbers = itertools.count()
+
+
+@dataclass(eq=False)
+class ClientState:
+    """One client as the runtime knows it. Two clients may have one name; `label` tells them apart."""
+
+    name: str
+    weight: float = 1.0
+    number: int = field(default_factory=lambda: next(_numbers))
+    closed: bool = False
+    suspended: bool = False
+    entered: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}#{self.number}" if self.number else self.name
+
+
+MAIN = ClientState("main")
+"""The client of whoever did not say otherwise."""
+
+current_client: contextvars.ContextVar[ClientState] = contextvars.ContextVar("pathways_client", default=MAIN)

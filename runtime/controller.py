@@ -1,0 +1,98 @@
+"""The single controller of this process: machine, store, compiled code, and the order of all work (paper, 4.3)."""
+
+import gc
+import itertools
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.memory import readable
+from pathways.runtime.clients import ClientState
+from pathways.runtime.errors import MemoryHeld, NeverFits
+from pathways.runtime.executables import Executables
+from pathways.runtime.flights import Flights
+from pathways.runtime.machine import Machine, PhysicalIsland
+from pathways.runtime.scheduling import POLICIES, STRIDE, Policy, Request
+from pathways.runtime.scheduling.scheduler import Scheduler
+from pathways.runtime.store import Line, Store, closed
+from pathways.runtime.turns import Ticket, Turns
+
+
+@dataclass(eq=False)
+class Controller:
+    """What all loaded plans of a process share."""
+
+    machine: Machine
+    policy: Policy = field(default_factory=lambda: POLICIES[STRIDE]())
+    store: Store = field(default_factory=Store)
+    executables: Executables = field(default_factory=Executables)
+    flights: Flights = field(default_factory=Flights)
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    """Of runs."""
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(Scheduler(self.policy, self.machine.ledger))
+        self.store.changed = self._held
+
+    @property
+    def eager(self) -> bool:
+        """Whether anybody waits for runs to be done: a turn, or memory."""
+        return self.turns.contended or bool(self.machine.ledger.limits)
+
+    def _held(self, devices: tuple[Hashable, ...], size: int) -> None:
+        if self.machine.ledger.limits:
+            self.turns.post(lambda scheduler: scheduler.hold(devices, size))
+
+    def enter(self, request: Request, client: ClientState) -> Ticket:
+        """Waits for the turn of a run. Raises PWC0506 if it never fits, PWC0507 if its own client holds the memory."""
+        if request.bytes:
+            self._check_fits(request)
+        return self.turns.enter(request, lambda ticket: self.patience(ticket, client))
+
+    def _check_fits(self, request: Request) -> None:
+        for device, size in request.bytes.items():
+            limit = self.machine.ledger.limits[device]
+            if size > limit:
+                island = self.island_of(device)
+                raise PathwaysError(
+                    NeverFits(
+                        program=request.program, island=island.key, limit=f"{limit:,}", size=f"{size:,}",
+                        more=readable(size - limit),
+                    )
+                )  # fmt: skip
+
+    def patience(self, ticket: Ticket, client: ClientState) -> None:
+        """While a run waits: has the ends of runs noticed at once, and gives up where only its own client can help."""
+        self.flights.hurry()
+        self.check_open(client, lambda: None)
+        request = ticket.request
+        if not request.bytes or self.turns.ask(lambda s: s.lacks_memory(request.number)) is None:
+            return
+        gc.collect()  # handles in reference cycles hold memory, too
+        device = self.turns.ask(lambda s: s.lacks_memory(request.number))
+        if device is None:
+            return
+        owners = self.store.owners_on(device)
+        if set(owners) <= {request.client}:
+            island = self.island_of(device)
+            free = self.machine.ledger.free(device)
+            raise PathwaysError(
+                MemoryHeld(
+                    program=request.program, island=island.key, size=readable(request.bytes[device]),
+                    free=readable(free), limit=readable(self.machine.ledger.limits[device]),
+                    held=readable(sum(owners.values())), client=request.client,
+                )
+            )  # fmt: skip
+
+    def check_open(self, client: ClientState, where: Line) -> None:
+        """Raises PWC0509 for a client that is gone."""
+        if client.closed:
+            raise closed(client, "a client whose with block has ended, or that was closed", where)
+
+    def close(self, client: ClientState) -> None:
+        """A client goes: its waiting runs are taken out of line, and its arrays are freed, whoever holds handles."""
+        client.closed = True
+        self.store.drop(client)
+
+    def island_of(self, device: Hashable) -> PhysicalIsland:
+        return next(i for i in self.machine.bound.values() if device in i.devices)

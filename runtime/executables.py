@@ -1,0 +1,29 @@
+"""Compiled code by content and devices, shared by all plans of a process."""
+
+import contextlib
+from collections.abc import Sequence
+
+from pathways.runtime import pjrt
+
+
+class Executables:
+    """Compiles each module once; other devices of the same number take the code that is there."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[bytes | str, tuple[pjrt.Device, ...]], pjrt.Executable] = {}
+        self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
+
+    def load(self, module: bytes | str, devices: Sequence[pjrt.Device]) -> pjrt.Executable:
+        """Compiles, or takes the code that was compiled for as many other devices."""
+        key = module, tuple(devices)
+        if key not in self._loaded:
+            self._loaded[key] = self._make(*key)
+        return self._loaded[key]
+
+    def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
+        first = self._first.get((module, len(devices)))
+        if first is not None:
+            with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot move code compiles it again
+                return pjrt.reload(first, devices)
+        made = pjrt.compile_module(module, devices)
+        return self._first.setdefault((module, len(devices)), made)

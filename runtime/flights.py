@@ -1,0 +1,125 @@
+"""Runs that are in the queues of devices: when each is done, and whether anything moves at all.
+
+A line an island (a run that spans several is in the line of the first), each with a thread that waits for the oldest
+run's tokens. While nobody waits for what it would tell, the thread looks only twice a second: waking it for each run
+would cost more than a small run itself. Threads end when their line is empty.
+"""
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.dialect.plan import Plan
+from pathways.runtime.pjrt import FAILURES
+
+IDLE = 0.5
+"""Seconds between two looks of a thread that nobody waits for."""
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """One run. `base` is its first launch id; `tokens` are done when all it enqueued is."""
+
+    number: int
+    plan: Plan
+    base: int
+    tokens: Sequence[Any]
+    client: str
+    done: Callable[[float], None]
+    """Called once, with the seconds that it kept its devices."""
+    since: float = field(default_factory=time.monotonic)
+
+
+class Line:
+    """The runs of one island, oldest first."""
+
+    def __init__(self, name: str, lines: "Flights") -> None:
+        self.name = name
+        self.flights: deque[Flight] = deque()
+        self.moved = time.monotonic()
+        """When the last token was done, or a run came to an empty line."""
+        self._lines = lines
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def put(self, flight: Flight, *, eager: bool) -> None:
+        if not self.flights:
+            self.moved = flight.since
+        self.flights.append(flight)
+        if self._thread is None:
+            self._ensure()
+        if eager:
+            self._wake.set()
+
+    def hurry(self) -> None:
+        self._wake.set()
+
+    def _ensure(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name=f"pathways-{self.name}", daemon=True)
+                self._thread.start()
+
+    def _watch(self) -> None:
+        idle = 0
+        while idle < 2 or not self._end():
+            self._wake.wait(IDLE)
+            self._wake.clear()
+            idle = 0 if self.flights else idle + 1
+            while self.flights:
+                self._finish(self.flights[0])
+
+    def _end(self) -> bool:
+        with self._lock:
+            if self.flights:
+                return False
+            self._thread = None
+            return True
+
+    def _finish(self, flight: Flight) -> None:
+        for token in flight.tokens:
+            with contextlib.suppress(*FAILURES):  # the results carry it
+                token.block_until_ready()
+            self.moved = time.monotonic()
+        now = time.monotonic()
+        begun = max(flight.since, self._lines.ended.get(self.name, 0.0))
+        self._lines.ended[self.name] = now
+        self.flights.popleft()
+        flight.done(now - begun)
+
+
+class Flights:
+    """The lines of all islands."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, Line] = {}
+        self.ended: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def line(self, name: str) -> Line:
+        with self._lock:
+            return self.lines.setdefault(name, Line(name, self))
+
+    def hurry(self) -> None:
+        """Somebody waits: every thread looks now."""
+        for line in list(self.lines.values()):
+            line.hurry()
+
+    @property
+    def count(self) -> int:
+        return sum(len(line.flights) for line in list(self.lines.values()))
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Waits until nothing is in flight."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while self.count:
+            self.hurry()
+            if end is not None and time.monotonic() > end:
+                return False
+            time.sleep(0.001)
+        return True

@@ -1,0 +1,41 @@
+"""Memory of devices that have a limit: what clients hold there, and what runs have reserved. Pure."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Ledger:
+    """Bytes by device. Devices without a limit are not counted."""
+
+    limits: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
+    held: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
+    """By clients' handles, after the runs that made them."""
+    reserved: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
+    """By runs that were started and are not done."""
+
+    def limit(self, device: Hashable, size: int) -> None:
+        self.limits[device] = size
+        self.held.setdefault(device, 0)
+        self.reserved.setdefault(device, 0)
+
+    def free(self, device: Hashable) -> int:
+        return self.limits[device] - self.held[device] - self.reserved[device]
+
+    def fits(self, wanted: Mapping[Hashable, int]) -> bool:
+        return all(size <= self.free(device) for device, size in wanted.items())
+
+    def short_of(self, wanted: Mapping[Hashable, int]) -> Hashable | None:
+        """The device that lacks most, None where all fits."""
+        lacking = {d: size - self.free(d) for d, size in wanted.items() if size > self.free(d)}
+        return max(lacking, key=lambda d: lacking[d]) if lacking else None
+
+    def reserve(self, wanted: Mapping[Hashable, int], sign: int = 1) -> None:
+        for device, size in wanted.items():
+            self.reserved[device] += sign * size
+
+    def hold(self, devices: tuple[Hashable, ...], size: int) -> None:
+        """Counts `size` bytes on each of some devices; negative where a handle is gone."""
+        for device in devices:
+            if device in self.limits:
+                self.held[device] += size

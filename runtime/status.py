@@ -1,0 +1,68 @@
+"""What is going on: islands, queues, owners and bytes, as nouns that print as a table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pathways.dialect.memory import readable
+from pathways.runtime.controller import Controller
+
+
+@dataclass(frozen=True)
+class IslandStatus:
+    """One island. `held` is bytes on its fullest device by client; `waiting` and `running` are (client, program)."""
+
+    name: str
+    kind: str
+    devices: int
+    lost: tuple[int, ...]
+    memory: int | None
+    reserved: int
+    held: Mapping[str, int]
+    waiting: tuple[tuple[str, str], ...]
+    running: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Status:
+    """A moment of this process. `str(status)` is for people."""
+
+    policy: str
+    islands: tuple[IslandStatus, ...]
+
+    def __str__(self) -> str:
+        lines = [f"policy   {self.policy}"]
+        for island in self.islands:
+            memory = "" if island.memory is None else f", {readable(island.memory)} a device"
+            lost = f", lost {', '.join(map(str, island.lost))}" if island.lost else ""
+            lines.append(f"{island.name:8} {island.devices} x {island.kind}{memory}{lost}")
+            if island.reserved:
+                lines.append(f"  reserved by runs  {readable(island.reserved)}")
+            lines += [f"  held by {client}  {readable(size)}" for client, size in sorted(island.held.items())]
+            lines += [f"  running  {program} of {client}" for client, program in island.running]
+            lines += [f"  waiting  {program} of {client}" for client, program in island.waiting]
+        return "\n".join(lines)
+
+
+def status_of(controller: Controller) -> Status:
+    """Islands in the order in which they were bound."""
+    controller.flights.drain(0.05)  # what is done already, and was not looked at
+    waiting, running = controller.turns.ask(lambda s: (list(s.waiting.values()), list(s.running.values())))
+    islands: list[IslandStatus] = []
+    for island in controller.machine.bound.values():
+        owners = [controller.store.owners_on(d) for d in island.devices]
+        labels = sorted({label for o in owners for label in o})
+        ledger = controller.machine.ledger
+        islands.append(
+            IslandStatus(
+                name=island.key,
+                kind=str(island.devices[0].device_kind),
+                devices=len(island.devices),
+                lost=(),
+                memory=island.memory,
+                reserved=max((ledger.reserved.get(d, 0) for d in island.devices), default=0),
+                held={label: max(o.get(label, 0) for o in owners) for label in labels},
+                waiting=tuple((r.client, r.program) for r in waiting if island.key in r.islands),
+                running=tuple((r.client, r.program) for r in running if island.key in r.islands),
+            )
+        )
+    return Status(controller.policy.name, tuple(islands))

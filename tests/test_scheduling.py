@@ -1,0 +1,208 @@
+"""Schedulers, policies and the ledger of memory, without a clock or a device."""
+
+import random
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import pytest
+
+from pathways.runtime.scheduling import POLICIES, Request
+from pathways.runtime.scheduling.ledger import Ledger
+from pathways.runtime.scheduling.scheduler import Scheduler
+
+
+def request(number: int, client: str = "a", islands: str = "x", weight: float = 1.0, size: int = 0) -> Request:
+    bytes_: dict[Hashable, int] = {(i, 0): size for i in islands} if size else {}
+    return Request(number, client, "program", frozenset(islands), weight, bytes=bytes_)
+
+
+def scheduler(policy: str = "fifo", depth: int = 4, **limits: int) -> Scheduler:
+    ledger = Ledger()
+    for island, size in limits.items():
+        ledger.limit((island, 0), size)
+    return Scheduler(POLICIES[policy](), ledger, depth)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_one_enqueues_at_a_time(policy: str) -> None:
+    s = scheduler(policy)
+    assert s.submit(request(0)) == [0]
+    assert s.submit(request(1, "b")) == []
+    assert s.submit(request(2, "c", "y")) == [2]
+    assert s.enqueued(0) == [1]
+    assert s.enqueued(1) == [] and s.enqueued(2) == []
+    assert s.finished(0) == [] and s.finished(1) == [] and s.finished(2) == []
+
+
+def test_who_spans_islands_waits_for_all_and_is_not_overtaken() -> None:
+    s = scheduler()
+    assert s.submit(request(0, "a", "x")) == [0]
+    assert s.submit(request(1, "b", "xy")) == []
+    assert s.submit(request(2, "c", "y")) == []  # y is free, but the run before it is first in line there
+    assert s.enqueued(0) == [1]
+    assert s.enqueued(1) == [2]
+
+
+def test_one_client_alone_is_not_held_up_but_competitors_are() -> None:
+    s = scheduler(depth=2)
+    for number in range(8):
+        assert s.submit(request(number)) == [number]
+        s.enqueued(number)
+    assert s.submit(request(8, "b")) == []
+    for number in range(6):
+        assert s.finished(number) == []
+    assert s.finished(6) == [8]  # one of a's is left in flight
+
+
+@pytest.mark.parametrize("weights", [(1, 1, 1, 1), (1, 2, 4, 8)])
+def test_shares_are_weights(weights: tuple[int, ...]) -> None:
+    s = scheduler("stride", depth=1)
+    numbers = iter(range(100_000))
+    owner: dict[int, str] = {}
+
+    def submit(client: str) -> list[int]:
+        number = next(numbers)
+        owner[number] = client
+        return s.submit(request(number, client, weight=weights[int(client)]))
+
+    running = [n for client in "0123" for _ in range(2) for n in submit(client)]
+    turns: Counter[str] = Counter()
+    while sum(turns.values()) < 3000:
+        number = running.pop(0)
+        turns[owner[number]] += 1
+        running += s.enqueued(number)
+        running += submit(owner[number])
+        running += s.finished(number)
+    for client, weight in zip("0123", weights, strict=True):
+        assert turns[client] / 3000 == pytest.approx(weight / sum(weights), rel=0.02)
+
+
+def test_who_was_away_does_not_catch_up() -> None:
+    s = scheduler("stride", depth=1)
+    for number in range(100):
+        s.submit(request(number, "a"))
+        s.enqueued(number)
+        s.finished(number)
+    order: list[int] = s.submit(request(100, "a"))
+    for number in range(101, 110):
+        order += s.submit(request(number, "ab"[number % 2]))
+    turns = ""
+    while order:
+        number = order.pop(0)
+        turns += "ab"[number % 2]
+        order += s.enqueued(number)
+        order += s.finished(number)
+    assert turns in ("ababababab", "abababbaab", "aabbababab") or abs(turns[:6].count("a") - 3) <= 1
+
+
+def test_memory_is_waited_for_in_order() -> None:
+    s = scheduler(x=100)
+    assert s.submit(request(0, "a", size=80)) == [0]
+    assert s.enqueued(0, {("x", 0): 60}) == []
+    assert s.submit(request(1, "b", size=50)) == []
+    assert s.submit(request(2, "c", size=10)) == []  # would fit, but nobody overtakes
+    assert s.hold((("x", 0),), 20) == []
+    assert s.finished(0) == [1]
+    assert s.ledger.free(("x", 0)) == 30
+    assert s.lacks_memory(2) is None  # it waits for its turn, too
+    assert s.enqueued(1, {("x", 0): 50}) == [2]
+    assert s.enqueued(2) == [] and s.submit(request(3, "c", size=81)) == []
+    assert s.finished(1) == [] and s.finished(2) == []
+    assert s.lacks_memory(3) == ("x", 0)
+    assert s.hold((("x", 0),), -20) == [3]
+
+
+def test_what_is_taken_out_of_line_holds_nobody_up() -> None:
+    s = scheduler(x=100)
+    s.submit(request(0, "a", size=80))
+    s.enqueued(0)
+    assert s.submit(request(1, "b", size=50)) == [] and s.submit(request(2, "c", size=10)) == []
+    assert s.cancel(1) == [2]
+    assert s.cancel(2) == [] and s.cancel(0) == []  # one that enqueues, one in flight
+    assert s.ledger.reserved == {("x", 0): 0} and not s.running and not s.active
+    assert s.submit(request(3, "d", size=100)) == [3]
+
+
+@dataclass
+class World:
+    """Random events for a scheduler, and what must always hold."""
+
+    random: random.Random
+    scheduler: Scheduler
+    enqueuing: set[int] = field(default_factory=set[int])
+    flying: set[int] = field(default_factory=set[int])
+    paused: dict[int, int] = field(default_factory=dict[int, int])
+    order: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    spans: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
+    resolved: set[int] = field(default_factory=set[int])
+
+    def began(self, numbers: list[int]) -> None:
+        for number in numbers:
+            assert number not in self.enqueuing | self.flying | self.resolved
+            self.enqueuing.add(number)
+            if number not in self.paused:
+                for island in self.spans[number]:
+                    self.order.setdefault(island, []).append(number)
+        self.check()
+
+    def check(self) -> None:
+        s = self.scheduler
+        taken = Counter(i for n in self.enqueuing for i in self.spans[n])
+        assert all(count == 1 for count in taken.values()) and taken.keys() == s.active.keys()
+        for device, limit in s.ledger.limits.items():
+            assert 0 <= s.ledger.reserved[device] and s.ledger.reserved[device] + s.ledger.held[device] <= limit
+
+    def step(self, number: int) -> None:
+        s, choice = self.scheduler, self.random.random()
+        if choice < 0.4:
+            islands = frozenset(self.random.sample("wxyz", self.random.choice([1, 1, 2, 3])))
+            self.spans[number] = islands
+            size = self.random.choice([0, 10, 60, 100])
+            client = self.random.choice("abcd")
+            made = request(number, client, "".join(islands), weight=1 + ord(client) % 3, size=size)
+            self.began(s.submit(made))
+        elif choice < 0.6 and self.enqueuing:
+            chosen = self.random.choice(sorted(self.enqueuing))
+            self.enqueuing.remove(chosen)
+            if self.random.random() < 0.3 and self.paused.get(chosen, 0) < 3:
+                self.paused[chosen] = self.paused.get(chosen, 0) + 1
+                self.began(s.pause(chosen))
+            else:
+                self.flying.add(chosen)
+                self.began(s.enqueued(chosen))
+        elif choice < 0.9 and self.flying:
+            chosen = self.random.choice(sorted(self.flying))
+            self.flying.remove(chosen)
+            self.resolved.add(chosen)
+            self.began(s.finished(chosen))
+        elif s.waiting or self.enqueuing:
+            chosen = self.random.choice(sorted({*s.waiting, *self.enqueuing}))
+            self.enqueuing.discard(chosen)
+            self.resolved.add(chosen)
+            self.began(s.cancel(chosen))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(60))
+def test_random_events(policy: str, seed: int) -> None:
+    world = World(random.Random(seed), scheduler(policy, depth=3, w=100, x=100, y=100, z=150))
+    for number in range(400):
+        world.step(number)
+    while world.enqueuing or world.flying:  # nobody starves: what was submitted comes to its end
+        for chosen in sorted(world.enqueuing):
+            world.enqueuing.remove(chosen)
+            world.flying.add(chosen)
+            world.began(world.scheduler.enqueued(chosen))
+        for chosen in sorted(world.flying):
+            world.flying.remove(chosen)
+            world.resolved.add(chosen)
+            world.began(world.scheduler.finished(chosen))
+    s = world.scheduler
+    assert world.resolved == set(world.spans)
+    assert not s.waiting and not s.running and not s.active and not any(s.in_flight.values())
+    assert all(size == 0 for size in s.ledger.reserved.values())
+    for first in world.order.values():  # one order everywhere for programs that span several islands
+        for second in world.order.values():
+            both = set(first) & set(second)
+            assert [n for n in first if n in both] == [n for n in second if n in both]
