@@ -9,6 +9,7 @@ from pathways.compiler.schedule.note import read_schedule
 from pathways.compiler.streams import plan_meshes
 from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.mlir import Operation, bytecode, name_of, portable, where_of
 from pathways.dialect.plan import (
     BufferKind,
@@ -154,7 +155,8 @@ class _Reader:
         size = op.attributes["mhlo.num_partitions"].value
         axes = next((a for a in meshes.values() if size_of_axes(a) == size), ())
         donated = self.donated.get(symbol, ())
-        return Computation(symbol, portable(bytecode(op)), donated, ins, in_layouts, outs, out_layouts, axes)
+        callbacks = read_callbacks(op)
+        return Computation(symbol, portable(bytecode(op)), donated, ins, in_layouts, outs, out_layouts, axes, callbacks)
 
     def arguments(
         self, constants: Mapping[str, bytes]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pathways.compiler.shardy import Signature, mesh_symbol, write_signature
+from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.mlir import Operation, func, ir, sdy
 from pathways.dialect.program import Program, main_of
 from pathways.dialect.sdy import Placed, write_sharding
@@ -36,7 +37,10 @@ class Whole:
 
 
 def mergeable(computations: Sequence[Operation]) -> bool:
-    """Whether the meshes of computations can stand side by side: equal ones, or under different names."""
+    """Whether the meshes of computations can stand side by side (equal ones, or under different names), and none calls
+    back to the host: a callback is known by its index in its own module."""
+    if any(map(read_callbacks, computations)):
+        return False
     seen: dict[str, str] = {}
     for computation in computations:
         for op in computation.regions[0].blocks[0].operations:

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from pathways.compiler.inline import inlined
 from pathways.dialect.dtypes import from_mlir
+from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.mlir import Operation, bytecode, portable
 from pathways.dialect.program import Program, main_of
 
@@ -22,7 +23,7 @@ def temporaries_of(program: Program, analyzer: Analyzer | None) -> dict[str, int
     for symbol, computation in program.computations.items():
         devices = computation.attributes["mhlo.num_partitions"].value
         known = None
-        if analyzer is not None:
+        if analyzer is not None and not read_callbacks(computation):
             known = analyzer.temporaries(portable(bytecode(computation)), devices)
         found[symbol] = estimate(computation, devices) if known is None else known
     return found

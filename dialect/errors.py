@@ -127,3 +127,14 @@ class UnsafePlan(Diagnostic):
     path: str
     problem: str
     rule: str
+
+
+@dataclass(frozen=True)
+class CallsBack(Diagnostic):
+    code: ClassVar[str] = "PWC0608"
+    title: ClassVar[str] = "the plan of {program} cannot be saved: {name} calls back to the host"
+    have: ClassVar[str] = "a Python function of this process, which another process does not have"
+    need: ClassVar[str] = "a plan that runs by itself"
+    hint: ClassVar[str] = "call the program where it is defined, or take the callback out of it"
+    name: str
+    program: str

@@ -204,6 +204,8 @@ class Computation:
     outputs: tuple[ArrayType, ...]
     out_layouts: tuple[Dims, ...]
     axes: tuple[tuple[str, int], ...]
+    callbacks: tuple[int, ...] = ()
+    """Numbers of the Python functions that it calls (host_callbacks.py), by their index in the module."""
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ import jaxlib.version
 
 from pathways.dialect.codec import DecodeError, decode_plan, encode_plan
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.errors import CannotWrite, DamagedPlan, NotAPlan, PlanVersion
+from pathways.dialect.errors import CallsBack, CannotWrite, DamagedPlan, NotAPlan, PlanVersion
 from pathways.dialect.jax_api import VERSION as VERSION_OF_JAX
-from pathways.dialect.plan import FORMAT, Plan
+from pathways.dialect.plan import FORMAT, Plan, Run
 
 _SEAL = b"pathways-plan sha256:"
 _SEAL_SIZE = len(_SEAL) + 64
@@ -76,7 +76,10 @@ def writing(path: str | Path) -> Generator[None]:
 
 
 def save_plan(plan: Plan, path: str | Path) -> int:
-    """Writes plan.bin; gives its size in bytes. Raises PWC0606."""
+    """Writes plan.bin; gives its size in bytes. Raises PWC0606, and PWC0608 for a plan that calls back to the host."""
+    for run in (i for s in plan.streams for i in s.instructions if isinstance(i, Run)):
+        if plan.computations[run.computation].callbacks:
+            raise PathwaysError(CallsBack(name=run.name, program=plan.name, where=run.where))
     raw = write_plan(plan)
     with writing(path):
         Path(path).write_bytes(raw)

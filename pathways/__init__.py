@@ -3,11 +3,14 @@
 import pathways as pw
 """
 
+from pathways.api import testing as testing
 from pathways.api.array import Array as Array
 from pathways.api.client import Client as Client
 from pathways.api.process import status as status
 from pathways.api.program import Program as Program
 from pathways.api.program import program as program
+from pathways.api.snapshots import restore as restore
+from pathways.api.snapshots import save as save
 from pathways.api.stages import Compiled as Compiled
 from pathways.api.stages import Lowered as Lowered
 from pathways.api.stages import load as load
@@ -36,5 +39,8 @@ __all__ = [
     "load",
     "make_virtual_device_set",
     "program",
+    "restore",
+    "save",
     "status",
+    "testing",
 ]

@@ -3,6 +3,7 @@
 from pathways.dialect.diagnostics import InternalError, PathwaysError
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.errors import UnsafePlan
+from pathways.dialect.host_callbacks import calls_back
 from pathways.dialect.jax_api import JaxRuntimeError
 from pathways.dialect.mlir import Operation, from_portable
 from pathways.dialect.plan import Computation, Plan
@@ -20,6 +21,8 @@ def check_modules(plan: Plan, path: str) -> None:
 
 
 def _problem(computation: Computation) -> str | None:
+    if computation.callbacks or calls_back(computation.module):
+        return "calls back to a Python process that is not this one"
     try:
         module = from_portable(computation.module)
         main = main_of(module.operation)

@@ -2,20 +2,22 @@
 
 import gc
 import itertools
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.memory import readable
+from pathways.dialect.plan import Plan
 from pathways.runtime.clients import ClientState
-from pathways.runtime.errors import MemoryHeld, NeverFits
+from pathways.runtime.errors import DeviceLost, MemoryHeld, NeverFits
 from pathways.runtime.executables import Executables
 from pathways.runtime.flights import Flights
 from pathways.runtime.machine import Machine, PhysicalIsland
 from pathways.runtime.scheduling import POLICIES, STRIDE, Policy, Request
 from pathways.runtime.scheduling.scheduler import Scheduler
-from pathways.runtime.store import Line, Store, closed
+from pathways.runtime.store import Line, Poison, Store, closed
 from pathways.runtime.turns import Ticket, Turns
+from pathways.runtime.watchdog import Watchdog
 
 
 @dataclass(eq=False)
@@ -31,6 +33,7 @@ class Controller:
     """Of runs."""
 
     def __post_init__(self) -> None:
+        self.watchdog = Watchdog(self.flights)
         self.turns = Turns(Scheduler(self.policy, self.machine.ledger))
         self.store.changed = self._held
 
@@ -84,6 +87,17 @@ class Controller:
                 )
             )  # fmt: skip
 
+    def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
+        """What a plan's topology states of memory holds from now on."""
+        ledger = self.machine.ledger
+        for name, island in islands.items():
+            memory = plan.topology.island(name).memory
+            for device in island.devices if memory is not None else ():
+                if device not in ledger.limits:
+                    ledger.limit(device, memory or 0)
+                    ledger.held[device] = sum(self.store.owners_on(device).values())
+                ledger.limits[device] = memory or 0
+
     def check_open(self, client: ClientState, where: Line) -> None:
         """Raises PWC0509 for a client that is gone."""
         if client.closed:
@@ -94,5 +108,16 @@ class Controller:
         client.closed = True
         self.store.drop(client)
 
+    def lose(self, island: PhysicalIsland, position: int, reason: str) -> None:
+        """A device is gone: nothing on it can be read from now on."""
+        device = island.devices[position]
+        self.machine.lose(island, position, reason)
+        self.store.lose(device, lost_poison(island, position))
+
     def island_of(self, device: Hashable) -> PhysicalIsland:
         return next(i for i in self.machine.bound.values() if device in i.devices)
+
+
+def lost_poison(island: PhysicalIsland, position: int) -> Poison:
+    """What whoever reads from a lost device gets."""
+    return Poison(DeviceLost(island=island.key, device=position, reason=island.lost[position]))

@@ -5,6 +5,7 @@ given in order, so a token for every fifth execution is enough: when it is done,
 """
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -20,11 +21,13 @@ TOKENS = 2
 class DeviceQueue:
     """What may still run on one device: unfinished tokens, oldest first, and the executions since the last."""
 
-    __slots__ = ("since", "tokens")
+    __slots__ = ("moved", "since", "tokens")
 
     def __init__(self) -> None:
         self.tokens: deque[Any] = deque()
         self.since = 0
+        self.moved = 0.0
+        """When somebody last waited for an execution here, and it was done (monotonic seconds)."""
 
 
 class Gang:
@@ -46,6 +49,7 @@ class Gang:
             for queue in self._queues:
                 if len(queue.tokens) >= TOKENS:
                     _wait(queue.tokens.popleft())
+                    queue.moved = time.monotonic()
         return due
 
     def started(self, token: Any) -> None:

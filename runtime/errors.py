@@ -117,6 +117,73 @@ class MemoryHeld(Diagnostic):
 
 
 @dataclass(frozen=True)
+class Hang(Diagnostic):
+    code: ClassVar[str] = "PWC0901"
+    exit: ClassVar[Exit] = Exit.HANG
+    title: ClassVar[str] = "no progress for {seconds} s: run {run} of {program} hangs"
+    have: ClassVar[str] = "{calls}"
+    need: ClassVar[str] = "each device of a gang to reach its collectives (client {client}; {others})"
+    hint: ClassVar[str] = (
+        "the process ends, since a stuck collective cannot be cancelled; PATHWAYS_HANG_TIMEOUT=0 waits"
+    )
+    seconds: str
+    program: str
+    run: int
+    client: str
+    calls: str
+    others: str
+
+
+@dataclass(frozen=True)
+class UnknownCallback(Diagnostic):
+    code: ClassVar[str] = "PWC0510"
+    title: ClassVar[str] = "{computation} calls back to a Python process that is not this one"
+    have: ClassVar[str] = "a dump or plan of another process"
+    need: ClassVar[str] = "the process in which the program was traced"
+    hint: ClassVar[str] = "compile the program from its source, and call it there"
+    computation: str
+
+
+@dataclass(frozen=True)
+class CalledInside(Diagnostic):
+    code: ClassVar[str] = "PWC0511"
+    title: ClassVar[str] = "{program} was called from inside a host callback of {computation}"
+    have: ClassVar[str] = "a run that would wait for the devices that wait for the callback"
+    need: ClassVar[str] = "callbacks that compute on the host"
+    hint: ClassVar[str] = "return the value from the program, and call the other one with it"
+    program: str
+    computation: str
+
+
+@dataclass(frozen=True)
+class DeviceLost(Diagnostic):
+    code: ClassVar[str] = "PWC0512"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "device {device} of {island} was lost: {reason}"
+    have: ClassVar[str] = "an array with a shard on it"
+    need: ClassVar[str] = "all shards"
+    hint: ClassVar[str] = "go on from the last snapshot (pw.save, pw.restore): programs are placed anew where they fit"
+    island: str
+    device: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class CannotReplace(Diagnostic):
+    code: ClassVar[str] = "PWC0513"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "{program} cannot be placed anew after the loss of a device of {island}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{needs}"
+    hint: ClassVar[str] = "{advice}"
+    program: str
+    island: str
+    have_: str
+    needs: str
+    advice: str
+
+
+@dataclass(frozen=True)
 class NotYours(Diagnostic):
     code: ClassVar[str] = "PWC0508"
     title: ClassVar[str] = "{name} belongs to another client"

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Sequence
 
 from pathways.runtime import pjrt
+from pathways.runtime.callbacks import Watched
 
 
 class Executables:
@@ -12,9 +13,16 @@ class Executables:
     def __init__(self) -> None:
         self._loaded: dict[tuple[bytes | str, tuple[pjrt.Device, ...]], pjrt.Executable] = {}
         self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
+        self._calling: list[pjrt.Executable] = []
+        """What calls back is never freed: a callback must not die while a device is in it."""
 
-    def load(self, module: bytes | str, devices: Sequence[pjrt.Device]) -> pjrt.Executable:
-        """Compiles, or takes the code that was compiled for as many other devices."""
+    def load(
+        self, module: bytes | str, devices: Sequence[pjrt.Device], callbacks: Sequence[Watched] = ()
+    ) -> pjrt.Executable:
+        """Compiles, or takes the code that was compiled for as many other devices; what calls back is never shared."""
+        if callbacks:
+            self._calling.append(pjrt.compile_module(module, devices, callbacks))
+            return self._calling[-1]
         key = module, tuple(devices)
         if key not in self._loaded:
             self._loaded[key] = self._make(*key)

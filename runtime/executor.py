@@ -1,5 +1,6 @@
 """A plan bound to devices: validated and compiled once, then a flat list of prepared calls."""
 
+import time
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -11,21 +12,21 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.plan import Layout, Plan, Port, Run
-from pathways.runtime import pjrt, transfers
+from pathways.runtime import callbacks, faults, pjrt, transfers
 from pathways.runtime.clients import ClientState, current_client
-from pathways.runtime.controller import Controller
-from pathways.runtime.errors import WrongInput
+from pathways.runtime.controller import Controller, lost_poison
+from pathways.runtime.defer import defer
+from pathways.runtime.errors import CalledInside, WrongInput
 from pathways.runtime.flights import Flight
+from pathways.runtime.inject import enqueue_part
 from pathways.runtime.inputs import as_host, handle_of
 from pathways.runtime.linearize import linearize
+from pathways.runtime.machine import PhysicalIsland
 from pathways.runtime.scheduling import Request
 from pathways.runtime.steps import Preparer, Sides, Slots
 from pathways.runtime.store import Handle, Line, Poison, StoredBuffer
 from pathways.runtime.turns import Ticket
 from pathways.runtime.validate import validate
-
-TURN = 32
-"""Steps that a run enqueues before it lets others go first."""
 
 
 @dataclass(eq=False)
@@ -45,12 +46,12 @@ class LoadedPlan:
         self.plan = plan
         self._controller = controller
         self._islands = controller.machine.islands_for(plan)
+        controller.limit(plan, self._islands)
         self._sides = Sides(plan, self._islands)
         prepared = self._prepared = Preparer(plan, self._sides, controller.executables)
         self._offsets = prepared.offsets
         self._constants = self._put_constants()
-        self._steps = prepared.prepare(order)
-        self._parts = [self._steps[i : i + TURN] for i in range(0, len(self._steps), TURN)]
+        self._parts = prepared.prepare(defer(plan, order))
         self._arrivals: dict[Any, transfers.Move] = {}
         self._makers = {
             self._offsets[s.island] + slot: i
@@ -63,6 +64,8 @@ class LoadedPlan:
         self._keys = frozenset(i.key for i in self._islands.values())
         self._line = controller.flights.line(min(self._keys)) if self._keys else None
         self._peaks = self._limited_peaks()
+        self._changes = -1
+        self._lost: PhysicalIsland | None = None
         self._seconds = 1e-3
         """What a run takes, as it was seen."""
 
@@ -93,8 +96,18 @@ class LoadedPlan:
             self._controller.store.changed(devices, buffer.bytes)
             weakref.finalize(self, self._controller.store.changed, devices, -buffer.bytes)
             for device in devices:
-                peaks[device] -= buffer.bytes
+                if device in peaks:
+                    peaks[device] -= buffer.bytes
         return peaks
+
+    @property
+    def lost(self) -> PhysicalIsland | None:
+        """An island of the plan that has lost a device."""
+        machine = self._controller.machine
+        if self._changes != machine.changes:
+            self._changes = machine.changes
+            self._lost = next((i for i in self._islands.values() if i.lost), None)
+        return self._lost
 
     def run(self, arguments: Sequence[Any], where: Line = lambda: None) -> list[Handle]:
         """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
@@ -103,26 +116,30 @@ class LoadedPlan:
         not suffice, PWC0508 for arguments of another client.
         """
         controller, client = self._controller, current_client.get()
+        if (around := callbacks.running_here()) is not None:
+            error = CalledInside(program=self.plan.name, computation=around.computation, where=where())
+            raise PathwaysError(error)
         handles = [handle_of(v) for v in arguments]
         controller.check_open(client, where)
         number = next(controller.numbers)
         ticket = controller.enter(self._request(number, client, handles), client)
         bound = Bound()
         slots: Slots = [*[None] * self._prepared.size, []]
-        base = controller.machine.take_launches(len(self._prepared.launched))
+        base = controller.machine.take_launches(len(self._prepared.launches))
         kept = None
+        flight = self._take_off(ticket, base, slots)
         try:
             for index, array in self._constants.items():
                 slots[index] = array
             self._bind(bound, slots, arguments, handles, where)
-            self._enqueue(slots, base, ticket, client)
+            self._enqueue(slots, base, ticket, flight)
             results = self._results(slots, bound.owners, client, number)
             if self._peaks:
                 kept = self._still_reserved(ticket.request, bound)
         finally:
             for handle in bound.taken:  # not before the results hold what they share with it
                 handle.give_up(self.plan.name, where())
-            self._flown(ticket, slots, base, kept)
+            self._flown(ticket, flight, kept)
         return results
 
     def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
@@ -147,29 +164,50 @@ class LoadedPlan:
             _less(left, buffer)
         return {device: max(0, size) for device, size in left.items()}
 
-    def _enqueue(self, slots: Slots, base: int, ticket: Ticket, client: ClientState) -> None:
-        controller = self._controller
-        turns = controller.turns
-        for part in self._parts:
-            for step in part:
-                step(slots, base)
-            if turns.contended and part is not self._parts[-1]:
-                turns.pause(ticket, lambda t: controller.patience(t, client))
-
-    def _flown(self, ticket: Ticket, slots: Slots, base: int, kept: dict[Hashable, int] | None) -> None:
-        """The run is in the queues of devices: others may enqueue, and its end is watched."""
-        controller, request, tokens = self._controller, ticket.request, slots[-1]
-        controller.turns.enqueued(ticket, kept)
-        if self._line is None or not tokens:
-            controller.turns.finished(ticket)
-            return
+    def _take_off(self, ticket: Ticket, base: int, slots: Slots) -> Flight:
+        """From now on the run is watched."""
+        controller, request = self._controller, ticket.request
 
         def done(seconds: float) -> None:
             self._seconds += (seconds - self._seconds) / 8
             controller.turns.finished(ticket)
 
-        flight = Flight(request.number, self.plan, base, tokens, request.client, done)
-        self._line.put(flight, eager=controller.eager)
+        flight = Flight(request.number, self.plan, base, self._prepared.launches, slots[-1], request.client, done)
+        controller.flights.enqueuing[request.number] = flight
+        if not controller.watchdog.is_watching:
+            controller.watchdog.ensure()
+        return flight
+
+    def _enqueue(self, slots: Slots, base: int, ticket: Ticket, flight: Flight) -> None:
+        controller, client = self._controller, current_client.get()
+        turns = controller.turns
+        last = self._parts[-1]
+        for part in self._parts:
+            if faults.active:
+                enqueue_part(controller, part, slots, base, flight)
+            else:
+                for step in part.steps:
+                    step(slots, base)
+            flight.moved = time.monotonic()
+            if part.awaited is not None and not part.awaited.is_known(slots):
+                turns.step_aside(ticket)  # others may enqueue meanwhile
+                part.awaited.wait(slots)
+                flight.moved = time.monotonic()
+                turns.pause(ticket, lambda t: controller.patience(t, client))
+            elif part.awaited is not None:
+                part.awaited.wait(slots)
+            elif turns.contended and part is not last:
+                turns.pause(ticket, lambda t: controller.patience(t, client))
+
+    def _flown(self, ticket: Ticket, flight: Flight, kept: dict[Hashable, int] | None) -> None:
+        """The run is in the queues of devices: others may enqueue, and its end is watched."""
+        controller = self._controller
+        controller.turns.enqueued(ticket, kept)
+        if self._line is not None and flight.tokens:
+            self._line.put(flight, eager=controller.eager)
+        else:
+            controller.turns.finished(ticket)
+        del controller.flights.enqueuing[flight.number]
 
     def _bind(
         self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line
@@ -226,12 +264,22 @@ class LoadedPlan:
     def _stored(self, array: Any, port: Port, index: int, client: ClientState, number: int) -> StoredBuffer:
         type_, layout = self._prepared.types[index]
         side, run = self._sides.of(layout), self._makers.get(index)
+        if self.lost is not None and not isinstance(array, Poison):
+            array = self._unless_lost(array, side.devices)
         origin = (run.name if run else "the program", port.island, run.where if run else None)
         bytes_ = type_.shard_bytes(side.local.shard_shape(type_.shape))
         pinned = index in self._constants
         return StoredBuffer(
             array, type_, port.dtype, side.local, side.devices, port.name, origin, client, bytes_, number, pinned
         )
+
+    def _unless_lost(self, array: Any, devices: Sequence[pjrt.Device]) -> Any:
+        """A device may be lost while a run is enqueued."""
+        for island in self._islands.values():
+            for position in list(island.lost):
+                if island.devices[position] in devices:
+                    return lost_poison(island, position)
+        return array
 
     def _hold_constants(self) -> dict[int, StoredBuffer]:
         """Constants that are results: held by the plan, too, so that nobody overwrites them."""

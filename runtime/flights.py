@@ -13,11 +13,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways.dialect.plan import Plan
+from pathways.dialect.plan import Plan, Run
+from pathways.runtime.credit import DeviceQueue
 from pathways.runtime.pjrt import FAILURES
 
 IDLE = 0.5
 """Seconds between two looks of a thread that nobody waits for."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is launched, and on which devices of which island."""
+
+    run: Run
+    island: str
+    devices: tuple[Any, ...]
+    queues: tuple[DeviceQueue, ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -27,11 +38,19 @@ class Flight:
     number: int
     plan: Plan
     base: int
+    launches: Sequence[Launch]
     tokens: Sequence[Any]
     client: str
     done: Callable[[float], None]
     """Called once, with the seconds that it kept its devices."""
     since: float = field(default_factory=time.monotonic)
+    moved: float = field(default_factory=time.monotonic)
+    """When its last token was done, or it last got on with enqueuing."""
+
+    def still(self) -> float:
+        """Seconds for which nothing has moved on its devices."""
+        moved = max((q.moved for launch in self.launches for q in launch.queues), default=0.0)
+        return time.monotonic() - max(self.moved, moved)
 
 
 class Line:
@@ -40,16 +59,12 @@ class Line:
     def __init__(self, name: str, lines: "Flights") -> None:
         self.name = name
         self.flights: deque[Flight] = deque()
-        self.moved = time.monotonic()
-        """When the last token was done, or a run came to an empty line."""
         self._lines = lines
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def put(self, flight: Flight, *, eager: bool) -> None:
-        if not self.flights:
-            self.moved = flight.since
         self.flights.append(flight)
         if self._thread is None:
             self._ensure()
@@ -85,7 +100,9 @@ class Line:
         for token in flight.tokens:
             with contextlib.suppress(*FAILURES):  # the results carry it
                 token.block_until_ready()
-            self.moved = time.monotonic()
+            flight.moved = time.monotonic()
+            for behind in list(self.flights):
+                behind.moved = flight.moved
         now = time.monotonic()
         begun = max(flight.since, self._lines.ended.get(self.name, 0.0))
         self._lines.ended[self.name] = now
@@ -99,11 +116,19 @@ class Flights:
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
         self.ended: dict[str, float] = {}
+        self.enqueuing: dict[int, Flight] = {}
+        """Runs whose turn it is."""
         self._lock = threading.Lock()
 
     def line(self, name: str) -> Line:
         with self._lock:
             return self.lines.setdefault(name, Line(name, self))
+
+    def all(self) -> list[Flight]:
+        """Runs that enqueue or are enqueued, the oldest first."""
+        flying = [f for line in list(self.lines.values()) for f in list(line.flights)]
+        found = {f.number: f for f in (*self.enqueuing.copy().values(), *flying)}
+        return [found[number] for number in sorted(found)]
 
     def hurry(self) -> None:
         """Somebody waits: every thread looks now."""

@@ -7,7 +7,7 @@ the process: programs that name the same island share them by time.
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan import Plan
@@ -27,8 +27,8 @@ class PhysicalIsland:
     queues: tuple[DeviceQueue, ...]
     key: str
     """Its name in this process: no other island has it."""
-    memory: int | None = None
-    """Bytes a device that programs may use; None: not limited."""
+    lost: dict[int, str] = field(default_factory=dict[int, str])
+    """Devices that are gone, by position, and why."""
 
     def at(self, positions: Sequence[int]) -> tuple[pjrt.Device, ...]:
         return tuple(self.devices[p] for p in positions)
@@ -44,6 +44,8 @@ class Machine:
         self._spare: list[pjrt.Device] = []
         self._lock = threading.Lock()
         self._next_launch = 0
+        self.changes = 0
+        """How often the health of a device has changed."""
         self.ledger = Ledger()
 
     def take_launches(self, count: int) -> int:
@@ -52,6 +54,22 @@ class Machine:
             first = self._next_launch if self._next_launch + count < 1 << 31 else 0
             self._next_launch = first + count
             return first
+
+    def lose(self, island: PhysicalIsland, position: int, reason: str) -> None:
+        """A device is gone. Whatever is loaded there must be placed anew."""
+        with self._lock:
+            island.lost[position] = reason
+            self.changes += 1
+
+    def recover(self, island: PhysicalIsland, position: int) -> None:
+        """A device is back, with nothing on it."""
+        with self._lock:
+            island.lost.pop(position, None)
+            self.changes += 1
+
+    def named(self, key: str) -> PhysicalIsland | None:
+        """The island of this name in this process."""
+        return next((i for i in self.bound.values() if i.key == key), None)
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
         """The physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""
@@ -74,11 +92,7 @@ class Machine:
         queues = tuple(self._queues.setdefault(d, DeviceQueue()) for d in devices)
         taken = {bound.key for bound in self.bound.values()}
         key = island.name if island.name not in taken else f"{island.name}({island.size})"
-        physical = PhysicalIsland(island.name, tuple(devices), queues, key, island.memory)
-        self.bound[island.name, island.size] = physical
-        if island.memory is not None:
-            for device in devices:
-                self.ledger.limit(device, island.memory)
+        self.bound[island.name, island.size] = PhysicalIsland(island.name, tuple(devices), queues, key)
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
         if self.platform == "cpu":

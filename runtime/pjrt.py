@@ -14,7 +14,7 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
   with options, and with the same number of devices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import jax
@@ -26,6 +26,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 from jaxlib import xla_client as _xla_client
 
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.mlir import from_portable, make_context, parse
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 
 Device: TypeAlias = Any
@@ -85,11 +86,22 @@ def _options(devices: Sequence[Device]) -> Any:
     build.use_shardy_partitioner = True
     ids = np.array([[d.id for d in devices]], np.int32)
     options.device_assignment = _xc.DeviceAssignment.create(ids)
+    if devices[0].platform == "cpu":  # our watchdog says what hangs; XLA's would abort the process before it
+        options.env_option_overrides = [("xla_cpu_collective_call_terminate_timeout_seconds", "86400")]
     return options
 
 
-def compile_module(module: bytes | str, devices: Sequence[Device]) -> Executable:
-    """Compiles StableHLO (text, bytecode or portable) for exactly these devices, in this order."""
+def compile_module(
+    module: bytes | str, devices: Sequence[Device], callbacks: Sequence[Callable[..., Any]] = ()
+) -> Executable:
+    """Compiles StableHLO (text, bytecode or portable) for exactly these devices, in this order.
+
+    `callbacks` are the functions that it calls, by index: a module that calls any must never be run without.
+    """
+    if callbacks:
+        parsed = from_portable(module) if isinstance(module, bytes) else parse(module, make_context())
+        chosen = _xc.DeviceList(tuple(devices))
+        return devices[0].client.compile_and_load(parsed, chosen, _options(devices), host_callbacks=list(callbacks))
     return devices[0].client.compile_and_load(module, _xc.DeviceList(tuple(devices)), _options(devices))
 
 
@@ -97,6 +109,14 @@ def reload(executable: Executable, devices: Sequence[Device]) -> Executable:
     """The same code on as many other devices; raises one of FAILURES where the platform cannot."""
     raw: bytes = executable.serialize()
     return devices[0].client.deserialize_executable(raw, _xc.DeviceList(tuple(devices)), _options(devices))
+
+
+def is_pending(device: Device, launch: int) -> bool:
+    """Whether something with this launch id waits or runs on a device. To ask is to cancel it; CPU only."""
+    try:
+        return bool(device.poison_execution(launch, "cancelled: the process hangs"))
+    except FAILURES:
+        return False
 
 
 def temporary_bytes(executable: Executable) -> int:

@@ -52,13 +52,14 @@ def status_of(controller: Controller) -> Status:
         owners = [controller.store.owners_on(d) for d in island.devices]
         labels = sorted({label for o in owners for label in o})
         ledger = controller.machine.ledger
+        limit = ledger.limits.get(island.devices[0])
         islands.append(
             IslandStatus(
                 name=island.key,
                 kind=str(island.devices[0].device_kind),
                 devices=len(island.devices),
-                lost=(),
-                memory=island.memory,
+                lost=tuple(sorted(island.lost)),
+                memory=limit,
                 reserved=max((ledger.reserved.get(d, 0) for d in island.devices), default=0),
                 held={label: max(o.get(label, 0) for o in owners) for label in labels},
                 waiting=tuple((r.client, r.program) for r in waiting if island.key in r.islands),

@@ -4,23 +4,92 @@ A run's slots are a list: the buffers of all islands, what is on its way between
 the launches after which nothing of this run is left in a device's queue.
 """
 
+import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from pathways.dialect.diagnostics import Where
+from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.host_callbacks import find
 from pathways.dialect.plan import Copy, Free, Instruction, Layout, Plan, Recv, Run, Send
 from pathways.runtime import pjrt, transfers
+from pathways.runtime.callbacks import Watched
 from pathways.runtime.credit import Gang
-from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.defer import Await, Ordered
+from pathways.runtime.errors import ComputationFailed, UnknownCallback
 from pathways.runtime.executables import Executables
+from pathways.runtime.flights import Launch
 from pathways.runtime.machine import PhysicalIsland
 from pathways.runtime.store import Poison
+from pathways.runtime.validate import effects
 
 Slots: TypeAlias = list[Any]
 Step: TypeAlias = Callable[[Slots, int], None]
 """One prepared instruction: of the slots, and of the first launch id of the run."""
+TURN = 32
+"""Steps that a run enqueues before it lets others go first."""
+
+
+@dataclass(eq=False)
+class Awaited:
+    """A computation that calls back to the host, and may fail: what depends on it waits."""
+
+    run: Run
+    island: str
+    outputs: list[int]
+    callbacks: Sequence[Watched]
+
+    def is_known(self, slots: Slots) -> bool:
+        values = [slots[i] for i in self.outputs]
+        return bool(values) and all(isinstance(v, Poison) or v.is_ready() for v in values)
+
+    def wait(self, slots: Slots) -> None:
+        """Returns when its results are known; if it failed anywhere, its whole gang's are poison."""
+        try:
+            if not self.outputs:  # nobody will ever read it
+                slots[-1][-1].block_until_ready()
+            for index in self.outputs:
+                if isinstance(slots[index], Poison):
+                    return
+                slots[index].block_until_ready()
+        except pjrt.FAILURES as error:
+            poison = Poison(failed(self.run, self.island, error, self.callbacks))
+            for index in self.outputs:
+                slots[index] = poison
+            if not self.outputs:
+                print(poison.error(), file=sys.stderr)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a step does, for those who look closer than the hot path: its instruction, and the slots it changes."""
+
+    instruction: Instruction
+    island: PhysicalIsland
+    devices: tuple[pjrt.Device, ...] = ()
+    outputs: Sequence[int] = ()
+    gone: Sequence[int] = ()
+    launch: int = -1
+    """Its launch id, less the first of the run."""
+
+    def fail(self, slots: Slots, poison: Poison) -> None:
+        """In place of the step: its results are poison."""
+        for index in self.outputs:
+            slots[index] = poison
+        for index in self.gone:
+            slots[index] = None
+
+
+@dataclass(eq=False)
+class Part:
+    """Steps that are enqueued in one turn, and what is waited for behind them."""
+
+    steps: list[Step] = field(default_factory=list[Step])
+    prepared: list[Prepared] = field(default_factory=list[Prepared])
+    awaited: Awaited | None = None
 
 
 class Sides:
@@ -48,8 +117,8 @@ class Preparer:
 
     def __init__(self, plan: Plan, sides: Sides, executables: Executables) -> None:
         self.plan = plan
-        self.launched: list[Run] = []
-        """The computations by launch: launch id - first launch id of the run -> what was launched."""
+        self.launches: list[Launch] = []
+        """By launch id, less the first of the run."""
         self.offsets = offsets_of(plan)
         self.types: dict[int, tuple[ArrayType, Layout]] = {
             self.offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)
@@ -59,24 +128,53 @@ class Preparer:
         self._executables = executables
         self._channels: dict[int, int] = {}
         self._last: set[int] = set()
+        self._watched: dict[int, list[Watched]] = {}
+        """Host callbacks by step."""
+        self._prepared: Prepared | None = None
 
-    def prepare(self, order: Sequence[tuple[int, Instruction]]) -> list[Step]:
+    def prepare(self, order: Sequence[Ordered]) -> list[Part]:
         """One step an instruction; a free right behind the computation it waits for is part of its step."""
         self._last = self._last_launches(order)
-        steps: list[Step] = []
+        parts: list[Part] = [Part()]
         skip = False
         for (at, instruction), following in zip_longest(order, order[1:]):
             freed = following[1] if following is not None and following[0] == at else None
             if skip:
                 skip = False
-            elif isinstance(instruction, Run) and isinstance(freed, Free):
-                steps.append(self._run(instruction, at, freed.slots))
-                skip = True
+            elif isinstance(instruction, Await):
+                parts[-1].awaited = self._awaited(instruction.run, at)
+                parts.append(Part())
             else:
-                steps.append(self._step(at, instruction))
-        return steps
+                skip = isinstance(instruction, Run) and isinstance(freed, Free)
+                if len(parts[-1].steps) == TURN:
+                    parts.append(Part())
+                step = self._step(at, instruction, freed.slots if isinstance(freed, Free) else ())
+                parts[-1].steps.append(step)
+                parts[-1].prepared.append(self._prepared or self._other(at, instruction))
+                self._prepared = None
+        return parts
 
-    def _last_launches(self, order: Sequence[tuple[int, Instruction]]) -> set[int]:
+    def _other(self, at: int, instruction: Instruction) -> Prepared:
+        """What a step of no computation does."""
+        island = self.plan.streams[at].island
+        offset = self.offsets[island]
+        _, writes, drops = effects(instruction)
+        return Prepared(
+            instruction,
+            self._sides.islands[island],
+            outputs=[offset + s for s in writes],
+            gone=[offset + s for s in drops],
+        )
+
+    def _awaited(self, run: Run, at: int) -> Awaited:
+        watched = self._watched[run.step]
+        return Awaited(run, self.plan.streams[at].island, self._outputs(run, at), watched)
+
+    def _outputs(self, run: Run, at: int) -> list[int]:
+        offset = self.offsets[self.plan.streams[at].island]
+        return [offset + s for s in run.outputs]
+
+    def _last_launches(self, order: Sequence[Ordered]) -> set[int]:
         """The launches after which some device has nothing more to do."""
         runs = [i for _, i in order if isinstance(i, Run)]
         covered: set[pjrt.Device] = set()
@@ -88,11 +186,11 @@ class Preparer:
                 last.add(number)
         return last
 
-    def _step(self, at: int, instruction: Instruction) -> Step:
+    def _step(self, at: int, instruction: Instruction, freed: Sequence[int] = ()) -> Step:
         offset = self.offsets[self.plan.streams[at].island]
         match instruction:
             case Run():
-                return self._run(instruction, at, ())
+                return self._run(instruction, at, freed)
             case Send():
                 # The receiving island's copy does the work; until then the channel holds the buffer, since the
                 # sending island may free its slot at once.
@@ -112,18 +210,21 @@ class Preparer:
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
-        executable = self._executables.load(computation.module, self._sides.devices(run.mesh))
+        watched = self._watched[run.step] = _watched(run, computation.callbacks)
+        executable = self._executables.load(computation.module, self._sides.devices(run.mesh), watched)
         shardings = [self._sides.of(Layout(run.mesh, d)).real for d in computation.out_layouts]
         handlers = pjrt.result_handlers(computation.outputs, shardings)
         physical = self._sides.islands[island]
         gang = Gang([physical.queues[d] for d in mesh.devices])
         inputs = [offset + s for s in run.inputs]
-        outputs = [offset + s for s in run.outputs]
+        outputs = self._outputs(run, at)
         gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
         execute, admit, started = executable.execute_sharded, gang.admit, gang.started
-        number = len(self.launched)
-        self.launched.append(run)
-        last = number in self._last
+        number = len(self.launches)
+        queues = tuple(physical.queues[d] for d in mesh.devices)
+        self.launches.append(Launch(run, physical.key, self._sides.devices(run.mesh), queues))
+        last = number in self._last or bool(watched)
+        self._prepared = Prepared(run, physical, self._sides.devices(run.mesh), outputs, gone, number)
 
         def step(slots: Slots, base: int) -> None:
             due = admit()
@@ -138,7 +239,7 @@ class Preparer:
                 for slot, array in zip(outputs, results.consume_with_handlers(handlers), strict=True):
                     slots[slot] = array
             except Exception as error:  # whatever it is, dependents must learn of it and others go on
-                poison = _poison([slots[i] for i in inputs], error, run.name, island, run.where)
+                poison = _poison([slots[i] for i in inputs]) or Poison(failed(run, island, error, watched))
                 for slot in outputs:
                     slots[slot] = poison
             for slot in gone:
@@ -155,7 +256,8 @@ class Preparer:
             try:
                 slots[target] = move(slots[source])
             except Exception as error:  # as above
-                slots[target] = _poison([slots[source]], error, "a transfer", island, where)
+                cause = ComputationFailed(computation="a transfer", island=island, cause=str(error), where=where)
+                slots[target] = _poison([slots[source]]) or Poison(cause)
             if release:
                 slots[source] = None
 
@@ -190,9 +292,27 @@ def _free(indices: list[int]) -> Step:
     return step
 
 
-def _poison(inputs: Sequence[Any], error: Exception, name: str, island: str, where: Where | None) -> Poison:
-    """The first cause: an input's poison, or else this failure."""
-    for value in inputs:
-        if isinstance(value, Poison):
-            return value
-    return Poison(ComputationFailed(computation=name, island=island, cause=str(error), where=where))
+def _poison(inputs: Sequence[Any]) -> Poison | None:
+    """The first cause: whoever reads what is bad is a consequence."""
+    return next((value for value in inputs if isinstance(value, Poison)), None)
+
+
+def failed(run: Run, island: str, error: Exception, callbacks: Sequence[Watched]) -> ComputationFailed:
+    """What a failure is called: the exception of a callback, where one was raised."""
+    raised = next((c.error for c in callbacks if c.error is not None), None)
+    cause = str(error)
+    if raised is not None:
+        frames = traceback.extract_tb(raised.__traceback__)
+        at = f", raised at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+        cause = f"{type(raised).__name__}: {raised}{at}"
+    return ComputationFailed(computation=run.name, island=island, cause=cause, where=run.where)
+
+
+def _watched(run: Run, numbers: Sequence[int]) -> list[Watched]:
+    found: list[Watched] = []
+    for number in numbers:
+        function = find(number)
+        if function is None:
+            raise PathwaysError(UnknownCallback(computation=run.name, where=run.where))
+        found.append(Watched(function, run.name))
+    return found

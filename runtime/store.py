@@ -10,19 +10,19 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.runtime import pjrt
 from pathways.runtime.clients import ClientState, current_client
-from pathways.runtime.errors import ClientClosed, ComputationFailed, NotYours, UsedAfterDonation
+from pathways.runtime.errors import ClientClosed, NotYours, UsedAfterDonation
 
 
 @dataclass(frozen=True)
 class Poison:
     """What stands in a slot whose computation failed: the first cause, for everybody downstream."""
 
-    cause: ComputationFailed
+    cause: Diagnostic
 
     def error(self) -> PathwaysError:
         return PathwaysError(self.cause)
@@ -103,6 +103,15 @@ class Store:
                     buffer.array = None
             if gone and not buffer.pinned:
                 self.changed(buffer.devices, -buffer.bytes)
+
+    def lose(self, device: Hashable, cause: Poison) -> None:
+        """All that has a shard on a device is deleted, and its handles raise the cause."""
+        with self._lock:
+            found = [b for b in self.buffers.values() if device in b.devices]
+            for buffer in found:
+                array, buffer.array = buffer.array, cause
+                if pjrt.is_array(array):
+                    array.delete()
 
     def owners_on(self, device: Hashable) -> dict[str, int]:
         """Bytes on a device by client."""

@@ -53,6 +53,10 @@ class Turns:
             self._wait(ticket, patience)
         return ticket
 
+    def step_aside(self, ticket: Ticket) -> None:
+        """Lets others enqueue for as long as the run waits for data; `pause` brings it back."""
+        self.post(lambda scheduler: scheduler.step_aside(ticket.request.number))
+
     def pause(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
         """Lets those go first who rank before."""
         self.post(lambda scheduler: scheduler.pause(ticket.request.number))

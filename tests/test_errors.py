@@ -25,15 +25,9 @@ PROGRAMS: dict[str, tuple[str, str, int]] = {
     "while_loop": ("return lax.while_loop(lambda c: c.sum() < 9, lambda c: f2(c), x)  # here", "PWC0102", 3),
     "cond": ("return lax.cond(x.sum() > 0, f2, f4, x)  # here", "PWC0102", 3),
     "fori_loop of data": ("return lax.fori_loop(0, x[0].astype(int), lambda i, c: f2(c), x)  # here", "PWC0102", 3),
-    "debug.print": ("jax.debug.print('{}', x); return f2(x)  # here", "PWC0102", 3),
-    "pure_callback": ("return f2(jax.pure_callback(np.sin, x, x))  # here", "PWC0102", 3),
+    "debug.print": ("jax.debug.print('{}', x, ordered=True); return f2(x)  # here", "PWC0102", 3),
     "io_callback": (
         "from jax.experimental import io_callback\n    return f2(io_callback(np.sin, x, x, ordered=True))  # here",
-        "PWC0102",
-        3,
-    ),
-    "callback inside": (
-        "return jax.jit(lambda v: jax.pure_callback(np.sin, v, v), in_shardings=on2)(x)  # here",
         "PWC0102",
         3,
     ),

@@ -151,7 +151,7 @@ class World:
         taken = Counter(i for n in self.enqueuing for i in self.spans[n])
         assert all(count == 1 for count in taken.values()) and taken.keys() == s.active.keys()
         for device, limit in s.ledger.limits.items():
-            assert 0 <= s.ledger.reserved[device] and s.ledger.reserved[device] + s.ledger.held[device] <= limit
+            assert s.ledger.reserved[device] >= 0 and s.ledger.reserved[device] + s.ledger.held[device] <= limit
 
     def step(self, number: int) -> None:
         s, choice = self.scheduler, self.random.random()

@@ -60,8 +60,14 @@ def body_of(jaxpr: Any) -> Body:
     return Body(constvars, consts, invars, list(inner.eqns), list(inner.outvars))
 
 
-def effects_of(jaxpr: Any) -> frozenset[Any]:
-    return frozenset(jaxpr.effects)
+def effects_of(jaxpr: Any) -> bool:
+    """Whether a jaxpr, or something in it, has an effect."""
+    return any(eqn.effects for eqn in body_of(jaxpr).eqns)
+
+
+def host_callbacks(lowered: Any) -> tuple[Callable[..., Any], ...]:
+    """The Python functions that a lowered computation calls, by their index in its module. JAX shows them nowhere."""
+    return tuple(lowered._lowering.compile_args.get("host_callbacks") or ())
 
 
 def is_ordered(effect: Any) -> bool:

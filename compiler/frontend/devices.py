@@ -4,6 +4,7 @@ JAX accepts them in `Mesh`, `NamedSharding`, `jax.pmap(devices=...)`, `jax.shard
 and traces through them. They hold no memory and cannot compute: that is for the runtime.
 """
 
+import contextvars
 import itertools
 import math
 from collections.abc import Sequence
@@ -30,12 +31,20 @@ class _Memory(str):
         return str(self)
 
 
+lowering_for: contextvars.ContextVar[str] = contextvars.ContextVar("pathways_lowering_for", default="")
+"""While a computation is lowered, the platform that it is lowered for: JAX wants callbacks' backend to be of it."""
+
+
 class _Client:
     """What JAX may ask a virtual device's backend: its name, and nothing else."""
 
     def __init__(self, platform: str) -> None:
-        self.platform = platform
+        self._platform = platform
         self.platform_version = "virtual"
+
+    @property
+    def platform(self) -> str:
+        return lowering_for.get() or self._platform
 
     def process_index(self) -> int:
         return 0

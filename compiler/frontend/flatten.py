@@ -82,10 +82,8 @@ class _Flattener:
     def equation(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
         name: str = eqn.primitive.name
         mentions = self.finder.in_eqn(eqn)
-        if mentions.callback is not None:
-            self._refuse_callback(*mentions.callback)
         if eqn.effects and any(compat.is_ordered(e) for e in eqn.effects):
-            self._refuse_callback(name, where_of(eqn))
+            self._refuse_ordered(*(mentions.callback or (name, where_of(eqn))))
         if name in JITS:
             return self._jit(eqn, operands, mentions, scope)
         if name in MOVES:
@@ -227,13 +225,13 @@ class _Flattener:
         error = NotTraceable(program=self.program, problem=problem, have_=have, advice=advice, where=self.where)
         raise PathwaysError(error)
 
-    def _refuse_callback(self, name: str, where: Where | None) -> None:
+    def _refuse_ordered(self, name: str, where: Where | None) -> None:
         raise PathwaysError(
             Unsupported(
-                what=f"a host callback ({name})",
-                have_="a call back into this Python process from inside a computation",
-                rule="computations that need nothing from the host: a plan may run in another process",
-                advice="return the value from the program and print or use it outside",
+                what=f"an ordered host callback ({name})",
+                have_="effects in the order of the program, over islands that know of no common order",
+                rule="callbacks whose order nobody relies on (ordered=False)",
+                advice="leave ordered=True away, or return the value from the program and use it outside",
                 where=where,
             )
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from pathways.compiler.frontend.compat import Aval, Eqn
+from pathways.compiler.frontend.compat import Aval, Eqn, effects_of
 from pathways.compiler.frontend.meshes import JaxSharding, SliceMesh
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.sharding import Dims
@@ -113,11 +113,22 @@ class Graph:
                 yield value
 
     def prune(self) -> None:
-        """Drops what no result needs; all nodes are pure."""
+        """Drops what no result needs, and has no effect."""
         live = set(self.outputs)
         kept: list[Node] = []
         for node in reversed(self.nodes):
-            if any(v in live for v in node.outputs):
+            if any(v in live for v in node.outputs) or has_effects(node):
                 live.update(node.inputs)
                 kept.append(node)
         self.nodes = kept[::-1]
+
+
+def has_effects(node: Node) -> bool:
+    """Whether it does something beside its results: prints, or calls back to the host."""
+    match node:
+        case Loose():
+            return bool(node.eqn.effects)
+        case Call():
+            return effects_of(node.callee.jaxpr)
+        case _:
+            return False

@@ -16,10 +16,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.devices import lowering_for
 from pathways.compiler.frontend.gather import Group
 from pathways.compiler.frontend.graph import Call, Loose, Value
 from pathways.compiler.frontend.hoist import apply, hoisted_consts
 from pathways.compiler.frontend.identity import remembered_by_identity
+from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
 from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse
 
@@ -81,11 +83,16 @@ class Lowering:
         jitted = jit(function, keep_unused=True, **options)
         with nullcontext() if around is None else set_mesh(around):
             traced = jitted.trace(*(compat.struct(v.aval) for v in inputs))
-            lowered: Any = traced.lower(lowering_platforms=(self._dialect,))
+            token = lowering_for.set(self._dialect)
+            try:
+                lowered: Any = traced.lower(lowering_platforms=(self._dialect,))
+            finally:
+                lowering_for.reset(token)
         module: Module = lowered.compiler_ir("stablehlo")
         self.seconds += time.perf_counter() - start
         with module.context:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
+            write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
         digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
         if digest not in self._by_content:
             self._by_content[digest] = Lowered(self._unique(symbol), bytecode(module.operation))

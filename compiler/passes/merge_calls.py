@@ -125,7 +125,8 @@ class _Finder:
         if group.parts + len(node.op.parts or (None,)) > self.limit or not self._is_worth_it(group, node):
             return False
         computations = self.program.computations
-        return node.callee in group.callees or mergeable([computations[c] for c in (*group.callees, node.callee)])
+        known = node.callee in group.callees and len(group.callees) > 1
+        return known or mergeable([computations[c] for c in (*group.callees, node.callee)])
 
     def _takes_from(self, group: _Group, node: Node) -> bool:
         """Whether it takes something from the group, and nothing that another slice or a transfer makes meanwhile."""

@@ -13,6 +13,7 @@ from pathways.compiler.schedule.pipeline import Pipeline, read_pipeline
 from pathways.compiler.streams import plan_streams
 from pathways.compiler.temporaries import temporaries_of
 from pathways.dialect.actions import Action
+from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program
@@ -91,7 +92,7 @@ def _run_again(program: Program, pipeline: Pipeline, stage: int) -> bool:
         if action.stage != stage or action.kind != "F":
             continue
         kept = dict(_kept(program, pipeline, action))
-        if not kept:
+        if not kept or any(read_callbacks(program.computations[flow.nodes[call].callee]) for call in calls):
             continue
         first = min(u for users in kept.values() for u in users)
         if first == max(calls) + 1:  # backward follows at once: nothing is kept in between

@@ -8,6 +8,7 @@ from pathways.compiler.split import Halves, split
 from pathways.dialect import pw
 from pathways.dialect.actions import Action, read_action
 from pathways.dialect.flow import Node
+from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, main_of
@@ -48,7 +49,8 @@ class _Splitter:
                 node.op.action = str(replace(action, kind="W" if not leads[node.number] else "I"))
                 continue
             first = tuple(i for i, v in enumerate(node.results) if self._is_input_gradient(v, leads))
-            if 0 < len(first) < len(node.results):
+            callbacks = read_callbacks(self.program.computations[node.callee])
+            if 0 < len(first) < len(node.results) and not callbacks:
                 self._split(node, action, first)
             else:
                 node.op.action = str(replace(action, kind="I" if first else "W"))

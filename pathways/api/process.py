@@ -48,6 +48,8 @@ class Process:
         bindings: dict[str, Binding] = {}
         islands: dict[str, Island] = {}
         for symbol, virtual in slices.items():
+            if virtual.number in self.islands and self.islands[virtual.number][0].name in self.lost_islands():
+                del self.islands[virtual.number]
             if virtual.number not in self.islands:
                 count = len(virtual.devices)
                 island = Island(f"island{self._made}", devices=count, kind=CPU_KIND)
@@ -59,9 +61,14 @@ class Process:
             return Session(default_topology(program))
         return Session(Topology(tuple(islands.values())), bindings)
 
+    def lost_islands(self) -> frozenset[str]:
+        """The names of islands that have lost a device: nothing is placed there."""
+        return frozenset(i.name for i in self.machine.bound.values() if i.lost)
+
     def load(self, plan: Plan, path: str = "plan") -> LoadedPlan:
         self._note_preferences(plan)
-        return LoadedPlan(plan, self.controller, path)
+        with COMPILING:
+            return LoadedPlan(plan, self.controller, path)
 
     @property
     def machine(self) -> Machine:
@@ -93,6 +100,9 @@ def host_topology() -> Topology:
         islands.append(Island(f"island{number}", devices=len(devices), kind=kind, memory=memory))
     return Topology(tuple(islands))
 
+
+COMPILING = threading.RLock()
+"""One program is traced, compiled and loaded at a time; runs go on meanwhile."""
 
 _lock = threading.Lock()
 _current: list[Process] = []

@@ -10,7 +10,7 @@ from typing import Any, overload
 import jax
 
 from pathways.api.array import Array
-from pathways.api.process import process
+from pathways.api.process import COMPILING, process
 from pathways.api.stages import Compiled, Lowered
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend import compat
@@ -112,7 +112,10 @@ class Program:
         key = (call.key, tree, ambient(), *(_key(self._aval(leaf)) for leaf in leaves))
         compiled = self._compiled.get(key)
         if compiled is None:
-            compiled = self._compiled[key] = self._lower(process().platform, call).compile()
+            with COMPILING:
+                compiled = self._compiled.get(key)
+                if compiled is None:
+                    compiled = self._compiled[key] = self._lower(process().platform, call).compile()
         return compiled.unflatten(compiled.run_flat(leaves))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -131,16 +134,17 @@ class Program:
         structs = [compat.struct(self._aval(leaf)) for _, leaf in flat]
         leaf_names: list[str] = [call.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]
         donated = frozenset(i for i, (path, _) in enumerate(flat) if call.parameters[path[0].idx] in self._donate)
-        traced = trace(
-            call.function(self.function),
-            tree_util.tree_unflatten(tree, structs),
-            leaf_names,
-            donated,
-            name=self.name,
-            platform=platform,
-            lowering_platform=lowering_platform(platform),
-            where=self.where,
-        )
+        with COMPILING:
+            traced = trace(
+                call.function(self.function),
+                tree_util.tree_unflatten(tree, structs),
+                leaf_names,
+                donated,
+                name=self.name,
+                platform=platform,
+                lowering_platform=lowering_platform(platform),
+                where=self.where,
+            )
         return Lowered(traced.emitted, tree, traced.out_tree)
 
     def __get__(self, instance: Any, owner: type | None = None) -> "Program":

@@ -1,11 +1,14 @@
 """Lowered and compiled programs, mirroring `jax.stages`."""
 
+import sys
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pathways.api.array import Array
-from pathways.api.process import process
+from pathways.api.process import COMPILING, process
 from pathways.compiler.driver import Compilation
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
@@ -24,7 +27,7 @@ from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.dialect.trees import build_tree, compatible, describe_tree
 from pathways.runtime.check_modules import check_modules
-from pathways.runtime.errors import WrongStructure
+from pathways.runtime.errors import CannotReplace, WrongStructure
 from pathways.runtime.executor import LoadedPlan
 from pathways.runtime.pjrt import named_sharding
 
@@ -66,10 +69,11 @@ class Lowered:
 
     def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
         """The program advanced to `phase`, on a copy."""
-        program = Program(parse(bytecode(self.module.operation), self.module.context))
-        compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
-        compilation.advance(phase, options=options)
-        return compilation
+        with COMPILING:
+            program = Program(parse(bytecode(self.module.operation), self.module.context))
+            compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
+            compilation.advance(phase, options=options)
+            return compilation
 
     def compile(
         self,
@@ -91,18 +95,42 @@ class Lowered:
         """
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
         options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
-        compilation = self._compilation(Phase.PLAN, wanted, options)
+        compilation = self.compiled(wanted, options)
         return Compiled(
             compilation.plan(),
             slices=self.slices,
             in_tree=self._in_tree,
             out_tree=self._out_tree,
             timing=compilation.timing,
+            recipe=Recipe(self, wanted, options),
         )
+
+    def compiled(self, topology: Topology | None, options: Options) -> Compilation:
+        """The compilation down to the plan."""
+        return self._compilation(Phase.PLAN, topology, options)
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How a plan was made, to make it again on other devices."""
+
+    lowered: Lowered
+    topology: Topology | None
+    options: Options
+
+    def remake(self, lost: frozenset[str]) -> Plan:
+        """The plan for what is left. Raises PWC0301 where that is not enough."""
+        topology = self.topology
+        if topology is not None:
+            topology = Topology(tuple(i for i in topology.islands if i.name not in lost), topology.dcn_gbps)
+        return self.lowered.compiled(topology, self.options).plan()
 
 
 class Compiled:
-    """A plan bound to this process's devices. Calling it runs it; results are `pw.Array`s, at once."""
+    """A plan bound to this process's devices. Calling it runs it; results are `pw.Array`s, at once.
+
+    Where a device is lost, the next run is placed anew, on islands that have all their devices.
+    """
 
     def __init__(
         self,
@@ -113,8 +141,11 @@ class Compiled:
         out_tree: Any = None,
         timing: Timing | None = None,
         path: str = "plan",
+        recipe: Recipe | None = None,
     ) -> None:
         self.plan = plan
+        self._recipe = recipe
+        self._lock = threading.Lock()
         self.timing = timing or Timing()
         self._in_tree = in_tree
         self._out_tree = out_tree
@@ -131,9 +162,41 @@ class Compiled:
 
     def run_flat(self, leaves: Sequence[Any]) -> list[Array]:
         """Runs the plan on one value an input; gives one array a result."""
+        if self._loaded.lost is not None:
+            self._place_anew()
         handles = self._loaded.run(leaves, caller)
         ports = self.plan.results
         return [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
+
+    def _place_anew(self) -> None:
+        """After the loss of a device. Raises PWC0513 where nothing else fits."""
+        with self._lock:
+            lost = self._loaded.lost
+            if lost is None:  # another thread was here
+                return
+            if self._recipe is None:
+                have, needs = "a plan from a file", "a program that was traced in this process"
+                raise self._cannot_replace(lost.key, have, needs, "run the program from its source, or start again")
+            try:
+                plan = self._recipe.remake(process().lost_islands())
+            except PathwaysError as error:
+                if error.code != "PWC0301":
+                    raise
+                problem = error.diagnostic
+                have, needs = problem.text(problem.have), problem.text(problem.need)
+                advice = "a topology with a spare island, or wait until the device is back"
+                raise self._cannot_replace(lost.key, have, needs, advice) from error
+            moved = ", ".join(f"{s.name} -> {s.island}" for s in plan.slices)
+            reason = next(iter(lost.lost.values()))
+            print(f"note: {lost.key} lost a device ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
+            self.plan, self._loaded = plan, process().load(plan)
+            self._shardings = [None] * len(plan.results)
+
+    def _cannot_replace(self, island: str, have: str, needs: str, advice: str) -> PathwaysError:
+        error = CannotReplace(
+            program=self.plan.name, island=island, have_=have, needs=needs, advice=advice, where=caller()
+        )
+        return PathwaysError(error)
 
     def unflatten(self, results: Sequence[Any]) -> Any:
         """The results in the structure that the program returned."""

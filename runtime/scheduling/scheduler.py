@@ -45,6 +45,11 @@ class Scheduler:
         self.waiting[number] = request
         return self._start()
 
+    def step_aside(self, number: int) -> list[int]:
+        """A run waits for data, in no line; `pause` puts it back in."""
+        self._leave(self.running[number])
+        return self._start()
+
     def enqueued(self, number: int, bytes_: Mapping[Hashable, int] | None = None) -> list[int]:
         """All its work is in the queues of devices; `bytes_` is what it goes on to reserve, the rest is held now."""
         request = self.running[number]

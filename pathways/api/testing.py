@@ -1,0 +1,69 @@
+"""Faults on purpose, for tests of what a program does when something breaks: `pw.testing`."""
+
+import contextlib
+from collections.abc import Generator
+
+from pathways.api.process import process
+from pathways.compiler.errors import BadArguments
+from pathways.compiler.frontend.caller import caller
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime import faults
+from pathways.runtime.faults import Fault as Fault
+from pathways.runtime.faults import InjectedFault as InjectedFault
+from pathways.runtime.machine import PhysicalIsland
+
+
+@contextlib.contextmanager
+def fault(
+    kind: str,
+    *,
+    program: str | None = None,
+    computation: str | None = None,
+    step: int | None = None,
+    client: str | None = None,
+    device: int = 0,
+    seconds: float = 0.1,
+    times: int = 1,
+    message: str = "injected",
+) -> Generator[Fault]:
+    """While the context lasts, something goes wrong at the next step that meets all conditions, `times` times.
+
+    `kind` is `raise` (a host callback raises InjectedFault on one device of the step's gang: its results, and all that
+    depends on them, are poison), `delay` (one device is held up for `seconds`), `hang` (for ever: the watchdog ends the
+    process with exit code 4), or `lose` (the device is gone, and with it all that has a shard there). `device` is a
+    position in the gang; `computation` a name as `pwc inspect` shows it, or that of a part of a merged call; `client`
+    the name that `pw.status()` shows. Gives the fault, whose `happened` counts.
+
+        with pw.testing.fault("raise", computation="stage1", device=2):
+            train_step(params, batch)
+    """
+    if kind not in faults.KINDS:
+        problem, rule = "there is no such fault", f"one of {', '.join(faults.KINDS)}"
+        error = BadArguments(problem=problem, have_=repr(kind), rule=rule, advice="", where=caller())
+        raise PathwaysError(error)
+    made = Fault(kind, program, computation, step, client, device, seconds, times, message)
+    faults.active.append(made)
+    try:
+        yield made
+    finally:
+        faults.active.remove(made)
+
+
+def lose_device(island: str, device: int = 0, reason: str = "lost on purpose") -> None:
+    """Loses a device, by the names that `pw.status()` shows. Programs there are placed anew when next called."""
+    process().controller.lose(_island(island, device), device, reason)
+
+
+def return_device(island: str, device: int = 0) -> None:
+    """Brings a device back, with nothing on it."""
+    process().machine.recover(_island(island, device), device)
+
+
+def _island(name: str, device: int) -> PhysicalIsland:
+    found = process().machine.named(name)
+    if found is None or not 0 <= device < len(found.devices):
+        known = ", ".join(f"{i.key} (devices 0 to {len(i.devices) - 1})" for i in process().machine.bound.values())
+        have, rule = f"device {device} of {name!r}", known or "islands: none is bound yet"
+        error = BadArguments(problem="there is no such device", have_=have, rule=rule, advice="", where=caller())
+        raise PathwaysError(error)
+    return found

@@ -1,0 +1,56 @@
+"""Enqueuing with faults in it: step by step, asking before each whether something shall go wrong there."""
+
+from pathways.dialect.plan import Run
+from pathways.runtime import faults, pjrt
+from pathways.runtime.controller import Controller, lost_poison
+from pathways.runtime.faults import Fault
+from pathways.runtime.flights import Flight
+from pathways.runtime.steps import Part, Prepared, Slots, failed
+from pathways.runtime.store import Poison
+
+
+def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, flight: Flight) -> None:
+    """The steps of a part, and what goes wrong."""
+    for step, prepared in zip(part.steps, part.prepared, strict=True):
+        run = prepared.instruction
+        fault = faults.find(flight.plan, run, flight.client) if isinstance(run, Run) else None
+        poison = None if fault is None else _happen(controller, fault, prepared, slots)
+        if prepared.island.lost:
+            poison = poison or _lost(prepared)
+        if poison is None:
+            step(slots, base)
+        else:
+            prepared.fail(slots, poison)
+
+
+def _happen(controller: Controller, fault: Fault, prepared: Prepared, slots: Slots) -> Poison | None:
+    """The poison of the step's whole gang, where the fault is one."""
+    run = prepared.instruction
+    assert isinstance(run, Run)
+    if fault.kind == "lose":
+        device = prepared.devices[fault.device % len(prepared.devices)]
+        position = prepared.island.devices.index(device)
+        controller.lose(prepared.island, position, fault.message)
+        poison = lost_poison(prepared.island, position)
+        for index, value in enumerate(slots[:-1]):
+            if pjrt.is_array(value) and device in value.sharding.device_set:
+                slots[index] = poison
+        return poison
+    executable, watched = faults.prepare(fault, prepared.devices, run.name)
+    launch = controller.machine.take_launches(1)
+    try:  # a gang of one runs on this thread
+        token = executable.execute_sharded([], launch_id=launch, with_tokens=True).consume_token()
+        if fault.kind != "raise":
+            slots[-1].append(token)
+            return None
+        token.block_until_ready()
+    except pjrt.FAILURES as error:
+        return Poison(failed(run, prepared.island.key, error, [watched]))
+    return None
+
+
+def _lost(prepared: Prepared) -> Poison | None:
+    """What a step on a lost device makes."""
+    gone = (p for p in prepared.island.lost if prepared.island.devices[p] in prepared.devices)
+    position = next(gone, None)
+    return None if position is None else lost_poison(prepared.island, position)

@@ -1,0 +1,143 @@
+"""Computations that call back to the host: their values, their failures, and what waits for them."""
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import io_callback
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.dialect.plan import Run
+from pathways.runtime.defer import Await, defer
+from pathways.runtime.linearize import linearize
+
+jit: Any = jax.jit
+X = np.arange(8, dtype=np.float32)
+F32 = jax.ShapeDtypeStruct
+SPLIT = P("x")
+
+
+def slices(count: int, devices: int = 4) -> list[Any]:
+    made = pw.make_virtual_device_set()
+    return [made.add_slice(devices=devices).mesh("x") for _ in range(count)]
+
+
+def placed(function: Any, mesh: Any, out: Any = SPLIT) -> Any:
+    """A computation on every device of a mesh, each with its own shard."""
+    return jit(jax.shard_map(function, mesh=mesh, in_specs=P("x"), out_specs=out))
+
+
+def sine(x: Any) -> Any:
+    return jax.pure_callback(lambda v: np.sin(v), F32(x.shape, x.dtype), x)
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_values(devices: int) -> None:
+    a, b = slices(2, devices)
+    first, second = placed(sine, a), placed(lambda x: jax.lax.psum(x, "x"), b, P())
+    program = pw.program(lambda x: (second(first(x)), sine(x) + 1))
+    ours, loose = program(X)
+    np.testing.assert_allclose(np.asarray(ours), np.sin(X).reshape(devices, -1).sum(0), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(loose), np.sin(X) + 1, rtol=1e-6)
+
+
+def test_effects_happen_as_often_as_they_are_called(capfd: pytest.CaptureFixture[str]) -> None:
+    (mesh,) = slices(1, 1)
+    seen: list[float] = []
+
+    def step(x: Any) -> Any:
+        io_callback(lambda v: seen.append(float(v.sum())), None, x)
+        return x * 2
+
+    call = placed(step, mesh)
+
+    def three(x: Any) -> Any:
+        for _ in range(3):
+            x = call(x)
+        jax.debug.print("the first is {}", x[0])
+        return x
+
+    program = pw.program(three)
+    np.testing.assert_array_equal(np.asarray(program(X)), 8 * X)
+    assert pw.status() and sorted(seen) == [X.sum(), 2 * X.sum(), 4 * X.sum()]
+    deadline = time.monotonic() + 20
+    out = ""
+    while "the first is 0.0" not in out and time.monotonic() < deadline:
+        out += capfd.readouterr().out
+    assert "the first is 0.0" in out
+
+
+def picky(bad: float) -> Any:
+    def check(v: Any) -> Any:
+        if bad in v:
+            raise ValueError(f"{bad} is not allowed")
+        return v
+
+    return lambda x: jax.pure_callback(check, F32(x.shape, x.dtype), x)
+
+
+def test_a_failure_on_one_device_poisons_the_gang_and_nothing_else() -> None:
+    a, b, c = slices(3)
+    check = placed(picky(5.0), a)
+    total = placed(lambda x: jax.lax.psum(x, "x"), b, P())
+    other = placed(lambda x: x + 1, c)
+    program = pw.program(lambda x: (total(check(x)), total(check(x) * 2), other(x), check(x)))
+    first, second, good, direct = program(X)
+    np.testing.assert_array_equal(np.asarray(good), X + 1)
+    for array in (first, second, direct):
+        with pytest.raises(pw.PathwaysError) as caught:
+            np.asarray(array)
+        text = str(caught.value)
+        assert caught.value.code == "PWC0504" and "ValueError: 5.0 is not allowed" in text and "in check" in text
+        assert "test_callbacks.py" in text and caught.value.diagnostic.where is not None
+    with pytest.raises(pw.PathwaysError, match="is not allowed"):
+        program(X)[0].block_until_ready()
+    np.testing.assert_array_equal(np.asarray(program(X - 100)[0]), (X - 100).reshape(4, 2).sum(0))
+
+
+def test_only_dependents_wait() -> None:
+    a, b = slices(2)
+    check, other = placed(picky(-1.0), a), placed(lambda x: x + 1, b)
+
+    def work(x: Any) -> Any:
+        y = other(check(x))
+        for _ in range(3):
+            x = other(x)
+        return x, y
+
+    plan = pw.program(work).lower(X).compile(merge=False).plan
+    order = [i for _, i in defer(plan, linearize(plan)) if isinstance(i, Await | Run)]
+    names = ["await" if isinstance(i, Await) else i.name for i in order]
+    assert names.index("await") == 4 and len(names) == 6
+
+
+def test_refusals(tmp_path: Any) -> None:
+    (mesh,) = slices(1, 2)
+    call = placed(sine, mesh)
+    compiled = pw.program(lambda x: call(x)).lower(X).compile()
+    with pytest.raises(pw.PathwaysError) as caught:
+        compiled.save(tmp_path / "plan.bin")
+    assert caught.value.code == "PWC0608"
+    ordered = pw.program(lambda x: io_callback(lambda v: v, F32(x.shape, x.dtype), call(x), ordered=True))
+    with pytest.raises(pw.PathwaysError) as caught:
+        ordered(X)
+    assert caught.value.code == "PWC0102"
+    plain = pw.program(lambda x: x + 1)
+
+    def nested(v: Any) -> Any:
+        return np.asarray(plain(v))
+
+    outer = pw.program(lambda x: jax.pure_callback(nested, F32(x.shape, x.dtype), x) + 1)
+    with pytest.raises(pw.PathwaysError, match="PWC0511"):
+        np.asarray(outer(X))
+
+
+def test_jnp_is_there_for_those_who_need_it() -> None:
+    (mesh,) = slices(1, 2)
+    gradient = jax.grad(lambda w, x: jnp.sum(placed(lambda v: v * v, mesh)(w * x)))
+    program = pw.program(lambda w, x: (gradient(w, x), sine(x)))
+    np.testing.assert_allclose(np.asarray(program(np.float32(2), X)[0]), (4 * X * X).sum(), rtol=1e-6)

@@ -1,0 +1,211 @@
+"""What breaks, breaks alone: faults injected for real, devices lost, snapshots, and the watchdog."""
+
+import gc
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+from support import run_python
+
+import pathways as pw
+from pathways.api.process import process
+
+jit: Any = jax.jit
+X = np.arange(8, dtype=np.float32)
+SPLIT = P("x")
+
+
+def mesh(devices: int = 4) -> Any:
+    return pw.make_virtual_device_set().add_slice(devices=devices).mesh("x")
+
+
+def placed(function: Any, on: Any, out: Any = SPLIT) -> Any:
+    return jit(jax.shard_map(function, mesh=on, in_specs=SPLIT, out_specs=out))
+
+
+def chain(devices: int = 4) -> Any:
+    """Double on one slice, sum over another with an all-reduce, and something that needs neither on a third."""
+
+    def double(x: Any) -> Any:
+        return x * 2
+
+    def total(x: Any) -> Any:
+        return jax.lax.psum(x, "x")
+
+    def other(x: Any) -> Any:
+        return x + 1
+
+    first, last, beside = placed(double, mesh(devices)), placed(total, mesh(devices), P()), placed(other, mesh(devices))
+    return pw.program(lambda x: (last(first(x)), beside(x)))
+
+
+def check(results: Any, devices: int = 4) -> None:
+    np.testing.assert_array_equal(np.asarray(results[0]), 2 * X.reshape(devices, -1).sum(0))
+    np.testing.assert_array_equal(np.asarray(results[1]), X + 1)
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_a_callback_that_raises_on_one_device_poisons_its_dependents_alone(devices: int) -> None:
+    program = chain(devices)
+    check(program(X), devices)
+    with pw.testing.fault("raise", computation="total", device=2, message="on purpose") as fault:
+        bad, good = program(X)
+    assert fault.happened == 1
+    np.testing.assert_array_equal(np.asarray(good), X + 1)
+    with pytest.raises(pw.PathwaysError) as caught:
+        np.asarray(bad)
+    text = str(caught.value)
+    assert caught.value.code == "PWC0504" and "InjectedFault: on purpose" in text and "total failed on" in text
+    assert caught.value.diagnostic.where is not None and "test_faults" in caught.value.diagnostic.where.file
+    check(program(X), devices)
+
+
+def test_a_delay_changes_nothing() -> None:
+    program = chain()
+    with pw.testing.fault("delay", seconds=0.2, times=2, device=1) as fault:
+        check(program(X))
+    assert fault.happened == 2
+
+
+def test_faults_that_do_not_exist() -> None:
+    with pytest.raises(pw.PathwaysError, match="no such fault"), pw.testing.fault("explode"):
+        pass
+    with pytest.raises(pw.PathwaysError, match="no such device"):
+        pw.testing.lose_device("nowhere")
+
+
+def test_a_lost_device_takes_what_is_on_it_and_programs_move(capsys: pytest.CaptureFixture[str]) -> None:
+    def add(x: Any) -> Any:
+        return x + 1
+
+    call, other = placed(add, mesh(2)), placed(add, mesh(2))
+    program, beside = pw.program(lambda x: call(x)), pw.program(lambda x: other(x))
+    here, there = program(X), beside(X)
+    island = next(iter(program.lower(X).compile()._loaded._islands.values()))  # pyright: ignore[reportPrivateUsage]
+    pw.testing.lose_device(island.key, 1, "unplugged")
+    assert f"lost {1}" in str(pw.status())
+    with pytest.raises(pw.PathwaysError, match="unplugged") as caught:
+        np.asarray(here)
+    assert caught.value.code == "PWC0512"
+    np.testing.assert_array_equal(np.asarray(there), X + 1)
+    after = program(there)
+    assert "placed anew" in capsys.readouterr().err
+    np.testing.assert_array_equal(np.asarray(after), X + 2)
+    with pytest.raises(pw.PathwaysError, match="unplugged"):
+        np.asarray(program(here))
+    pw.testing.return_device(island.key, 1)
+
+
+def test_loss_without_a_spare_island() -> None:
+    call = placed(lambda x: x + 1, mesh(2))
+    compiled = pw.program(lambda x: call(x)).lower(X).compile("islands=1,devices=2")
+    (island,) = compiled._loaded._islands.values()  # pyright: ignore[reportPrivateUsage]
+    with pw.testing.fault("lose", message="fire"), pytest.raises(pw.PathwaysError, match="fire"):
+        np.asarray(compiled(X))
+    with pytest.raises(pw.PathwaysError) as caught:
+        compiled(X)
+    assert caught.value.code == "PWC0513" and island.key in str(caught.value)
+    pw.testing.return_device(island.key, 0)
+    np.testing.assert_array_equal(np.asarray(compiled(X)), X + 1)
+
+
+def test_snapshots(tmp_path: Path) -> None:
+    call = placed(lambda x: x * 3, mesh(4))
+    program = pw.program(lambda x, k: {"w": call(x), "key": k, "b": jnp.bfloat16(x[0]), "list": [x.astype(int)]})
+    tree = program(X, jax.random.key(7))
+    path = tmp_path / "state.npz"
+    assert pw.save(tree, path) == path.stat().st_size
+    back = pw.restore(jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), {"w": X})), path)
+    np.testing.assert_array_equal(back["w"], 3 * X)
+    again = pw.restore(tree, path)
+    assert again["b"].dtype == jnp.bfloat16 and again["key"].dtype == jax.random.key(0).dtype
+    narrow = placed(lambda x: x * 3, mesh(2))
+    np.testing.assert_array_equal(np.asarray(pw.program(lambda x: narrow(x))(again["w"])), 9 * X)
+    with pytest.raises(pw.PathwaysError) as caught:
+        pw.restore({"w": X[:4], "missing": X}, path)
+    text = str(caught.value)
+    assert caught.value.code == "PWC0514" and "['missing']" in text and "float32 [8]" in text and "float32 [4]" in text
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(pw.PathwaysError, match="PWC0514"):
+        pw.restore(tree, path)
+    with pytest.raises(pw.PathwaysError, match="PWC0606"):
+        pw.save(tree, tmp_path / "nowhere" / "state.npz")
+
+
+HANG = """
+import os
+os.environ["PATHWAYS_HANG_TIMEOUT"] = "3"
+import jax, numpy as np
+from jax.sharding import PartitionSpec as P
+import pathways as pw
+mesh = pw.make_virtual_device_set().add_slice(devices=4).mesh("x")
+def total(x):
+    return jax.lax.psum(x, "x")
+call = jax.jit(jax.shard_map(total, mesh=mesh, in_specs=P("x"), out_specs=P()))
+program = pw.program(lambda x: call(x))  # the user's line
+program(np.arange(8.0))
+with pw.testing.fault("hang", computation="total", device=3):
+    print(np.asarray(program(np.arange(8.0))))
+"""
+
+
+def test_a_hang_ends_with_a_roll_call(tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(HANG)
+    done = run_python(str(script))
+    assert done.returncode == 4, done.stderr
+    for part in ("error[PWC0901]", "no progress for 3 s", "total was launched on all 4 devices", "injected hang"):
+        assert part in done.stderr, done.stderr
+    assert "model.py:11" in done.stderr and "has not returned" in done.stderr
+
+
+def test_eight_clients_with_random_faults() -> None:
+    """Overlapping devices, programs of their own, callbacks that raise and delays: the rest is right."""
+    shared = [mesh(2), mesh(2), mesh(2)]
+
+    def make(a: Any, b: Any, amount: float) -> Any:
+        first = placed(lambda x: x + amount, a)
+        last = placed(lambda x: jax.lax.pmean(x, "x"), b, P())
+        return pw.program(lambda x: last(first(x)))
+
+    programs = [make(shared[i % 3], shared[(i + i // 3) % 3], float(i)) for i in range(8)]
+    wrong: list[Any] = []
+    failures = [0] * 8
+
+    def work(number: int) -> None:
+        rng = np.random.default_rng(number)
+        with pw.Client(f"c{number}") as client:
+            for _ in range(40):
+                expected = (X + number).reshape(2, -1).mean(0)
+                label = client._state.label  # pyright: ignore[reportPrivateUsage]
+                kind = rng.choice(["raise", "delay", "none", "none", "none", "none", "none", "none"])
+                if kind == "none":
+                    result = programs[number](X)
+                else:
+                    with pw.testing.fault(str(kind), client=label, device=int(rng.integers(2)), seconds=0.01):
+                        result = programs[number](X)
+                try:
+                    if not np.array_equal(np.asarray(result), expected):
+                        wrong.append(number)
+                except pw.PathwaysError as error:
+                    failures[number] += 1
+                    if error.code != "PWC0504" or kind != "raise":
+                        wrong.append((number, str(error)))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(180)
+        assert not thread.is_alive()
+    assert not wrong and sum(failures) > 0
+    gc.collect()
+    assert process().controller.flights.drain(20)
+    scheduler = process().controller.turns.scheduler
+    assert not scheduler.waiting and not scheduler.running and not scheduler.active
+    assert not [b for b in process().store.buffers.values() if b.client.name.startswith("c")]
