@@ -61,6 +61,7 @@ Examples:
 @click.option("--no-merge", is_flag=True, help="Keep calls apart that could be one executable.")
 @click.option("--remat", type=click.Choice(REMAT), help="auto: compute activations again where they would not fit.")
 @click.option("--analyze", is_flag=True, help="Ask XLA for the temporaries of every executable; takes its time.")
+@click.option("--with-executables", is_flag=True, help="Put ready code for machines like this one into the plan.")
 @click.option("--explain", is_flag=True, help="Print every decision, its reason and its runner-up.")
 @ir_options
 def compile_(
@@ -80,6 +81,7 @@ def compile_(
     no_merge: bool,
     remat: str | None,
     analyze: bool,
+    with_executables: bool,
     explain: bool,
     ir_options: IrOptions,
 ) -> None:
@@ -137,6 +139,7 @@ def compile_(
     if explain:
         click.echo(render(plan.decisions))
     if output is not None:
+        plan = process().with_executables(plan) if with_executables else plan
         size = save_plan(plan, output)
         click.echo(f"wrote    {output} ({size:,} bytes)   next: pwc run {output} | pwc inspect {output}")
     else:

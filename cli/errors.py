@@ -105,3 +105,13 @@ class NoDump(Diagnostic):
     hint: ClassVar[str] = "pwc compile model.py --with-phases -o plan.bin"
     phase: str
     have_: str
+
+
+@dataclass(frozen=True)
+class NotWell(Diagnostic):
+    code: ClassVar[str] = "PWC0809"
+    title: ClassVar[str] = "{count} of the checks above found something"
+    have: ClassVar[str] = "a machine on which programs do not run as they should"
+    need: ClassVar[str] = "every check ok"
+    hint: ClassVar[str] = "do what stands behind `try`, from top to bottom, and run pwc doctor again"
+    count: int

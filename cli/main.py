@@ -9,6 +9,7 @@ import click
 from pathways.cli.check import check
 from pathways.cli.compile import compile_
 from pathways.cli.diff import diff
+from pathways.cli.doctor import doctor
 from pathways.cli.error_format import error_format_option, show
 from pathways.cli.explain import explain
 from pathways.cli.inspect import inspect_
@@ -40,6 +41,6 @@ def main() -> None:
 
 
 main.params.append(error_format_option())
-for _command in (compile_, run, check, inspect_, why, diff, opt, passes_, explain):
+for _command in (compile_, run, check, inspect_, why, diff, opt, passes_, explain, doctor):
     _command.params.append(error_format_option())
     main.add_command(_command)

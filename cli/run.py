@@ -13,13 +13,14 @@ import numpy as np
 from pathways.api.array import Array
 from pathways.api.process import process
 from pathways.api.reference import Difference, compare, run_reference
-from pathways.api.stages import Compiled, load
+from pathways.api.stages import DISPATCH, PARALLEL, Compiled, load
 from pathways.cli.errors import Mismatch
 from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
 from pathways.cli.source import load_program, lower_program, split_spec
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.planfile import writing
+from pathways.dialect.topology import parse_bytes
 
 EXAMPLE = """
 \b
@@ -37,6 +38,8 @@ Examples:
 @click.option("--outputs", type=click.Path(dir_okay=False, path_type=Path), help="Write all results, an .npz by name.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Run it so often.")
 @click.option("--reference", is_flag=True, help="Also run step by step through JAX's public API, and compare.")
+@click.option("--fetch-limit", metavar="SIZE", help="The largest result to copy to the host; default: 16GiB.")
+@click.option("--dispatch", type=click.Choice(DISPATCH), default=PARALLEL, show_default=True, help="How to enqueue.")
 @click.option("--json", "as_json", is_flag=True, help="Print results and timings as JSON.")
 def run(
     source: str,
@@ -45,6 +48,8 @@ def run(
     outputs: Path | None,
     repeat: int,
     reference: bool,
+    fetch_limit: str | None,
+    dispatch: str,
     as_json: bool,
 ) -> None:
     """Run a plan, or compile and run a source.
@@ -54,7 +59,9 @@ def run(
     if outputs is not None and outputs.suffix != ".npz":
         problem = f"the ending {outputs.suffix!r}"
         raise PathwaysError(CannotWrite(path=str(outputs), problem=problem, rule="a file that ends in .npz"))
-    compiled, example = _prepare(source)
+    if fetch_limit is not None:
+        process().controller.fetch_limit = parse_bytes("--fetch-limit", fetch_limit)
+    compiled, example = _prepare(source, dispatch)
     arguments = _arguments(compiled, example, inputs, assignments)
     results, timings = _repeat(compiled, arguments, repeat)
     differences = _differences(compiled, arguments, results) if reference else None
@@ -71,13 +78,13 @@ def run(
         raise PathwaysError(Mismatch(have_=have, tolerance=worst[0].tolerance))
 
 
-def _prepare(source: str) -> tuple[Compiled, list[Any] | None]:
+def _prepare(source: str, dispatch: str) -> tuple[Compiled, list[Any] | None]:
     path, name = split_spec(source)
     if path.suffix != ".py":
-        return load(path), None
+        return load(path, dispatch=dispatch), None
     program = load_program(path, name)
     lowered = lower_program(program, path, process().platform)
-    return lowered.compile(), example_inputs(program.example_args)
+    return lowered.compile(dispatch=dispatch), example_inputs(program.example_args)
 
 
 def _arguments(

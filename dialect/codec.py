@@ -54,7 +54,7 @@ CLASSES: dict[str, type] = {
         *(Where, ArrayType, Island, Topology),
     )
 }
-OUTSIDE = frozenset({"module", "constants", "phases"})
+OUTSIDE = frozenset({"module", "constants", "phases", "executables"})
 """Fields whose bytes are members of the file of their own."""
 
 
@@ -70,11 +70,15 @@ def encode_plan(plan: nouns.Plan) -> bytes:
 
 
 def decode_plan(
-    raw: bytes, modules: dict[str, bytes], constants: dict[str, bytes], phases: dict[str, bytes]
+    raw: bytes,
+    modules: dict[str, bytes],
+    constants: dict[str, bytes],
+    phases: dict[str, bytes],
+    executables: dict[str, bytes],
 ) -> nouns.Plan:
     """Raises `DecodeError` for what is not a plan message; missing modules raise KeyError."""
     message = _PLAN.FromString(raw)
-    return _decode(message, {"modules": modules, "constants": constants, "phases": phases})
+    return _decode(message, {"modules": modules, "constants": constants, "phases": phases, "executables": executables})
 
 
 def _encode(value: Any, message: Any) -> None:
@@ -134,7 +138,7 @@ def _decode(message: Any, members: dict[str, Any]) -> Any:
     if kind == "Computation":
         fields["module"] = members["modules"][fields["name"]]
     if kind == "Plan":
-        fields |= {"constants": members["constants"], "phases": members["phases"]}
+        fields |= {name: members[name] for name in ("constants", "phases", "executables")}
     return CLASSES[kind](**fields)
 
 

@@ -276,6 +276,8 @@ class Plan:
     """Whether the temporaries of executables are `estimated` or `measured`, by XLA."""
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    executables: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False, compare=False)
+    """Ready code by name (runtime/executables.py): a cache, never the truth."""
 
     def sharding(self, layout: Layout) -> Sharding:
         return Sharding(self.meshes[layout.mesh].spec, layout.dims)

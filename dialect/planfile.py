@@ -5,6 +5,7 @@
     computations/NAME.vhlo      StableHLO, portable
     constants/DIGEST            raw bytes of closed-over arrays
     phases/NN.phase.mlir        dumps, when asked for
+    executables/MACHINE/NAME    ready code, when asked for: a cache, in no digest but the seal
 
 Equal plans give equal bytes. The comment of the archive is a digest of everything before it, so that any damage is
 found before anything is believed.
@@ -40,6 +41,7 @@ def write_plan(plan: Plan) -> bytes:
     members |= {f"computations/{c.name}.vhlo": c.module for c in plan.computations}
     members |= {f"constants/{name}": data for name, data in plan.constants.items()}
     members |= {f"phases/{name}": data for name, data in plan.phases.items()}
+    ready = {f"executables/{name}": data for name, data in plan.executables.items()}
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "kind": "pathways plan",
@@ -52,8 +54,8 @@ def write_plan(plan: Plan) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "manifest.json", json.dumps(manifest, indent=1).encode())
-        for name in sorted(members):
-            _add(archive, name, members[name])
+        for name in (*sorted(members), *sorted(ready)):
+            _add(archive, name, members.get(name) or ready.get(name, b""))
         archive.comment = _SEAL + b"0" * 64
     raw = out.getvalue()
     body = raw[:-_SEAL_SIZE]
@@ -112,6 +114,7 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
             modules=_below(members, "computations/", ".vhlo"),
             constants=_below(members, "constants/"),
             phases=_below(members, "phases/"),
+            executables=_below(members, "executables/"),
         )
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, OSError) as error:
         raise _damaged(path, f"the archive cannot be read: {error}") from None
@@ -147,7 +150,8 @@ def _check_seal(raw: bytes, path: str) -> None:
 
 def _check_digests(manifest: dict[str, Any], members: dict[str, bytes], path: str) -> None:
     stated = cast("dict[str, str]", manifest["members"])
-    if set(stated) | {"manifest.json"} != set(members):
+    told = {name for name in members if not name.startswith("executables/")}
+    if set(stated) | {"manifest.json"} != told:
         raise _damaged(path, f"its members are {sorted(members)}, its manifest lists {sorted(stated)}")
     for name, digest in stated.items():
         if hashlib.sha256(members[name]).hexdigest() != digest:

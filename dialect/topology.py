@@ -128,7 +128,7 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
         devices=_integer(source, "devices", table["devices"]),
         hosts=_integer(source, "hosts", table.get("hosts", 1)),
         kind=str(table.get("kind", "any")),
-        memory=None if memory is None else _bytes(source, memory),
+        memory=None if memory is None else parse_bytes(source, memory),
         flops=None if flops is None else _number(source, "flops", flops),
         ici_gbps=_number(source, "ici_gbps", table.get("ici_gbps", 100.0)),
     )
@@ -137,10 +137,11 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
-def _bytes(source: str, value: Any) -> int:
+def parse_bytes(source: str, value: Any) -> int:
+    """`16GiB`, `80 GB` or a plain number. Raises PWC0704, which names `source`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value))
     if match is None or match[2] not in _UNITS:
-        raise _bad(source, f"memory={value!r} is not a number of bytes such as 16GiB")
+        raise _bad(source, f"{value!r} is not a number of bytes such as 16GiB")
     return int(float(match[1]) * _UNITS[match[2]])
 
 

@@ -4,6 +4,7 @@ import contextvars
 import itertools
 import threading
 from dataclasses import dataclass, field
+from typing import Any
 
 _numbers = itertools.count()
 
@@ -17,6 +18,8 @@ class ClientState:
     number: int = field(default_factory=lambda: next(_numbers))
     closed: bool = False
     suspended: bool = False
+    kept: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
+    """What its buffers held before it was suspended (suspend.py)."""
     entered: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

@@ -2,14 +2,16 @@
 
 import gc
 import itertools
+import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.memory import readable
 from pathways.dialect.plan import Plan
+from pathways.dialect.topology import parse_bytes
 from pathways.runtime.clients import ClientState
-from pathways.runtime.errors import DeviceLost, MemoryHeld, NeverFits
+from pathways.runtime.errors import ClientSuspended, DeviceLost, MemoryHeld, NeverFits
 from pathways.runtime.executables import Executables
 from pathways.runtime.flights import Flights
 from pathways.runtime.machine import Machine, PhysicalIsland
@@ -18,6 +20,12 @@ from pathways.runtime.scheduling.scheduler import Scheduler
 from pathways.runtime.store import Line, Poison, Store, closed
 from pathways.runtime.turns import Ticket, Turns
 from pathways.runtime.watchdog import Watchdog
+
+FETCH_LIMIT = os.environ.get("PATHWAYS_FETCH_LIMIT", "16GiB")
+
+
+def _NOBODY() -> None:
+    """The line of a run that waits already."""
 
 
 @dataclass(eq=False)
@@ -29,6 +37,8 @@ class Controller:
     store: Store = field(default_factory=Store)
     executables: Executables = field(default_factory=Executables)
     flights: Flights = field(default_factory=Flights)
+    fetch_limit: int = field(default_factory=lambda: parse_bytes("PATHWAYS_FETCH_LIMIT", FETCH_LIMIT))
+    """The most bytes of an array that are copied to the host."""
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     """Of runs."""
 
@@ -67,7 +77,7 @@ class Controller:
     def patience(self, ticket: Ticket, client: ClientState) -> None:
         """While a run waits: has the ends of runs noticed at once, and gives up where only its own client can help."""
         self.flights.hurry()
-        self.check_open(client, lambda: None)
+        self.check_open(client, _NOBODY)
         request = ticket.request
         if not request.bytes or self.turns.ask(lambda s: s.lacks_memory(request.number)) is None:
             return
@@ -99,7 +109,9 @@ class Controller:
                 ledger.limits[device] = memory or 0
 
     def check_open(self, client: ClientState, where: Line) -> None:
-        """Raises PWC0509 for a client that is gone."""
+        """Raises PWC0509 for a client that is gone, PWC0515 for one that is suspended."""
+        if client.suspended and not client.closed and where is not _NOBODY:
+            raise PathwaysError(ClientSuspended(client=client.label, where=where()))
         if client.closed:
             raise closed(client, "a client whose with block has ended, or that was closed", where)
 

@@ -28,8 +28,11 @@ def is_fallible(plan: Plan, instruction: Instruction) -> bool:
     return isinstance(instruction, Run) and bool(plan.computations[instruction.computation].callbacks)
 
 
-def defer(plan: Plan, order: Sequence[tuple[int, Instruction]]) -> list[Ordered]:
-    """The order with awaits in it; as it was where nothing is fallible."""
+def defer(plan: Plan, order: Sequence[tuple[int, Instruction]], *, everything: bool = False) -> list[Ordered]:
+    """The order with awaits in it; as it was where nothing is fallible. `everything`: wait for each computation before
+    the next is enqueued (sequential dispatch, paper, Figure 4a)."""
+    if everything:
+        return list(_one_by_one(order))
     if not any(c.callbacks for c in plan.computations):
         return list(order)
     levels: list[list[Ordered]] = [[]]
@@ -54,6 +57,13 @@ def defer(plan: Plan, order: Sequence[tuple[int, Instruction]]) -> list[Ordered]
             known = len(levels) - 1
         made.update(((at, slot), known) for slot in writes)
     return list(_in_order(levels))
+
+
+def _one_by_one(order: Sequence[tuple[int, Instruction]]) -> Iterator[Ordered]:
+    for at, instruction in order:
+        yield at, instruction
+        if isinstance(instruction, Run):
+            yield at, Await(instruction)
 
 
 def _in_order(levels: Sequence[Sequence[Ordered]]) -> Iterator[Ordered]:

@@ -207,6 +207,31 @@ class ClientClosed(Diagnostic):
 
 
 @dataclass(frozen=True)
+class ClientSuspended(Diagnostic):
+    code: ClassVar[str] = "PWC0515"
+    title: ClassVar[str] = "the client {client} is suspended"
+    have: ClassVar[str] = "arrays that have left device memory"
+    need: ClassVar[str] = "a client that is there"
+    hint: ClassVar[str] = "client.resume() brings them back"
+    client: str
+
+
+@dataclass(frozen=True)
+class TooMuchToFetch(Diagnostic):
+    code: ClassVar[str] = "PWC0516"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "reading {name} would copy {size} from {island} to the host"
+    have: ClassVar[str] = "a limit of {limit} an array"
+    need: ClassVar[str] = "arrays that fit into the memory of the controller"
+    hint: ClassVar[str] = "reduce or slice it in a program, or raise the limit: {how}"
+    name: str
+    size: str
+    island: str
+    limit: str
+    how: str = "PATHWAYS_FETCH_LIMIT=64GiB, pwc run --fetch-limit 64GiB"
+
+
+@dataclass(frozen=True)
 class WrongPlatform(Diagnostic):
     code: ClassVar[str] = "PWC0605"
     exit: ClassVar[Exit] = Exit.VERSION

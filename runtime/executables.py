@@ -1,18 +1,39 @@
-"""Compiled code by content and devices, shared by all plans of a process."""
+"""Compiled code by content and devices, shared by all plans of a process; ready-made where there is some.
+
+Ready code comes from a plan (`pwc compile --with-executables`) or from the folder that PATHWAYS_CACHE names. It is
+known by its module, the number of devices, and a fingerprint of platform, jaxlib, our compile options and the kind of
+device; what is not for this machine, not this user's (`trust.py`), or cannot be read is compiled again.
+"""
 
 import contextlib
-from collections.abc import Sequence
+import hashlib
+import os
+import platform
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 
-from pathways.runtime import pjrt
+import jaxlib.version
+
+from pathways.runtime import pjrt, trust
 from pathways.runtime.callbacks import Watched
+
+_OPTIONS = "spmd shardy 1"
+"""Changes with the options that `pjrt.py` compiles with."""
 
 
 class Executables:
     """Compiles each module once; other devices of the same number take the code that is there."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or _folder()
+        self.compiled = 0
+        """How many modules this process compiled itself."""
         self._loaded: dict[tuple[bytes | str, tuple[pjrt.Device, ...]], pjrt.Executable] = {}
         self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
+        self._raw: dict[tuple[bytes | str, int], bytes] = {}
+        """What was serialized once. Code that was read back must not be serialized again: it loses its functions."""
+        self._ready: dict[str, bytes] = {}
+        self._used: set[tuple[bytes | str, int]] | None = None
         self._calling: list[pjrt.Executable] = []
         """What calls back is never freed: a callback must not die while a device is in it."""
 
@@ -24,14 +45,105 @@ class Executables:
             self._calling.append(pjrt.compile_module(module, devices, callbacks))
             return self._calling[-1]
         key = module, tuple(devices)
+        if self._used is not None:
+            self._used.add((module, len(devices)))
         if key not in self._loaded:
             self._loaded[key] = self._make(*key)
         return self._loaded[key]
 
     def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
-        first = self._first.get((module, len(devices)))
-        if first is not None:
+        kind = module, len(devices)
+        if kind in self._first:
             with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot move code compiles it again
-                return pjrt.reload(first, devices)
-        made = pjrt.compile_module(module, devices)
-        return self._first.setdefault((module, len(devices)), made)
+                return pjrt.deserialize(self._serialized(kind), devices)
+        made = self._from_ready(module, devices)
+        if made is None:
+            made = pjrt.compile_module(module, devices)
+            self.compiled += 1
+            self._keep(module, made, devices)
+        return self._first.setdefault(kind, made)
+
+    def _from_ready(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable | None:
+        if not self._ready and self.folder is None:
+            return None
+        name = ready_name(module, devices)
+        signed = self._ready.get(name)
+        if signed is None and self.folder is not None:
+            with contextlib.suppress(OSError):
+                signed = (self.folder / name).read_bytes()
+        raw = None if signed is None else trust.opened(name, signed)
+        if raw is None:
+            return None
+        with contextlib.suppress(*pjrt.FAILURES):
+            made = pjrt.deserialize(raw, devices)
+            self._raw[module, len(devices)] = raw
+            return made
+        return None
+
+    def _serialized(self, kind: tuple[bytes | str, int]) -> bytes:
+        if kind not in self._raw:
+            self._raw[kind] = pjrt.serialize(self._first[kind])
+        return self._raw[kind]
+
+    def _keep(self, module: bytes | str, made: pjrt.Executable, devices: tuple[pjrt.Device, ...]) -> None:
+        """Writes code to the folder, whole or not at all; a full disk is no reason to fail."""
+        if self.folder is None:
+            return
+        path = self.folder / ready_name(module, devices)
+        with contextlib.suppress(OSError, *pjrt.FAILURES):
+            raw = self._raw[module, len(devices)] = pjrt.serialize(made)
+            signed = trust.sign(str(path.relative_to(self.folder)), raw)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            beside = path.with_name(f"{path.name}.{os.getpid()}")
+            beside.write_bytes(signed)
+            beside.replace(path)
+
+    def offer(self, ready: Mapping[str, bytes]) -> None:
+        """What a plan brings along."""
+        self._ready.update(ready)
+
+    @contextlib.contextmanager
+    def recording(self) -> Generator[set[tuple[bytes | str, int]]]:
+        """Gives the modules that are loaded meanwhile, with their numbers of devices."""
+        before, self._used = self._used, set[tuple[bytes | str, int]]()
+        try:
+            yield self._used
+        finally:
+            self._used = before
+
+    def serialized(self, used: set[tuple[bytes | str, int]]) -> dict[str, bytes]:
+        """Ready code of modules that are loaded, signed, by name."""
+        found: dict[str, bytes] = {}
+        for kind in used:
+            if kind in self._first:
+                name = ready_name(kind[0], pjrt.devices_of(self._first[kind]))
+                found[name] = trust.sign(name, self._serialized(kind))
+        return dict(sorted(found.items()))
+
+
+def ready_name(module: bytes | str, devices: Sequence[pjrt.Device]) -> str:
+    """`FINGERPRINT/MODULE-DEVICES`: equal only where the code runs as it is."""
+    raw = module if isinstance(module, bytes) else module.encode()
+    return f"{fingerprint(devices[0])}/{hashlib.sha256(raw).hexdigest()[:32]}-{len(devices)}"
+
+
+def fingerprint(device: pjrt.Device) -> str:
+    """What ready code depends on beside its module."""
+    parts = [device.platform, str(device.device_kind), jaxlib.version.__version__, _OPTIONS]
+    parts.append(_host_code() if device.platform == "cpu" else str(device.client.platform_version))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _host_code() -> str:
+    """The instructions that this host has."""
+    text = platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return f"{text} {line}"
+    return f"{text} {platform.processor()}"
+
+
+def _folder() -> Path | None:
+    named = os.environ.get("PATHWAYS_CACHE")
+    return Path(named).expanduser() if named else None

@@ -40,18 +40,20 @@ class Bound:
 class LoadedPlan:
     """A plan ready to run. `run` enqueues everything and returns futures."""
 
-    def __init__(self, plan: Plan, controller: Controller, path: str = "plan") -> None:
+    def __init__(self, plan: Plan, controller: Controller, path: str = "plan", *, sequential: bool = False) -> None:
         validate(plan, path)
         order = linearize(plan, path)
         self.plan = plan
         self._controller = controller
         self._islands = controller.machine.islands_for(plan)
+        self._changes = -1
+        self._lost: PhysicalIsland | None = None
         controller.limit(plan, self._islands)
         self._sides = Sides(plan, self._islands)
         prepared = self._prepared = Preparer(plan, self._sides, controller.executables)
         self._offsets = prepared.offsets
         self._constants = self._put_constants()
-        self._parts = prepared.prepare(defer(plan, order))
+        self._parts = prepared.prepare(defer(plan, order, everything=sequential))
         self._arrivals: dict[Any, transfers.Move] = {}
         self._makers = {
             self._offsets[s.island] + slot: i
@@ -64,8 +66,6 @@ class LoadedPlan:
         self._keys = frozenset(i.key for i in self._islands.values())
         self._line = controller.flights.line(min(self._keys)) if self._keys else None
         self._peaks = self._limited_peaks()
-        self._changes = -1
-        self._lost: PhysicalIsland | None = None
         self._seconds = 1e-3
         """What a run takes, as it was seen."""
 

@@ -30,7 +30,7 @@ class InjectedFault(Exception):
 class Fault:
     """What shall go wrong, and where: each condition that is None is met by anything.
 
-    `device` is a position in the gang of the step; `times` is how often, and counts down.
+    `device` is a position in the gang of the step; `times` is how often, and counts down, after so many that pass.
     """
 
     kind: str
@@ -41,6 +41,7 @@ class Fault:
     device: int = 0
     seconds: float = 0.1
     times: int = 1
+    after: int = 0
     message: str = "injected"
     happened: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -58,6 +59,9 @@ class Fault:
     def take(self) -> bool:
         """Whether it happens once more."""
         with self._lock:
+            if self.after > 0:
+                self.after -= 1
+                return False
             if self.times <= 0:
                 return False
             self.times -= 1

@@ -105,10 +105,18 @@ def compile_module(
     return devices[0].client.compile_and_load(module, _xc.DeviceList(tuple(devices)), _options(devices))
 
 
-def reload(executable: Executable, devices: Sequence[Device]) -> Executable:
-    """The same code on as many other devices; raises one of FAILURES where the platform cannot."""
-    raw: bytes = executable.serialize()
+def serialize(executable: Executable) -> bytes:
+    """Ready code; raises one of FAILURES where the platform cannot."""
+    return executable.serialize()
+
+
+def deserialize(raw: bytes, devices: Sequence[Device]) -> Executable:
+    """Ready code for as many devices as it was compiled for: with another number the process dies."""
     return devices[0].client.deserialize_executable(raw, _xc.DeviceList(tuple(devices)), _options(devices))
+
+
+def devices_of(executable: Executable) -> list[Device]:
+    return list(executable.local_devices())
 
 
 def is_pending(device: Device, launch: int) -> bool:

@@ -49,7 +49,7 @@ class Awaited:
     def wait(self, slots: Slots) -> None:
         """Returns when its results are known; if it failed anywhere, its whole gang's are poison."""
         try:
-            if not self.outputs:  # nobody will ever read it
+            if not self.outputs and self.callbacks:  # nobody will ever read it
                 slots[-1][-1].block_until_ready()
             for index in self.outputs:
                 if isinstance(slots[index], Poison):

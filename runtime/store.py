@@ -15,7 +15,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.runtime import pjrt
 from pathways.runtime.clients import ClientState, current_client
-from pathways.runtime.errors import ClientClosed, NotYours, UsedAfterDonation
+from pathways.runtime.errors import ClientClosed, ClientSuspended, NotYours, UsedAfterDonation
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,13 @@ class Poison:
 
     def error(self) -> PathwaysError:
         return PathwaysError(self.cause)
+
+
+@dataclass(frozen=True, eq=False)
+class Suspended:
+    """What stands in a buffer whose values have left device memory with their client."""
+
+    client: str
 
 
 Line: TypeAlias = Callable[[], Where | None]
@@ -158,12 +165,15 @@ class Handle:
             at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"
             name, taker = self.buffer.name, self.taken_by
             raise PathwaysError(UsedAfterDonation(name=name, taker=taker, taken_at=at, where=where()))
+        if isinstance(self.buffer.array, Suspended):
+            raise PathwaysError(ClientSuspended(client=self.buffer.client.label, where=where()))
         return self.buffer.array
 
     @property
     def is_mine(self) -> bool:
         """Whether the client of this context may read it."""
-        return not self.buffer.client.closed and self.buffer.client is current_client.get()
+        client = self.buffer.client
+        return not client.closed and not client.suspended and client is current_client.get()
 
     def check_owner(self, where: Line) -> None:
         owner, client = self.buffer.client, current_client.get()

@@ -132,19 +132,35 @@ def batches(steps, seed=0):
         yield windows.reshape(MICROBATCHES, BATCH, CONTEXT + 1).astype(np.int32)
 
 
-def train(steps, schedule="program"):
-    """Trains both ways, and gives both losses of every step."""
-    our_step = train_step.lower(*example_args()).compile(schedule=schedule)
+def train(steps, schedule="program", topology=None, snapshot=None):
+    """Trains both ways, and gives both losses of every step.
+
+    With a file for snapshots, one is written every 5 steps; when a device is lost, training goes on from the last.
+    """
+    our_step = train_step.lower(*example_args()).compile(topology, schedule=schedule)
     plain_step = jax.jit(make_step(make_loss(first_stage, last_stage)))
     params = init_params()
     state = OPTIMIZER.init(params)
     ours, plain = (params, state), (params, state)
-    losses = []
-    for number, tokens in enumerate(batches(steps)):
-        *ours, loss = our_step(*ours, tokens)
-        *plain, expected = plain_step(*plain, tokens)
-        losses.append((float(loss), float(expected)))
-        print(f"step {number:3}  loss {losses[-1][0]:.6f}  plain JAX {losses[-1][1]:.6f}")
+    losses, number, data = [], 0, list(batches(steps))
+    while number < steps:
+        try:
+            if snapshot and number % 5 == 0:
+                pw.save((np.int32(number), ours), snapshot)
+            *ours, loss = our_step(*ours, data[number])
+            loss = float(loss)
+        except pw.PathwaysError as error:
+            if not snapshot or error.code != "PWC0512":
+                raise
+            number, ours = pw.restore((np.int32(0), (params, state)), snapshot)
+            print(f"{error.diagnostic.text(error.diagnostic.title)}; on from step {number}")
+            continue
+        if number == len(losses):  # not one that is done again
+            *plain, expected = plain_step(*plain, data[number])
+            losses.append((loss, float(expected)))
+        losses[number] = loss, losses[number][1]
+        print(f"step {number:3}  loss {loss:.6f}  plain JAX {losses[number][1]:.6f}")
+        number += 1
     return losses
 
 
@@ -152,5 +168,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--schedule", default="program", help="gpipe, 1f1b, interleaved, zero-bubble or FILE.csv")
+    parser.add_argument("--topology", help="islands=3,devices=4, say; default: an island for each stage")
+    parser.add_argument("--snapshot", help="a file for snapshots, to go on from when a device is lost")
     arguments = parser.parse_args()
-    train(arguments.steps, arguments.schedule)
+    train(arguments.steps, arguments.schedule, arguments.topology, arguments.snapshot)

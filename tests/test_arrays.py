@@ -124,8 +124,8 @@ def test_a_failed_computation_poisons_what_depends_on_it_alone(monkeypatch: pyte
     original = executables.Executables.load
     symbols = {c.module: c.name for c in compiled.plan.computations}
 
-    def load(self: Any, module: Any, devices: Any) -> Any:
-        return Broken() if symbols.get(module) == "bad" else original(self, module, devices)
+    def load(self: Any, module: Any, devices: Any, callbacks: Any = ()) -> Any:
+        return Broken() if symbols.get(module) == "bad" else original(self, module, devices, callbacks)
 
     monkeypatch.setattr(executables.Executables, "load", load)
     broken = pw.Compiled(compiled.plan)

@@ -5,6 +5,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -187,6 +188,33 @@ def test_what_never_fits_is_refused() -> None:
     big = limited(1 << 20, size=8192)
     process().machine.ledger.limits.update(dict.fromkeys(next(iter(big._loaded._peaks)) and big._loaded._peaks, 4096))
     assert code_of(big, np.ones(8192, np.float32)) == "PWC0506"
+
+
+@pytest.mark.parametrize("to_disk", [False, True])
+def test_suspended_and_resumed(to_disk: bool, tmp_path: Path) -> None:
+    shared = on()
+    program, other = make(1, shared), make(2, shared)
+    with pw.Client("sleeper") as client:
+        x = program(X)
+        y = program(x)
+        assert client.suspend(tmp_path if to_disk else None) == 2 * X.nbytes
+        assert len(list(tmp_path.iterdir())) == (2 if to_disk else 0)
+        assert code_of(np.asarray, x) == "PWC0515" and code_of(program, x) == "PWC0515" and "pw.Array" in repr(x)
+        assert client.suspend() == 0
+        with pw.Client("awake"):
+            np.testing.assert_array_equal(np.asarray(other(X)), X + 2)
+        client.resume()
+        np.testing.assert_array_equal(np.asarray(program(y)), X + 3)
+        np.testing.assert_array_equal(np.asarray(x), X + 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_too_large_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = make(1)(X)
+    monkeypatch.setattr(process().controller, "fetch_limit", 16)
+    assert code_of(np.asarray, x) == "PWC0516"
+    monkeypatch.setattr(process().controller, "fetch_limit", 32)
+    np.testing.assert_array_equal(np.asarray(x), X + 1)
 
 
 def test_threads_end() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from support import run_python
 
+import pathways as pw
 from pathways.compiler.schedule import SCHEDULES
+from pathways.dialect.plan import Run
 
 
 def load(path: Path) -> Any:
@@ -38,6 +40,20 @@ def test_training_equals_plain_jax(root: Path, sample: str, steps: int) -> None:
 def test_training_equals_plain_jax_under_every_schedule(root: Path, schedule: str) -> None:
     for ours, plain in load(root / "samples" / "train_lm.py").train(3, schedule):
         assert ours == pytest.approx(plain, rel=1e-5)
+
+
+def test_training_goes_on_when_a_device_is_lost(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a topology with a spare island, replayed from the last snapshot: as if nothing had happened."""
+    sample = load(root / "samples" / "train_lm.py")
+    undisturbed = sample.train(12, topology="islands=3,devices=4")
+    plan = sample.train_step.lower(*sample.example_args()).compile("islands=3,devices=4").plan
+    runs = [i for s in plan.streams for i in s.instructions if isinstance(i, Run) and i.name.endswith("last_stage")]
+    with pw.testing.fault("lose", program="step", step=runs[1].step, after=7, message="unplugged") as fault:
+        losses = sample.train(12, topology="islands=3,devices=4", snapshot=tmp_path / "state.npz")
+    assert fault.happened == 1
+    assert losses == undisturbed
+    said = capsys.readouterr()
+    assert "unplugged; on from step 5" in said.out and "placed anew" in said.err
 
 
 def test_samples_run_as_scripts(root: Path) -> None:

@@ -10,12 +10,14 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
+from pathways.api.process import process
 from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import device_put, eval_shape, random
+from pathways.dialect.memory import readable
 from pathways.dialect.plan import Port
 from pathways.runtime import pjrt
-from pathways.runtime.errors import ComputationFailed, NotAnArray
+from pathways.runtime.errors import ComputationFailed, NotAnArray, TooMuchToFetch
 from pathways.runtime.store import Handle, Poison
 
 _SHOWN_BYTES = 1 << 20
@@ -91,6 +93,12 @@ class Array:
     def stored(self) -> "np.ndarray[Any, Any]":
         """A copy on the host in the form in which it is stored: keys as their data. Waits, and raises as above."""
         array = self._future()
+        limit = process().controller.fetch_limit
+        if self.nbytes > limit:
+            buffer = self.handle.buffer
+            size, most = readable(self.nbytes), readable(limit)
+            error = TooMuchToFetch(name=buffer.name, size=size, island=buffer.origin[1], limit=most, where=caller())
+            raise PathwaysError(error)
         with self._failures():
             return np.asarray(array)
 

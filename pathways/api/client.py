@@ -4,6 +4,7 @@ import concurrent.futures
 import contextvars
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -12,6 +13,7 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.suspend import resume, suspend
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,6 +85,18 @@ class Client:
         context = contextvars.copy_context()
         context.run(current_client.set, self._state)
         return self._worker.submit(context.run, function, *args, **kwargs)
+
+    def suspend(self, folder: str | Path | None = None) -> int:
+        """Frees all device memory of the client, when its runs are done; gives the bytes freed, over all devices.
+
+        Its arrays go to the host's memory, or to files in `folder`, and come back with `resume`. Until then they can
+        be neither read nor used (PWC0515); other clients go on.
+        """
+        return suspend(process().controller, self._state, None if folder is None else Path(folder))
+
+    def resume(self) -> None:
+        """Brings the client's arrays back to where they were, when there is room. Raises as a run does."""
+        resume(process().controller, self._state)
 
     def close(self) -> None:
         """Ends the client: what it submitted is finished, and its arrays are freed, whoever holds their handles."""

@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.passes.base import Binding, Session
@@ -65,10 +65,24 @@ class Process:
         """The names of islands that have lost a device: nothing is placed there."""
         return frozenset(i.name for i in self.machine.bound.values() if i.lost)
 
-    def load(self, plan: Plan, path: str = "plan") -> LoadedPlan:
+    def load(self, plan: Plan, path: str = "plan", *, sequential: bool = False) -> LoadedPlan:
         self._note_preferences(plan)
+        ready, executables = plan.executables, self.controller.executables
         with COMPILING:
-            return LoadedPlan(plan, self.controller, path)
+            executables.offer(ready)
+            before = executables.compiled
+            loaded = LoadedPlan(plan, self.controller, path, sequential=sequential)
+        compiled = executables.compiled - before
+        if ready and compiled:
+            here = "for another machine, another version of jaxlib, or not signed by this user"
+            print(f"note: ready executables of {path} are {here}; {compiled} compiled again", file=sys.stderr)
+        return loaded
+
+    def with_executables(self, plan: Plan) -> Plan:
+        """The plan, with the code that it runs as on the devices of this process. Raises PWC0503 where it does not."""
+        with COMPILING, self.controller.executables.recording() as used:
+            LoadedPlan(plan, self.controller)
+            return replace(plan, executables=self.controller.executables.serialized(used))
 
     @property
     def machine(self) -> Machine:

@@ -31,6 +31,8 @@ from pathways.runtime.errors import CannotReplace, WrongStructure
 from pathways.runtime.executor import LoadedPlan
 from pathways.runtime.pjrt import named_sharding
 
+PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
+
 
 class Lowered:
     """A traced program, not placed yet. `module` is its IR of phase `trace`."""
@@ -83,13 +85,16 @@ class Lowered:
         schedule: str = PROGRAM,
         merge: bool = True,
         remat: str = "no",
+        dispatch: str = PARALLEL,
     ) -> "Compiled":
         """Compiles for a topology (a spec or a `pw.Topology`); without one, for this process.
 
         On CPU that is one island a slice, elsewhere the host's own devices. `placement` is a name, FILE.py:NAME, or a
         function `place(graph, topology)`. `schedule` is the order of a loop over microbatches: program, gpipe, 1f1b,
         interleaved, zero-bubble or a table as FILE.csv; `merge` makes one executable of calls that nobody waits for
-        in between; `remat="auto"` computes activations again where they would not fit. Raises PWC0301 where slices do
+        in between; `remat="auto"` computes activations again where they would not fit.
+        `dispatch="sequential"` waits for each computation before the next, to see what parallel dispatch is worth.
+        Raises PWC0301 where slices do
         not fit, PWC0302 where memory does not suffice, PWC0305 for an illegal placement, PWC0402-PWC0405 for an
         impossible schedule.
         """
@@ -103,6 +108,7 @@ class Lowered:
             out_tree=self._out_tree,
             timing=compilation.timing,
             recipe=Recipe(self, wanted, options),
+            dispatch=dispatch,
         )
 
     def compiled(self, topology: Topology | None, options: Options) -> Compilation:
@@ -142,6 +148,7 @@ class Compiled:
         timing: Timing | None = None,
         path: str = "plan",
         recipe: Recipe | None = None,
+        dispatch: str = PARALLEL,
     ) -> None:
         self.plan = plan
         self._recipe = recipe
@@ -149,7 +156,8 @@ class Compiled:
         self.timing = timing or Timing()
         self._in_tree = in_tree
         self._out_tree = out_tree
-        self._loaded: LoadedPlan = process().load(plan, path)
+        self._sequential = _is_sequential(dispatch)
+        self._loaded: LoadedPlan = process().load(plan, path, sequential=self._sequential)
         self._slices = slices or {s.name: _slice_of(len(s.devices), s.prefer) for s in plan.slices}
         self._shardings: list[Any] = [None] * len(plan.results)
 
@@ -189,7 +197,7 @@ class Compiled:
             moved = ", ".join(f"{s.name} -> {s.island}" for s in plan.slices)
             reason = next(iter(lost.lost.values()))
             print(f"note: {lost.key} lost a device ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
-            self.plan, self._loaded = plan, process().load(plan)
+            self.plan, self._loaded = plan, process().load(plan, sequential=self._sequential)
             self._shardings = [None] * len(plan.results)
 
     def _cannot_replace(self, island: str, have: str, needs: str, advice: str) -> PathwaysError:
@@ -225,16 +233,24 @@ class Compiled:
         devices = [self._slices[mesh.slice].devices[i] for i in positions]
         return named_sharding(mesh.spec, buffer.layout.dims, devices)
 
-    def save(self, path: str | Path) -> int:
-        """Writes plan.bin; gives its size in bytes."""
-        return save_plan(self.plan, path)
+    def save(self, path: str | Path, *, executables: bool = False) -> int:
+        """Writes plan.bin; gives its size in bytes. `executables`: with ready code for machines like this one."""
+        return save_plan(process().with_executables(self.plan) if executables else self.plan, path)
 
 
-def load(path: str | Path) -> Compiled:
+def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
     """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 for files that cannot be run here."""
     plan = load_plan(path)
     check_modules(plan, str(path))
-    return Compiled(plan, path=str(path))
+    return Compiled(plan, path=str(path), dispatch=dispatch)
+
+
+def _is_sequential(dispatch: str) -> bool:
+    if dispatch not in DISPATCH:
+        problem, rule = "there is no such dispatch", " or ".join(DISPATCH)
+        error = BadArguments(problem=problem, have_=repr(dispatch), rule=rule, advice="", where=caller())
+        raise PathwaysError(error)
+    return dispatch == SEQUENTIAL
 
 
 def _slice_of(devices: int, prefer: str | None) -> VirtualSlice:

@@ -24,9 +24,11 @@ def fault(
     device: int = 0,
     seconds: float = 0.1,
     times: int = 1,
+    after: int = 0,
     message: str = "injected",
 ) -> Generator[Fault]:
-    """While the context lasts, something goes wrong at the next step that meets all conditions, `times` times.
+    """While the context lasts, something goes wrong at the next step that meets all conditions, `times` times;
+    the first `after` of them pass.
 
     `kind` is `raise` (a host callback raises InjectedFault on one device of the step's gang: its results, and all that
     depends on them, are poison), `delay` (one device is held up for `seconds`), `hang` (for ever: the watchdog ends the
@@ -41,7 +43,7 @@ def fault(
         problem, rule = "there is no such fault", f"one of {', '.join(faults.KINDS)}"
         error = BadArguments(problem=problem, have_=repr(kind), rule=rule, advice="", where=caller())
         raise PathwaysError(error)
-    made = Fault(kind, program, computation, step, client, device, seconds, times, message)
+    made = Fault(kind, program, computation, step, client, device, seconds, times, after, message)
     faults.active.append(made)
     try:
         yield made

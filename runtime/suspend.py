@@ -1,0 +1,86 @@
+"""A client's arrays leave device memory, to the host or to disk, and come back; other clients go on."""
+
+import contextlib
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.runtime import pjrt
+from pathways.runtime.clients import ClientState
+from pathways.runtime.controller import Controller, lost_poison
+from pathways.runtime.scheduling import Request
+from pathways.runtime.store import Suspended
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The values of one array, and where they lay."""
+
+    where: Suspended
+    real: Any
+    """Its sharding."""
+    host: "np.ndarray[Any, Any] | Path"
+
+    def read(self, type_: ArrayType) -> "np.ndarray[Any, Any]":
+        if isinstance(self.host, Path):
+            raw = np.fromfile(self.host, numpy_dtype(type_.dtype)).reshape(type_.shape)
+            self.host.unlink()
+            return raw
+        return self.host
+
+
+def suspend(controller: Controller, client: ClientState, folder: Path | None) -> int:
+    """Frees all device memory of a client when its runs are done; gives the bytes freed. Twice is once."""
+    client.suspended = True
+    while any(f.client == client.label for f in controller.flights.all()):
+        controller.flights.hurry()
+        time.sleep(0.001)
+    freed = 0
+    for number, buffer in enumerate(controller.store.of(client)):
+        array = buffer.array
+        if buffer.pinned or not pjrt.is_array(array):
+            continue
+        with contextlib.suppress(*pjrt.FAILURES):  # what failed stays as it is
+            host: np.ndarray[Any, Any] | Path = np.asarray(array)
+            if folder is not None:
+                path = folder / f"{client.label}-{number}.bin"
+                np.ascontiguousarray(host).tofile(path)
+                host = path
+            buffer.array = Suspended(client.label)
+            client.kept[buffer] = Kept(buffer.array, array.sharding, host)
+            controller.store.changed(buffer.devices, -buffer.bytes)
+            freed += buffer.bytes * len(buffer.devices)
+    return freed
+
+
+def resume(controller: Controller, client: ClientState) -> None:
+    """Brings everything back, when there is room for it. Raises PWC0506 and PWC0507 as a run does."""
+    kept = {b: k for b, k in client.kept.items() if b.array is k.where}
+    wanted: dict[Hashable, int] = {}
+    limits = controller.machine.ledger.limits
+    for buffer in kept:
+        for device in buffer.devices:
+            if device in limits:
+                wanted[device] = wanted.get(device, 0) + buffer.bytes
+    islands = {controller.island_of(d).key for b in kept for d in b.devices}
+    number = next(controller.numbers)
+    request = Request(number, client.label, "resume", frozenset(islands), client.weight, bytes=wanted)
+    ticket = controller.enter(request, client)
+    try:
+        for buffer, one in kept.items():
+            host = one.read(buffer.type)
+            lost = next(((i, p) for i, p in controller.machine.lost() if i.devices[p] in buffer.devices), None)
+            if lost is not None:
+                buffer.array = lost_poison(*lost)
+                continue
+            buffer.array = pjrt.put(host, buffer.type, buffer.sharding, one.real, buffer.devices)
+            controller.store.changed(buffer.devices, buffer.bytes)
+        client.kept.clear()
+        client.suspended = False
+    finally:
+        controller.turns.finished(ticket)
