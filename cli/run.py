@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,7 +61,9 @@ def run(
         problem = f"the ending {outputs.suffix!r}"
         raise PathwaysError(CannotWrite(path=str(outputs), problem=problem, rule="a file that ends in .npz"))
     if fetch_limit is not None:
-        process().controller.fetch_limit = parse_bytes("--fetch-limit", fetch_limit)
+        controller = process().controller
+        click.get_current_context().call_on_close(partial(setattr, controller, "fetch_limit", controller.fetch_limit))
+        controller.fetch_limit = parse_bytes("--fetch-limit", fetch_limit)
     compiled, example = _prepare(source, dispatch)
     arguments = _arguments(compiled, example, inputs, assignments)
     results, timings = _repeat(compiled, arguments, repeat)
