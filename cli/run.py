@@ -1,5 +1,6 @@
 """`pwc run`"""
 
+import contextlib
 import json
 import math
 import statistics
@@ -15,6 +16,7 @@ from pathways.api.array import Array
 from pathways.api.process import process
 from pathways.api.reference import Difference, compare, run_reference
 from pathways.api.stages import DISPATCH, PARALLEL, Compiled, load
+from pathways.api.tracing import trace as record
 from pathways.cli.errors import Mismatch
 from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
 from pathways.cli.source import load_program, lower_program, split_spec
@@ -29,6 +31,7 @@ Examples:
   pwc run plan.bin --inputs in.npz --outputs out.npz
   pwc run plan.bin --input 'x=@x.npy' --input 'scale=0.5' --repeat 10
   pwc run samples/train_lm.py --reference
+  pwc run plan.bin --repeat 5 --trace trace.json    # open it in https://ui.perfetto.dev
 """
 
 
@@ -39,6 +42,7 @@ Examples:
 @click.option("--outputs", type=click.Path(dir_okay=False, path_type=Path), help="Write all results, an .npz by name.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Run it so often.")
 @click.option("--reference", is_flag=True, help="Also run step by step through JAX's public API, and compare.")
+@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write what ran when, for Perfetto.")
 @click.option("--fetch-limit", metavar="SIZE", help="The largest result to copy to the host; default: 16GiB.")
 @click.option("--dispatch", type=click.Choice(DISPATCH), default=PARALLEL, show_default=True, help="How to enqueue.")
 @click.option("--json", "as_json", is_flag=True, help="Print results and timings as JSON.")
@@ -49,6 +53,7 @@ def run(
     outputs: Path | None,
     repeat: int,
     reference: bool,
+    trace: Path | None,
     fetch_limit: str | None,
     dispatch: str,
     as_json: bool,
@@ -66,7 +71,8 @@ def run(
         controller.fetch_limit = parse_bytes("--fetch-limit", fetch_limit)
     compiled, example = _prepare(source, dispatch)
     arguments = _arguments(compiled, example, inputs, assignments)
-    results, timings = _repeat(compiled, arguments, repeat)
+    with contextlib.nullcontext() if trace is None else record(trace):
+        results, timings = _repeat(compiled, arguments, repeat)
     differences = _differences(compiled, arguments, results) if reference else None
     if outputs is not None:
         with writing(outputs):

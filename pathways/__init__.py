@@ -14,6 +14,7 @@ from pathways.api.snapshots import save as save
 from pathways.api.stages import Compiled as Compiled
 from pathways.api.stages import Lowered as Lowered
 from pathways.api.stages import load as load
+from pathways.api.tracing import trace as trace
 from pathways.compiler.frontend.devices import VirtualDevice as VirtualDevice
 from pathways.compiler.frontend.devices import VirtualDeviceSet as VirtualDeviceSet
 from pathways.compiler.frontend.devices import VirtualSlice as VirtualSlice
@@ -43,4 +44,5 @@ __all__ = [
     "save",
     "status",
     "testing",
+    "trace",
 ]

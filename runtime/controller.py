@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.memory import readable
@@ -13,10 +14,11 @@ from pathways.dialect.topology import parse_bytes
 from pathways.runtime.clients import ClientState
 from pathways.runtime.errors import ClientSuspended, DeviceLost, MemoryHeld, NeverFits
 from pathways.runtime.executables import Executables
-from pathways.runtime.flights import Flights
+from pathways.runtime.flights import Flight, Flights
 from pathways.runtime.machine import Machine, PhysicalIsland
 from pathways.runtime.scheduling import POLICIES, STRIDE, Policy, Request
 from pathways.runtime.scheduling.scheduler import Scheduler
+from pathways.runtime.steps import Prepared
 from pathways.runtime.store import Line, Poison, Store, closed
 from pathways.runtime.turns import Ticket, Turns
 from pathways.runtime.watchdog import Watchdog
@@ -26,6 +28,16 @@ FETCH_LIMIT = os.environ.get("PATHWAYS_FETCH_LIMIT", "16GiB")
 
 def _NOBODY() -> None:
     """The line of a run that waits already."""
+
+
+class Recorder(Protocol):
+    """Is told when runs and steps happen (recorder.py)."""
+
+    def submitted(self, number: int, plan: Plan, client: str) -> None: ...
+    def turn(self, number: int) -> None: ...
+    def enqueued(self, number: int) -> None: ...
+    def done(self, number: int) -> None: ...
+    def step(self, flight: Flight, prepared: Prepared, begin: int, end: int) -> None: ...
 
 
 @dataclass(eq=False)
@@ -42,6 +54,9 @@ class Controller:
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     """Of runs."""
 
+    recorder: Recorder | None = None
+    """Who records, while anybody does."""
+
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.flights)
         self.turns = Turns(Scheduler(self.policy, self.machine.ledger))
@@ -50,7 +65,7 @@ class Controller:
     @property
     def eager(self) -> bool:
         """Whether anybody waits for runs to be done: a turn, or memory."""
-        return self.turns.contended or bool(self.machine.ledger.limits)
+        return self.turns.contended or bool(self.machine.ledger.limits) or self.recorder is not None
 
     def _held(self, devices: tuple[Hashable, ...], size: int) -> None:
         if self.machine.ledger.limits:

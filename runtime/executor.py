@@ -14,11 +14,11 @@ from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.plan import Layout, Plan, Port, Run
 from pathways.runtime import callbacks, faults, pjrt, transfers
 from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.closely import enqueue_part
 from pathways.runtime.controller import Controller, lost_poison
 from pathways.runtime.defer import defer
 from pathways.runtime.errors import CalledInside, WrongInput
 from pathways.runtime.flights import Flight
-from pathways.runtime.inject import enqueue_part
 from pathways.runtime.inputs import as_host, handle_of
 from pathways.runtime.linearize import linearize
 from pathways.runtime.machine import PhysicalIsland
@@ -122,7 +122,12 @@ class LoadedPlan:
         handles = [handle_of(v) for v in arguments]
         controller.check_open(client, where)
         number = next(controller.numbers)
+        recorder = controller.recorder
+        if recorder is not None:
+            recorder.submitted(number, self.plan, client.label)
         ticket = controller.enter(self._request(number, client, handles), client)
+        if recorder is not None:
+            recorder.turn(number)
         bound = Bound()
         slots: Slots = [*[None] * self._prepared.size, []]
         base = controller.machine.take_launches(len(self._prepared.launches))
@@ -170,6 +175,8 @@ class LoadedPlan:
 
         def done(seconds: float) -> None:
             self._seconds += (seconds - self._seconds) / 8
+            if controller.recorder is not None:
+                controller.recorder.done(request.number)
             controller.turns.finished(ticket)
 
         flight = Flight(request.number, self.plan, base, self._prepared.launches, slots[-1], request.client, done)
@@ -183,7 +190,7 @@ class LoadedPlan:
         turns = controller.turns
         last = self._parts[-1]
         for part in self._parts:
-            if faults.active:
+            if faults.active or controller.recorder is not None:
                 enqueue_part(controller, part, slots, base, flight)
             else:
                 for step in part.steps:
@@ -203,6 +210,8 @@ class LoadedPlan:
         """The run is in the queues of devices: others may enqueue, and its end is watched."""
         controller = self._controller
         controller.turns.enqueued(ticket, kept)
+        if controller.recorder is not None:
+            controller.recorder.enqueued(flight.number)
         if self._line is not None and flight.tokens:
             self._line.put(flight, eager=controller.eager)
         else:

@@ -10,10 +10,14 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
 * `compile_and_load(module, DeviceList, CompileOptions)`: the device list wins over the assignment; Shardy stays on.
 * `execute_sharded`, `consume_with_handlers`, `global_aval_to_result_handler`: dispatch and its results.
 * `batched_device_put`, `batched_copy_array_to_devices_with_sharding`: the only copies; never with donation.
+* `_profiler.ProfilerSession`: when a device worked on which launch; jax.profiler shows it in files only.
 * `serialize`, `deserialize_executable`: the same code on other devices, 20 times cheaper than compiling again. Only
   with options, and with the same number of devices.
 """
 
+import importlib
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -22,6 +26,7 @@ import numpy as np
 from jax._src import core as _core
 from jax._src.array import ArrayImpl as _ArrayImpl
 from jax._src.interpreters import pxla as _pxla
+from jax.profiler import ProfileData, ProfileOptions, TraceAnnotation
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 from jaxlib import xla_client as _xla_client
 
@@ -39,6 +44,7 @@ _xc: Any = _xla_client
 _core_any: Any = _core
 _pxla_any: Any = _pxla
 _array: Any = _ArrayImpl
+_profiler: Any = importlib.import_module("jaxlib._profiler")
 
 FAILURES: tuple[type[Exception], ...] = (jax.errors.JaxRuntimeError, ValueError, RuntimeError)
 """What PJRT raises when an execution or a copy fails."""
@@ -181,3 +187,48 @@ def shard(array: Array, position: int) -> Array:
 
 def is_array(value: Any) -> bool:
     return isinstance(value, _array)
+
+
+Profile: TypeAlias = tuple[Any, int]
+"""A session of XLA's profiler, and when it was anchored (nanoseconds of `time.perf_counter_ns`)."""
+
+
+def start_profile() -> Profile:
+    """Starts XLA's profiler; one at a time in a process. Python itself is not traced."""
+    options = ProfileOptions()
+    options.python_tracer_level = 0
+    session: Any = _profiler.ProfilerSession(options)
+    with TraceAnnotation(_ANCHOR):  # ties the profiler's clock to ours
+        anchor = time.perf_counter_ns()
+    return session, anchor
+
+
+_ANCHOR = "pathways anchor"
+
+
+def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
+    """When each device (by ordinal) worked on each launch id: first start and last end, on our clock."""
+    session, anchor = profile
+    spans: dict[tuple[int, int], tuple[float, float]] = {}
+    anchored = None
+    with warnings.catch_warnings():  # the first look at stats warns, and as an error that kills the process
+        warnings.simplefilter("ignore")
+        for plane in ProfileData.from_serialized_xspace(session.stop()).planes:
+            for line in plane.lines:
+                for event in line.events:
+                    if event.name.startswith(_ANCHOR):
+                        anchored = event.start_ns
+                    stats: dict[str, Any] = dict(event.stats)
+                    if "run_id" in stats and "device_ordinal" in stats:
+                        key = int(stats["run_id"]), int(stats["device_ordinal"])
+                        begin, end = spans.get(key, (float("inf"), 0.0))
+                        spans[key] = min(begin, event.start_ns), max(end, event.end_ns)
+    if anchored is None:
+        return {}
+    shift = anchor - anchored
+    return {key: (int(begin + shift), int(end + shift)) for key, (begin, end) in spans.items()}
+
+
+def ordinal(device: Device) -> int:
+    """The number by which the profiler knows a device of its client."""
+    return int(device.local_hardware_id)

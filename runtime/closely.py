@@ -1,4 +1,6 @@
-"""Enqueuing with faults in it: step by step, asking before each whether something shall go wrong there."""
+"""Enqueuing step by step, with a look at each: does something go wrong there on purpose, and when was it enqueued."""
+
+import time
 
 from pathways.dialect.plan import Run
 from pathways.runtime import faults, pjrt
@@ -10,17 +12,21 @@ from pathways.runtime.store import Poison
 
 
 def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, flight: Flight) -> None:
-    """The steps of a part, and what goes wrong."""
+    """The steps of a part: what goes wrong, and what is recorded."""
+    recorder = controller.recorder
     for step, prepared in zip(part.steps, part.prepared, strict=True):
         run = prepared.instruction
         fault = faults.find(flight.plan, run, flight.client) if isinstance(run, Run) else None
         poison = None if fault is None else _happen(controller, fault, prepared, slots)
         if prepared.island.lost:
             poison = poison or _lost(prepared)
+        begin = time.perf_counter_ns()
         if poison is None:
             step(slots, base)
         else:
             prepared.fail(slots, poison)
+        if recorder is not None:
+            recorder.step(flight, prepared, begin, time.perf_counter_ns())
 
 
 def _happen(controller: Controller, fault: Fault, prepared: Prepared, slots: Slots) -> Poison | None:
