@@ -1,0 +1,90 @@
+# pyright: basic
+"""A pipelined forward of 8 stages and 32 microbatches of tiny work, one device a stage: one call of a plan against
+hand-written `jax.jit` and `jax.device_put` on the same devices.
+
+    python bench/pipeline.py
+
+Both are repeated in turns in one run; microseconds are per operation (a stage of a microbatch with its transfer), and
+ratios are of medians. Above 1 the plan is faster.
+"""
+
+import argparse
+import statistics
+import time
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.api.process import process
+
+STAGES, MICROBATCHES, WIDTH = 8, 32, 16
+
+
+def work(w, x):
+    return jax.numpy.tanh(x * w)
+
+
+def make_program():
+    devices = pw.make_virtual_device_set()
+    meshes = [devices.add_slice(devices=1).mesh("x") for _ in range(STAGES)]
+    stages = [jax.jit(work, in_shardings=NamedSharding(m, P())) for m in meshes]
+
+    def forward(weights, xs):
+        out = []
+        for x in xs:
+            for stage, w in zip(stages, weights, strict=True):
+                x = stage(w, x)
+            out.append(x)
+        return out
+
+    return pw.program(forward)
+
+
+def by_hand(stages, weights, xs, targets):
+    out = []
+    for x in xs:
+        for stage, w, target in zip(stages, weights, targets, strict=True):
+            x = stage(w, jax.device_put(x, target))
+        out.append(x)
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40)
+    rounds = parser.parse_args().rounds
+    weights = [np.full(WIDTH, 0.5 + s / 10, np.float32) for s in range(STAGES)]
+    xs = [np.full(WIDTH, float(m), np.float32) for m in range(MICROBATCHES)]
+    compiled = make_program().lower(weights, xs).compile()
+    moved = pw.program(lambda w, x: (w, x))(weights, xs)
+    islands = [i.devices[0] for i in process().machine.bound.values() if len(i.devices) == 1][:STAGES]
+    targets = [SingleDeviceSharding(d) for d in islands]
+    stages = [jax.jit(work) for _ in range(STAGES)]
+    placed = [jax.device_put(w, t) for w, t in zip(weights, targets, strict=True)]
+    first = [jax.device_put(x, targets[0]) for x in xs]
+    expected = [np.asarray(a) for a in by_hand(stages, placed, first, targets)]
+    ours = [np.asarray(a) for a in compiled(*moved)]
+    assert all(np.allclose(a, b) for a, b in zip(ours, expected, strict=True))
+    ways = {
+        "plan": lambda: [a.block_until_ready() for a in compiled(*moved)],
+        "by hand": lambda: jax.block_until_ready(by_hand(stages, placed, first, targets)),
+    }
+    times = {name: [] for name in ways}
+    for turn in range(rounds + 1):
+        for name, way in ways.items():
+            begin = time.perf_counter()
+            way()
+            if turn:
+                times[name].append(time.perf_counter() - begin)
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    print(f"jax {jax.__version__}, {STAGES} stages, {MICROBATCHES} microbatches, float32[{WIDTH}]")
+    for name, median in medians.items():
+        per = 1e6 * median / STAGES / MICROBATCHES
+        print(f"{name:10}{per:8.1f} us an operation, by hand / this {medians['by hand'] / median:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
