@@ -11,6 +11,7 @@ import importlib.util
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -22,7 +23,7 @@ from pathways.runtime.machine import Machine
 
 def sample():
     path = Path(__file__).parents[1] / "samples" / "train_lm.py"
-    spec = importlib.util.spec_from_file_location("train_lm", path)
+    spec: Any = importlib.util.spec_from_file_location("train_lm", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

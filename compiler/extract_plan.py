@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pathways.compiler.explain import explain
+from pathways.compiler.localize import localize
 from pathways.compiler.schedule.note import read_schedule
 from pathways.compiler.streams import plan_meshes
 from pathways.dialect import pw
@@ -155,8 +156,20 @@ class _Reader:
         size = op.attributes["mhlo.num_partitions"].value
         axes = next((a for a in meshes.values() if size_of_axes(a) == size), ())
         donated = self.donated.get(symbol, ())
-        callbacks = read_callbacks(op)
-        return Computation(symbol, portable(bytecode(op)), donated, ins, in_layouts, outs, out_layouts, axes, callbacks)
+        with self.program.context:
+            alone = localize(op, axes, in_layouts, out_layouts)
+        return Computation(
+            symbol,
+            portable(bytecode(op)),
+            donated,
+            ins,
+            in_layouts,
+            outs,
+            out_layouts,
+            axes,
+            read_callbacks(op),
+            b"" if alone is None else portable(bytecode(alone.operation)),
+        )
 
     def arguments(
         self, constants: Mapping[str, bytes]

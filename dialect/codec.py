@@ -54,7 +54,7 @@ CLASSES: dict[str, type] = {
         *(Where, ArrayType, Island, Topology),
     )
 }
-OUTSIDE = frozenset({"module", "constants", "phases", "executables"})
+OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})
 """Fields whose bytes are members of the file of their own."""
 
 
@@ -72,13 +72,17 @@ def encode_plan(plan: nouns.Plan) -> bytes:
 def decode_plan(
     raw: bytes,
     modules: dict[str, bytes],
+    locals: dict[str, bytes],
     constants: dict[str, bytes],
     phases: dict[str, bytes],
     executables: dict[str, bytes],
 ) -> nouns.Plan:
     """Raises `DecodeError` for what is not a plan message; missing modules raise KeyError."""
     message = _PLAN.FromString(raw)
-    return _decode(message, {"modules": modules, "constants": constants, "phases": phases, "executables": executables})
+    return _decode(
+        message,
+        {"modules": modules, "locals": locals, "constants": constants, "phases": phases, "executables": executables},
+    )
 
 
 def _encode(value: Any, message: Any) -> None:
@@ -137,6 +141,7 @@ def _decode(message: Any, members: dict[str, Any]) -> Any:
     fields: dict[str, Any] = {f.name: _decode_field(message, f, members) for f in message.DESCRIPTOR.fields}
     if kind == "Computation":
         fields["module"] = members["modules"][fields["name"]]
+        fields["local"] = members["locals"].get(fields["name"], b"")
     if kind == "Plan":
         fields |= {name: members[name] for name in ("constants", "phases", "executables")}
     return CLASSES[kind](**fields)

@@ -206,6 +206,8 @@ class Computation:
     axes: tuple[tuple[str, int], ...]
     callbacks: tuple[int, ...] = ()
     """Numbers of the Python functions that it calls (host_callbacks.py), by their index in the module."""
+    local: bytes = field(default=b"", repr=False)
+    """The module for one device and its shards, where no device needs another; empty: they run as a gang."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
     manifest.json               format, versions of the writer, digest of every other member
     plan.pb                     the plan (plan.proto)
     computations/NAME.vhlo      StableHLO, portable
+    local/NAME.vhlo             the same for one device, where none needs another
     constants/DIGEST            raw bytes of closed-over arrays
     phases/NN.phase.mlir        dumps, when asked for
     executables/MACHINE/NAME    ready code, when asked for: a cache, in no digest but the seal
@@ -39,6 +40,7 @@ def write_plan(plan: Plan) -> bytes:
     """The bytes of plan.bin."""
     members: dict[str, bytes] = {"plan.pb": encode_plan(plan)}
     members |= {f"computations/{c.name}.vhlo": c.module for c in plan.computations}
+    members |= {f"local/{c.name}.vhlo": c.local for c in plan.computations if c.local}
     members |= {f"constants/{name}": data for name, data in plan.constants.items()}
     members |= {f"phases/{name}": data for name, data in plan.phases.items()}
     ready = {f"executables/{name}": data for name, data in plan.executables.items()}
@@ -112,6 +114,7 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
         return decode_plan(
             members["plan.pb"],
             modules=_below(members, "computations/", ".vhlo"),
+            locals=_below(members, "local/", ".vhlo"),
             constants=_below(members, "constants/"),
             phases=_below(members, "phases/"),
             executables=_below(members, "executables/"),

@@ -1,23 +1,49 @@
 """Whether the modules of a plan from a file are what its manifest says: PJRT would not ask, and would not survive."""
 
+from dataclasses import replace
+
 from pathways.dialect.diagnostics import InternalError, PathwaysError
-from pathways.dialect.dtypes import from_mlir
+from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import UnsafePlan
 from pathways.dialect.host_callbacks import calls_back
 from pathways.dialect.jax_api import JaxRuntimeError
 from pathways.dialect.mlir import Operation, from_portable
 from pathways.dialect.plan import Computation, Plan
 from pathways.dialect.program import described, main_of
-from pathways.dialect.sharding import size_of_axes
+from pathways.dialect.sharding import Dims, MeshSpec, Sharding, size_of_axes
 
 
 def check_modules(plan: Plan, path: str) -> None:
     """Raises PWC0604 where a module has other arguments, results, partitions or donation than the plan states."""
     for computation in plan.computations:
-        problem = _problem(computation)
+        problem = _problem(computation) or (_local_problem(computation) if computation.local else None)
         if problem is not None:
             rule = "a module with the signature that the plan states"
             raise PathwaysError(UnsafePlan(path=path, problem=f"{computation.name} {problem}", rule=rule))
+
+
+def _local_problem(computation: Computation) -> str | None:
+    """Whether the module for one device takes and gives shards."""
+    sizes = dict(computation.axes)
+
+    def shards(types: tuple[ArrayType, ...], layouts: tuple[Dims, ...]) -> tuple[ArrayType, ...]:
+        spec = MeshSpec(computation.axes, tuple(range(size_of_axes(computation.axes))))
+        return tuple(
+            ArrayType(Sharding(spec, d).shard_shape(t.shape), t.dtype) for t, d in zip(types, layouts, strict=True)
+        )
+
+    if any(name not in sizes for d in (*computation.in_layouts, *computation.out_layouts) for a in d for name in a):
+        return "is split over axes that it does not have"
+    part = replace(
+        computation,
+        name=f"{computation.name} (for one device)",
+        module=computation.local,
+        inputs=shards(computation.inputs, computation.in_layouts),
+        outputs=shards(computation.outputs, computation.out_layouts),
+        axes=(),
+    )
+    problem = _problem(part)
+    return None if problem is None else f"for one device {problem}"
 
 
 def _problem(computation: Computation) -> str | None:

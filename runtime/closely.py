@@ -4,6 +4,7 @@ import time
 
 from pathways.dialect.plan import Run
 from pathways.runtime import faults, pjrt
+from pathways.runtime.alone import Shards
 from pathways.runtime.controller import Controller, lost_poison
 from pathways.runtime.faults import Fault
 from pathways.runtime.flights import Flight
@@ -39,7 +40,8 @@ def _happen(controller: Controller, fault: Fault, prepared: Prepared, slots: Slo
         controller.lose(prepared.island, position, fault.message)
         poison = lost_poison(prepared.island, position)
         for index, value in enumerate(slots[:-1]):
-            if pjrt.is_array(value) and device in value.sharding.device_set:
+            shards = value if isinstance(value, Shards) else [value] if pjrt.is_array(value) else []
+            if any(device in s.sharding.device_set for s in shards):
                 slots[index] = poison
         return poison
     executable, watched = faults.prepare(fault, prepared.devices, run.name)

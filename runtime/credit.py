@@ -52,6 +52,12 @@ class Gang:
                     queue.moved = time.monotonic()
         return due
 
+    def started_each(self, tokens: Sequence[Any]) -> None:
+        """As `started`, with a token of its own for each device."""
+        for queue, token in zip(self._queues, tokens, strict=True):
+            queue.tokens.append(token)
+            queue.since = 0
+
     def started(self, token: Any) -> None:
         """Keeps the token of the execution that `admit` asked it of."""
         for queue in self._queues:

@@ -138,7 +138,7 @@ def temporary_bytes(executable: Executable) -> int:
     return int(executable.get_compiled_memory_stats().temp_size_in_bytes)
 
 
-def result_handlers(types: Sequence[ArrayType], shardings: Sequence[NamedSharding]) -> Handlers:
+def result_handlers(types: Sequence[ArrayType], shardings: Sequence[Any]) -> Handlers:
     """What makes arrays of an execution's results; made once, at load."""
     return [_pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)]
 
@@ -183,6 +183,19 @@ def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[Array])
 def shard(array: Array, position: int) -> Array:
     """One shard as an array of its own; no copy. (`addressable_data` gives the first shard of any replicated array.)"""
     return array._arrays[position]
+
+
+def shards_of(array: Array) -> Sequence[Array]:
+    """All shards, in the order of the mesh; no copy."""
+    return array._arrays
+
+
+def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
+    return ArrayType(sharding.shard_shape(type_.shape), type_.dtype)
+
+
+def on_device(device: Device) -> Any:
+    return SingleDeviceSharding(device)
 
 
 def is_array(value: Any) -> bool:

@@ -15,7 +15,7 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.host_callbacks import find
 from pathways.dialect.plan import Copy, Free, Instruction, Layout, Plan, Recv, Run, Send
-from pathways.runtime import pjrt, transfers
+from pathways.runtime import alone, pjrt, transfers
 from pathways.runtime.callbacks import Watched
 from pathways.runtime.credit import Gang
 from pathways.runtime.defer import Await, Ordered
@@ -131,6 +131,7 @@ class Preparer:
         self._watched: dict[int, list[Watched]] = {}
         """Host callbacks by step."""
         self._prepared: Prepared | None = None
+        self._shards = alone.kept_as_shards(plan)
 
     def prepare(self, order: Sequence[Ordered]) -> list[Part]:
         """One step an instruction; a free right behind the computation it waits for is part of its step."""
@@ -211,32 +212,33 @@ class Preparer:
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
         watched = self._watched[run.step] = _watched(run, computation.callbacks)
-        executable = self._executables.load(computation.module, self._sides.devices(run.mesh), watched)
-        shardings = [self._sides.of(Layout(run.mesh, d)).real for d in computation.out_layouts]
-        handlers = pjrt.result_handlers(computation.outputs, shardings)
+        devices = self._sides.devices(run.mesh)
+        sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
         physical = self._sides.islands[island]
         gang = Gang([physical.queues[d] for d in mesh.devices])
         inputs = [offset + s for s in run.inputs]
         outputs = self._outputs(run, at)
         gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
-        execute, admit, started = executable.execute_sharded, gang.admit, gang.started
+        admit = gang.admit
         number = len(self.launches)
         queues = tuple(physical.queues[d] for d in mesh.devices)
-        self.launches.append(Launch(run, physical.key, self._sides.devices(run.mesh), queues))
+        self.launches.append(Launch(run, physical.key, devices, queues))
         last = number in self._last or bool(watched)
-        self._prepared = Prepared(run, physical, self._sides.devices(run.mesh), outputs, gone, number)
+        self._prepared = Prepared(run, physical, devices, outputs, gone, number)
+        if alone.is_alone(computation):
+            kept = [(at, s) in self._shards for s in run.outputs]
+            launch = alone.prepare(computation, devices, sides, kept, gang, self._executables)
+        else:
+            executable = self._executables.load(computation.module, devices, watched)
+            launch = _as_gang(executable, pjrt.result_handlers(computation.outputs, [s.real for s in sides]), gang)
 
         def step(slots: Slots, base: int) -> None:
             due = admit()
             try:
-                results = execute([slots[i] for i in inputs], launch_id=base + number, with_tokens=due or last)
-                if due or last:
-                    token = results.consume_token()
-                    if due:
-                        started(token)
-                    if last:
-                        slots[-1].append(token)
-                for slot, array in zip(outputs, results.consume_with_handlers(handlers), strict=True):
+                arrays, tokens = launch([slots[i] for i in inputs], base + number, due, last)
+                if last:
+                    slots[-1].extend(tokens)
+                for slot, array in zip(outputs, arrays, strict=True):
                     slots[slot] = array
             except Exception as error:  # whatever it is, dependents must learn of it and others go on
                 poison = _poison([slots[i] for i in inputs]) or Poison(failed(run, island, error, watched))
@@ -265,6 +267,25 @@ class Preparer:
 
     def compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
         return self._executables.load(text, [device])
+
+
+def _as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang) -> alone.Launch:
+    """A computation on all of its devices at once."""
+    execute, started = executable.execute_sharded, gang.started
+
+    def launch(operands: Sequence[Any], launch_id: int, due: bool, last: bool) -> tuple[list[Any], list[Any]]:
+        if not (due or last):
+            return execute(operands, launch_id=launch_id).consume_with_handlers(handlers), _NO_TOKENS
+        results = execute(operands, launch_id=launch_id, with_tokens=True)
+        token = results.consume_token()
+        if due:
+            started(token)
+        return results.consume_with_handlers(handlers), [token]
+
+    return launch
+
+
+_NO_TOKENS: list[Any] = []
 
 
 def offsets_of(plan: Plan) -> dict[str, int]:

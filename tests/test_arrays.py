@@ -122,7 +122,7 @@ def test_a_failed_computation_poisons_what_depends_on_it_alone(monkeypatch: pyte
             raise jax.errors.JaxRuntimeError("INTERNAL: injected")  # pyright: ignore
 
     original = executables.Executables.load
-    symbols = {c.module: c.name for c in compiled.plan.computations}
+    symbols = {module: c.name for c in compiled.plan.computations for module in (c.module, c.local)}
 
     def load(self: Any, module: Any, devices: Any, callbacks: Any = ()) -> Any:
         return Broken() if symbols.get(module) == "bad" else original(self, module, devices, callbacks)

@@ -1,0 +1,96 @@
+"""Computations whose devices need nothing of each other are started one by one, and compute the same."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.dialect.planfile import read_plan, write_plan
+from pathways.runtime.check_modules import check_modules
+
+jit: Any = jax.jit
+MESH = pw.make_virtual_device_set().add_slice(devices=4).mesh(("a", "b"), (2, 2))
+X = np.linspace(-1, 1, 8 * 16, dtype=np.float32).reshape(8, 16)
+Y = np.cos(X)
+ROWS, BOTH, OTHER, WHOLE = P("a", None), P("a", "b"), P("b", None), P()
+
+
+def shard_mapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.shard_map(function, mesh=MESH, in_specs=BOTH, out_specs=BOTH)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Any, Any, bool]] = {
+    "elementwise": (lambda x, y: jnp.where(x > 0, x * 2 + jnp.tanh(y), 1.0), BOTH, BOTH, True),
+    "a product of rows and columns": (lambda x, y: x @ y.T, ROWS, OTHER, True),
+    "a product over a split dimension": (lambda x, y: x.T @ y, ROWS, ROWS, False),
+    "a batched product": (lambda x, y: jnp.einsum("bi,bi->b", x, y), ROWS, ROWS, True),
+    "sums of rows": (lambda x, y: (x * y).sum(1), ROWS, ROWS, True),
+    "sums of columns": (lambda x, y: (x * y).sum(0), ROWS, ROWS, False),
+    "softmax of rows": (lambda x, y: jax.nn.softmax(x) + y.mean(1, keepdims=True), ROWS, ROWS, True),
+    "softmax of split rows": (lambda x, y: jax.nn.softmax(x) + y, BOTH, BOTH, False),
+    "normalized": (lambda x, y: (x - x.mean(-1, keepdims=True)) / (y.std(-1)[:, None] + 1), ROWS, ROWS, True),
+    "reshaped": (lambda x, y: (x[:, None, :] + y[:, None, :]).reshape(8, 16), ROWS, ROWS, True),
+    "cut across shards": (lambda x, y: x[:4] + y[:4], ROWS, ROWS, False),
+    "a scalar beside": (lambda x, y: x * y[0, 0], WHOLE, WHOLE, True),
+    "counted": (lambda x, y: x + jnp.arange(16.0) * y, BOTH, BOTH, False),
+    "shard_map": (shard_mapped(lambda x, y: x + y.sum()), BOTH, BOTH, True),
+    "shard_map that meets": (shard_mapped(lambda x, y: x + jax.lax.pmean(y, "a")), BOTH, BOTH, False),
+    "a loop": (lambda x, y: jax.lax.fori_loop(0, 3, lambda i, v: v * y, x), WHOLE, WHOLE, True),
+    "sorted": (lambda x, y: jnp.sort(x, axis=0) + y, WHOLE, WHOLE, True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_alone_or_together(name: str) -> None:
+    function, left, right, alone = CASES[name]
+    call = jit(function, in_shardings=(NamedSharding(MESH, left), NamedSharding(MESH, right)))
+    lowered = pw.program(lambda x, y: call(x, y)).lower(X, Y)
+    compiled = lowered.compile()
+    (computation,) = compiled.plan.computations
+    assert bool(computation.local) == alone
+    if name != "shard_map" and name != "shard_map that meets":
+        np.testing.assert_allclose(np.asarray(compiled(X, Y)), np.asarray(jit(function)(X, Y)), rtol=2e-5, atol=1e-6)
+    else:
+        wanted = np.asarray(compiled(X, Y))
+        assert wanted.shape == X.shape and np.isfinite(wanted).all()
+    plan = read_plan(write_plan(compiled.plan))
+    assert plan == compiled.plan
+    check_modules(plan, "plan")
+
+
+def test_shards_are_handed_on_without_arrays() -> None:
+    on = NamedSharding(MESH, BOTH)
+
+    def double(x: Any) -> Any:
+        return x * 2
+
+    def total(x: Any) -> Any:
+        return x.sum()
+
+    f, g = jit(double, in_shardings=on), jit(total, in_shardings=on)
+
+    def work(x: Any) -> Any:
+        y = f(f(x))
+        z = f(y)
+        return g(y), z, f(z)
+
+    compiled = pw.program(work).lower(X).compile(merge=False)
+    for found, expected in zip(compiled(X), (4 * X.sum(), 8 * X, 16 * X), strict=True):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_module_for_one_device_must_fit() -> None:
+    call = jit(lambda x: x + 1, in_shardings=NamedSharding(MESH, BOTH))
+    plan = pw.program(lambda x: call(x)).lower(X).compile().plan
+    (computation,) = plan.computations
+
+    wrong = replace(plan, computations=(replace(computation, local=computation.module),))
+    with pytest.raises(pw.PathwaysError, match="for one device"):
+        check_modules(wrong, "plan")
