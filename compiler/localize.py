@@ -29,8 +29,12 @@ exponential_minus_one floor imag is_finite log log_plus_one logistic maximum min
 real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left shift_right_arithmetic
 shift_right_logical sign sine sqrt subtract tan tanh xor
 """
-_ELEMENTWISE = frozenset(_NAMES.split())
-"""StableHLO operations that work element by element."""
+_CHLO = """
+acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc is_inf is_neg_inf is_pos_inf lgamma
+next_after polygamma sinh square tan zeta
+"""
+_ELEMENTWISE = {f"stablehlo.{name}" for name in _NAMES.split()} | {f"chlo.{name}" for name in _CHLO.split()}
+"""Operations that work element by element."""
 _TOGETHER = frozenset(
     {
         "all_gather",
@@ -151,10 +155,9 @@ class _Localizer:
         return ir.RankedTensorType.get(shape, type_.element_type)
 
     def _operation(self, op: Operation) -> None:
-        kind = op.name.partition(".")[2]
         if op.name in self.rules:
             self.rules[op.name](op)
-        elif op.name.startswith("stablehlo.") and kind in _ELEMENTWISE:
+        elif op.name in _ELEMENTWISE:
             self._elementwise(op)
         else:
             _alone(op)
