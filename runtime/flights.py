@@ -45,12 +45,14 @@ class Flight:
     """Called once, with the seconds that it kept its devices."""
     since: float = field(default_factory=time.monotonic)
     moved: float = field(default_factory=time.monotonic)
-    """When its last token was done, or it last got on with enqueuing."""
+    """When it last got on with enqueuing."""
+    line: "Line | None" = None
+    """In whose line it is, once it is enqueued."""
 
     def still(self) -> float:
         """Seconds for which nothing has moved on its devices."""
         moved = max((q.moved for launch in self.launches for q in launch.queues), default=0.0)
-        return time.monotonic() - max(self.moved, moved)
+        return time.monotonic() - max(self.moved, moved, self.line.moved if self.line is not None else 0.0)
 
 
 class Line:
@@ -59,12 +61,15 @@ class Line:
     def __init__(self, name: str, lines: "Flights") -> None:
         self.name = name
         self.flights: deque[Flight] = deque()
+        self.moved = 0.0
+        """When a token of any of them was last done."""
         self._lines = lines
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def put(self, flight: Flight, *, eager: bool) -> None:
+        flight.line = self
         self.flights.append(flight)
         if self._thread is None:
             self._ensure()
@@ -100,9 +105,7 @@ class Line:
         for token in flight.tokens:
             with contextlib.suppress(*FAILURES):  # the results carry it
                 token.block_until_ready()
-            flight.moved = time.monotonic()
-            for behind in list(self.flights):
-                behind.moved = flight.moved
+            self.moved = time.monotonic()
         now = time.monotonic()
         begun = max(flight.since, self._lines.ended.get(self.name, 0.0))
         self._lines.ended[self.name] = now

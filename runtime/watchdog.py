@@ -47,13 +47,17 @@ class Watchdog:
         idle = 0
         while idle < 3:
             time.sleep(min(0.5, self.timeout / 4))
-            flights = self._flights.all()
-            idle = 0 if flights else idle + 1
-            hung = [f for f in flights if f.still() > self.timeout]
-            if hung:
-                end(hung[0], flights, self.timeout)
+            idle = 0 if self._look() else idle + 1
         with self._lock:
             self._thread = None
+
+    def _look(self) -> int:
+        """How many runs are in flight; what it looked at is not held while it sleeps."""
+        flights = self._flights.all()
+        hung = [f for f in flights if f.still() > self.timeout]
+        if hung:
+            end(hung[0], flights, self.timeout)
+        return len(flights)
 
 
 def end(flight: Flight, flights: list[Flight], timeout: float) -> None:

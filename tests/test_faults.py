@@ -180,7 +180,7 @@ def test_eight_clients_with_random_faults() -> None:
     def work(number: int) -> None:
         rng = np.random.default_rng(number)
         with pw.Client(f"c{number}") as client:
-            for _ in range(40):
+            for _ in range(200):
                 expected = (X + number).reshape(2, -1).mean(0)
                 label = client._state.label  # pyright: ignore[reportPrivateUsage]
                 kind = rng.choice(["raise", "delay", "none", "none", "none", "none", "none", "none"])
@@ -201,7 +201,7 @@ def test_eight_clients_with_random_faults() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(180)
+        thread.join(400)
         assert not thread.is_alive()
     assert not wrong and sum(failures) > 0
     gc.collect()
@@ -209,3 +209,23 @@ def test_eight_clients_with_random_faults() -> None:
     scheduler = process().controller.turns.scheduler
     assert not scheduler.waiting and not scheduler.running and not scheduler.active
     assert not [b for b in process().store.buffers.values() if b.client.name.startswith("c")]
+
+
+def test_memory_is_flat_over_many_runs() -> None:
+    call = placed(lambda x: x + 1, mesh(2))
+    program = pw.program(lambda x: call(x))
+
+    def some(count: int) -> int:
+        x = program(X)
+        for _ in range(count):
+            x = program(x)
+        x.block_until_ready()
+        del x
+        assert process().controller.flights.drain(20)
+        gc.collect()
+        return len(gc.get_objects())
+
+    some(500)
+    before = some(500)
+    assert abs(some(10_000) - before) < 500
+    assert not process().controller.turns.scheduler.running

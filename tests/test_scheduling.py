@@ -4,9 +4,12 @@ import random
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
+from pathways.api.process import load_policy
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.scheduling import POLICIES, Request
 from pathways.runtime.scheduling.ledger import Ledger
 from pathways.runtime.scheduling.scheduler import Scheduler
@@ -206,3 +209,37 @@ def test_random_events(policy: str, seed: int) -> None:
         for second in world.order.values():
             both = set(first) & set(second)
             assert [n for n in first if n in both] == [n for n in second if n in both]
+
+
+LOTTERY = """
+class Lottery:
+    name = "lottery"
+
+    def rank(self, request):
+        return float(hash((request.number * 2654435761) % 1000)), request.number
+
+    def submitted(self, request): ...
+
+    def started(self, request): ...
+
+    def ended(self, request): ...
+
+
+class Half:
+    name = "half"
+"""
+
+
+def test_policies_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(LOTTERY)
+    made = scheduler("fifo", depth=3, w=100, x=100, y=100, z=150)
+    made.policy = load_policy(f"{path}:Lottery")
+    world = World(random.Random(1), made)
+    for number in range(200):
+        world.step(number)
+    assert load_policy("fifo").name == "fifo"
+    for name, problem in (("none", "no such"), (f"{path}:Half", "incomplete"), (f"{path}:Missing", "no such")):
+        with pytest.raises(PathwaysError, match=problem) as caught:
+            load_policy(name)
+        assert caught.value.code == "PWC0104"

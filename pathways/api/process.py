@@ -1,13 +1,18 @@
 """What one process shares: its machine, the store of buffers, compiled code, and where slices are bound."""
 
+import os
 import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.passes.base import Binding, Session
 from pathways.compiler.placement.default import CPU_KIND, default_topology
+from pathways.compiler.plugins import PluginError, find_plugin
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan import Plan
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Island, Topology
@@ -16,6 +21,7 @@ from pathways.runtime.analyze import XlaAnalyzer
 from pathways.runtime.controller import Controller
 from pathways.runtime.executor import LoadedPlan
 from pathways.runtime.machine import Machine, host_islands
+from pathways.runtime.scheduling import POLICIES, STRIDE, Policy
 from pathways.runtime.status import Status, status_of
 from pathways.runtime.store import Store
 
@@ -122,12 +128,32 @@ _lock = threading.Lock()
 _current: list[Process] = []
 
 
+def load_policy(name: str) -> Policy:
+    """A scheduling policy of islands by name: a built-in one, FILE.py:CLASS, or an entry point. Raises PWC0104."""
+    if name in POLICIES:
+        return POLICIES[name]()
+    try:
+        made: Any = find_plugin(name)()
+    except PluginError as error:
+        rule = f"{', '.join(POLICIES)}, or FILE.py:CLASS"
+        problem = "there is no such scheduling policy"
+        wrong = BadArguments(problem=problem, have_=f"{name}: {error.have}", rule=rule, advice="", where=error.where)
+        raise PathwaysError(wrong) from None
+    missing = [m for m in ("name", "rank", "submitted", "started", "ended") if not hasattr(made, m)]
+    if missing:
+        problem, rule = "a scheduling policy is incomplete", "what runtime/scheduling/request.py says of a Policy"
+        have = f"{name} without {', '.join(missing)}"
+        raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=""))
+    return made
+
+
 def process() -> Process:
     """This process's, made at first use."""
     with _lock:
         if not _current:
             platform = pjrt.default_platform()
-            _current.append(Process(platform, Controller(Machine(platform))))
+            policy = load_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
+            _current.append(Process(platform, Controller(Machine(platform), policy)))
         return _current[0]
 
 
