@@ -171,8 +171,9 @@ def _as_json(plan: Plan) -> dict[str, Any]:
     row = asdict(plan)
     row["constants"] = {name: len(raw) for name, raw in plan.constants.items()}
     row["phases"] = sorted(plan.phases)
+    row["executables"] = {name: len(raw) for name, raw in plan.executables.items()}
     for computation, original in zip(row["computations"], plan.computations, strict=True):
-        computation["module"] = len(original.module)
+        computation["module"], computation["local"] = len(original.module), len(original.local)
     for stream, original in zip(row["streams"], plan.streams, strict=True):
         stream["instructions"] = [{"op": type(i).__name__.lower(), **asdict(i)} for i in original.instructions]
     return row

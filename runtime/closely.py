@@ -5,11 +5,11 @@ import time
 from pathways.dialect.plan import Run
 from pathways.runtime import faults, pjrt
 from pathways.runtime.alone import Shards
-from pathways.runtime.controller import Controller, lost_poison
+from pathways.runtime.controller import Controller
 from pathways.runtime.faults import Fault
 from pathways.runtime.flights import Flight
 from pathways.runtime.steps import Part, Prepared, Slots, failed
-from pathways.runtime.store import Poison
+from pathways.runtime.store import Poison, lost_poison
 
 
 def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, flight: Flight) -> None:

@@ -3,6 +3,8 @@
 import gc
 import itertools
 import os
+import threading
+import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,14 +14,14 @@ from pathways.dialect.memory import readable
 from pathways.dialect.plan import Plan
 from pathways.dialect.topology import parse_bytes
 from pathways.runtime.clients import ClientState
-from pathways.runtime.errors import ClientSuspended, DeviceLost, MemoryHeld, NeverFits
+from pathways.runtime.errors import ClientSuspended, MemoryHeld, NeverFits
 from pathways.runtime.executables import Executables
 from pathways.runtime.flights import Flight, Flights
 from pathways.runtime.machine import Machine, PhysicalIsland
 from pathways.runtime.scheduling import POLICIES, STRIDE, Policy, Request
 from pathways.runtime.scheduling.scheduler import Scheduler
 from pathways.runtime.steps import Prepared
-from pathways.runtime.store import Line, Poison, Store, closed
+from pathways.runtime.store import Line, Store, closed, lost_poison
 from pathways.runtime.turns import Ticket, Turns
 from pathways.runtime.watchdog import Watchdog
 
@@ -54,6 +56,7 @@ class Controller:
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     """Of runs."""
 
+    ending: bool = False
     recorder: Recorder | None = None
     """Who records, while anybody does."""
 
@@ -73,6 +76,8 @@ class Controller:
 
     def enter(self, request: Request, client: ClientState) -> Ticket:
         """Waits for the turn of a run. Raises PWC0506 if it never fits, PWC0507 if its own client holds the memory."""
+        if self.ending:
+            threading.Event().wait()
         if request.bytes:
             self._check_fits(request)
         return self.turns.enter(request, lambda ticket: self.patience(ticket, client))
@@ -123,6 +128,20 @@ class Controller:
                     ledger.held[device] = sum(self.store.owners_on(device).values())
                 ledger.limits[device] = memory or 0
 
+    def end(self, timeout: float = 5.0) -> None:
+        """The process ends: who comes now waits for ever, and what is in flight is waited for.
+
+        A daemon thread inside of XLA aborts the process when the interpreter is gone; here it finds a place to park.
+        """
+        self.ending = True
+        self.flights.drain(timeout)
+        until = time.monotonic() + timeout
+        while self.flights.enqueuing and time.monotonic() < until:
+            time.sleep(0.001)
+        self.flights.drain(timeout)
+        self.flights.stop()
+        time.sleep(0.02)
+
     def check_open(self, client: ClientState, where: Line) -> None:
         """Raises PWC0509 for a client that is gone, PWC0515 for one that is suspended."""
         if client.suspended and not client.closed and where is not _NOBODY:
@@ -143,8 +162,3 @@ class Controller:
 
     def island_of(self, device: Hashable) -> PhysicalIsland:
         return next(i for i in self.machine.bound.values() if device in i.devices)
-
-
-def lost_poison(island: PhysicalIsland, position: int) -> Poison:
-    """What whoever reads from a lost device gets."""
-    return Poison(DeviceLost(island=island.key, device=position, reason=island.lost[position]))

@@ -15,7 +15,7 @@ from pathways.dialect.plan import Layout, Plan, Port, Run
 from pathways.runtime import callbacks, faults, pjrt, transfers
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.closely import enqueue_part
-from pathways.runtime.controller import Controller, lost_poison
+from pathways.runtime.controller import Controller
 from pathways.runtime.defer import defer
 from pathways.runtime.errors import CalledInside, WrongInput
 from pathways.runtime.flights import Flight
@@ -24,7 +24,7 @@ from pathways.runtime.linearize import linearize
 from pathways.runtime.machine import PhysicalIsland
 from pathways.runtime.scheduling import Request
 from pathways.runtime.steps import Preparer, Sides, Slots
-from pathways.runtime.store import Handle, Line, Poison, StoredBuffer
+from pathways.runtime.store import Handle, Line, Poison, StoredBuffer, lost_poison
 from pathways.runtime.turns import Ticket
 from pathways.runtime.validate import validate
 
@@ -87,7 +87,8 @@ class LoadedPlan:
         peaks: dict[Hashable, int] = {}
         ledger = self._controller.machine.ledger
         for mesh in range(len(self.plan.meshes)):
-            for device in self._sides.devices(mesh):
+            stated = self.plan.topology.island(self.plan.meshes[mesh].island).memory is not None
+            for device in self._sides.devices(mesh) if stated else ():
                 if device in ledger.limits:
                     peaks[device] = self.plan.stream(self.plan.meshes[mesh].island).peak_bytes
         for constant in self.plan.constant_buffers if peaks else ():

@@ -87,7 +87,7 @@ class Line:
 
     def _watch(self) -> None:
         idle = 0
-        while idle < 2 or not self._end():
+        while (idle < 2 or not self._end()) and not self._lines.ending:
             self._wake.wait(IDLE)
             self._wake.clear()
             idle = 0 if self.flights else idle + 1
@@ -119,6 +119,7 @@ class Flights:
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
         self.ended: dict[str, float] = {}
+        self.ending = False
         self.enqueuing: dict[int, Flight] = {}
         """Runs whose turn it is."""
         self._lock = threading.Lock()
@@ -132,6 +133,11 @@ class Flights:
         flying = [f for line in list(self.lines.values()) for f in list(line.flights)]
         found = {f.number: f for f in (*self.enqueuing.copy().values(), *flying)}
         return [found[number] for number in sorted(found)]
+
+    def stop(self) -> None:
+        """All threads end now."""
+        self.ending = True
+        self.hurry()
 
     def hurry(self) -> None:
         """Somebody waits: every thread looks now."""

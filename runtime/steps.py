@@ -23,7 +23,7 @@ from pathways.runtime.errors import ComputationFailed, UnknownCallback
 from pathways.runtime.executables import Executables
 from pathways.runtime.flights import Launch
 from pathways.runtime.machine import PhysicalIsland
-from pathways.runtime.store import Poison
+from pathways.runtime.store import Poison, lost_poison
 from pathways.runtime.validate import effects
 
 Slots: TypeAlias = list[Any]
@@ -241,7 +241,7 @@ class Preparer:
                 for slot, array in zip(outputs, arrays, strict=True):
                     slots[slot] = array
             except Exception as error:  # whatever it is, dependents must learn of it and others go on
-                poison = _poison([slots[i] for i in inputs]) or Poison(failed(run, island, error, watched))
+                poison = _poison([slots[i] for i in inputs]) or self._cause(failed(run, island, error, watched))
                 for slot in outputs:
                     slots[slot] = poison
             for slot in gone:
@@ -259,11 +259,18 @@ class Preparer:
                 slots[target] = move(slots[source])
             except Exception as error:  # as above
                 cause = ComputationFailed(computation="a transfer", island=island, cause=str(error), where=where)
-                slots[target] = _poison([slots[source]]) or Poison(cause)
+                slots[target] = _poison([slots[source]]) or self._cause(cause)
             if release:
                 slots[source] = None
 
         return step
+
+    def _cause(self, failure: ComputationFailed) -> Poison:
+        """A failure on islands that have lost a device is the loss."""
+        for island in self._sides.islands.values():
+            for position in list(island.lost):
+                return lost_poison(island, position)
+        return Poison(failure)
 
     def compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
         return self._executables.load(text, [device])

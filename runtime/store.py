@@ -15,7 +15,8 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.runtime import pjrt
 from pathways.runtime.clients import ClientState, current_client
-from pathways.runtime.errors import ClientClosed, ClientSuspended, NotYours, UsedAfterDonation
+from pathways.runtime.errors import ClientClosed, ClientSuspended, DeviceLost, NotYours, UsedAfterDonation
+from pathways.runtime.machine import PhysicalIsland
 
 
 @dataclass(frozen=True)
@@ -186,3 +187,8 @@ class Handle:
 
 def closed(client: ClientState, what: str, where: Line) -> PathwaysError:
     return PathwaysError(ClientClosed(client=client.label, have_=what, where=where()))
+
+
+def lost_poison(island: PhysicalIsland, position: int) -> Poison:
+    """What whoever reads from a lost device gets."""
+    return Poison(DeviceLost(island=island.key, device=position, reason=island.lost.get(position, "it was away")))

@@ -12,9 +12,9 @@ import numpy as np
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.runtime import pjrt
 from pathways.runtime.clients import ClientState
-from pathways.runtime.controller import Controller, lost_poison
+from pathways.runtime.controller import Controller
 from pathways.runtime.scheduling import Request
-from pathways.runtime.store import Suspended
+from pathways.runtime.store import Suspended, lost_poison
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         idle = 0
-        while idle < 3:
+        while idle < 3 and not self._flights.ending:
             time.sleep(min(0.5, self.timeout / 4))
             idle = 0 if self._look() else idle + 1
         with self._lock:

@@ -1,5 +1,6 @@
 """Ready code: in plans and in a folder, for this machine and this user alone."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,8 @@ def test_from_the_command_line(root: Path, tmp_path: Path) -> None:
         "compile", str(root / "samples" / "mixture_of_experts.py"), "-o", str(path), "--with-executables"
     )
     assert code == 0, stderr
+    code, stdout, stderr = pwc_here("inspect", str(path), "--json")
+    assert code == 0 and json.loads(stdout)["executables"], stderr
     for dispatch in ("parallel", "sequential"):
         code, stdout, stderr = pwc_here("run", str(path), "--dispatch", dispatch, "--fetch-limit", "1MiB")
         assert code == 0 and "time:" in stdout and "compiled again" not in stderr

@@ -80,6 +80,9 @@ class Array:
         try:
             yield
         except pjrt.FAILURES as error:
+            now = self.handle.buffer.array
+            if isinstance(now, Poison):  # lost while it was read
+                raise now.error() from error
             name, island, where = self.handle.buffer.origin
             failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
             raise PathwaysError(failed) from error

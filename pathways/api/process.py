@@ -1,5 +1,6 @@
 """What one process shares: its machine, the store of buffers, compiled code, and where slices are bound."""
 
+import atexit
 import os
 import sys
 import threading
@@ -154,6 +155,7 @@ def process() -> Process:
             platform = pjrt.default_platform()
             policy = load_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
             _current.append(Process(platform, Controller(Machine(platform), policy)))
+            atexit.register(_current[0].controller.end)
         return _current[0]
 
 
