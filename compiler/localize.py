@@ -99,9 +99,9 @@ def localize(computation: Operation, axes: Axes, ins: Sequence[Dims], outs: Sequ
     whole = inlined(computation)
     try:
         local = _Localizer(dict(axes)).run(main_of(whole.operation), ins, outs)
-    except _NotLocal:
+        return local if local.operation.verify() else None
+    except (_NotLocal, ir.MLIRError):
         return None
-    return local if local.operation.verify() else None
 
 
 class _Localizer:
@@ -149,7 +149,7 @@ class _Localizer:
         shape = list(type_.shape)
         for at, names in enumerate(dims):
             for name in names:
-                if shape[at] % self.sizes[name]:
+                if name not in self.sizes or shape[at] % self.sizes[name]:
                     raise _NotLocal
                 shape[at] //= self.sizes[name]
         return ir.RankedTensorType.get(shape, type_.element_type)
@@ -161,9 +161,21 @@ class _Localizer:
             self._elementwise(op)
         else:
             _alone(op)
+            self._check_captured(op)
             for i, value in enumerate(list(op.operands)):
                 op.operands[i] = self._as(value, replicated(value.type.rank), op)
             self._set(op, [replicated(r.type.rank) for r in op.results])
+
+    def _check_captured(self, op: Operation) -> None:
+        """What regions take from around them must be whole, and still the same value."""
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    for value in inner.operation.operands:
+                        known = self.known.get(value)
+                        if known is not None and known != _Shard(value, replicated(value.type.rank)):
+                            raise _NotLocal
+                    self._check_captured(inner.operation)
 
     def _set(self, op: Operation, dims: Sequence[Dims]) -> None:
         """The results of an operation are shards from now on."""
@@ -282,6 +294,7 @@ class _Localizer:
         self.known[op.results[0]] = _Shard(made.results[0], dims)
 
     def _reduce(self, op: Operation) -> None:
+        self._check_captured(op)
         gone: list[int] = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
         count = len(op.operands) // 2
         sources = [self._shard(v, op) for v in list(op.operands)[:count]]

@@ -6,9 +6,15 @@ callbacks cannot be saved, and why everything that calls back may fail: see `def
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType, from_mlir, numpy_dtype
+from pathways.dialect.host_callbacks import calls_back
+from pathways.dialect.mlir import from_portable
 
 
 @dataclass(frozen=True)
@@ -38,12 +44,20 @@ def running_here() -> Inside | None:
 
 
 class Watched:
-    """A callback that is seen while it runs, and whose last exception is kept."""
+    """A callback that is seen while it runs, and whose exceptions are kept.
 
-    def __init__(self, function: Callable[..., Any], computation: str) -> None:
+    With `results`, the types of what it gives, an exception does not reach XLA, which would fail one device and leave
+    the others in the next collective for ever: zeros go on in place of its results, and whoever awaits the computation
+    finds the exception (and the zeros are never seen).
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], computation: str, results: Sequence[ArrayType] | None = None
+    ) -> None:
         self.function = function
         self.computation = computation
-        self.error: BaseException | None = None
+        self.results = results
+        self.errors: list[Exception] = []
 
     def __call__(self, *args: Any) -> Any:
         thread = threading.get_ident()
@@ -51,11 +65,31 @@ class Watched:
         _inside[thread] = Inside(self.computation, thread)
         try:
             return self.function(*args)
-        except BaseException as error:
-            self.error = error
-            raise
+        except Exception as error:
+            self.errors.append(error)
+            if self.results is None:
+                raise
+            return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in self.results)
         finally:
             if before is None:
                 _inside.pop(thread, None)
             else:
                 _inside[thread] = before
+
+
+def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:
+    """What each callback of a module gives, on one device, by its index."""
+    found: dict[int, tuple[ArrayType, ...]] = {}
+
+    def look(op: Any) -> None:
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    look(inner.operation)
+        if op.name == "stablehlo.custom_call" and calls_back(op.attributes["call_target_name"].value.encode()):
+            config = op.attributes["mhlo.backend_config"]
+            found[int(config["index"].value)] = tuple(from_mlir(r.type) for r in op.results)
+
+    parsed = from_portable(module)
+    look(parsed.operation)
+    return found

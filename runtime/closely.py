@@ -53,7 +53,7 @@ def _happen(controller: Controller, fault: Fault, prepared: Prepared, slots: Slo
             return None
         token.block_until_ready()
     except pjrt.FAILURES as error:
-        return Poison(failed(run, prepared.island.key, error, [watched]))
+        return Poison(failed(run, prepared.island.key, error, watched.errors[-1] if watched.errors else None))
     return None
 
 

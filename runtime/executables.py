@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
@@ -33,6 +34,7 @@ class Executables:
         self._raw: dict[tuple[bytes | str, int], bytes] = {}
         """What was serialized once. Code that was read back must not be serialized again: it loses its functions."""
         self._ready: dict[str, bytes] = {}
+        self._lock = threading.RLock()
         self._used: set[tuple[bytes | str, int]] | None = None
         self._calling: list[pjrt.Executable] = []
         """What calls back is never freed: a callback must not die while a device is in it."""
@@ -48,7 +50,8 @@ class Executables:
         if self._used is not None:
             self._used.add((module, len(devices)))
         if key not in self._loaded:
-            self._loaded[key] = self._make(*key)
+            with self._lock:
+                self._loaded[key] = self._loaded.get(key) or self._make(*key)
         return self._loaded[key]
 
     def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
@@ -61,7 +64,8 @@ class Executables:
             made = pjrt.compile_module(module, devices)
             self.compiled += 1
             self._keep(module, made, devices)
-        return self._first.setdefault(kind, made)
+        self._first.setdefault(kind, made)
+        return made
 
     def _from_ready(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable | None:
         if not self._ready and self.folder is None:

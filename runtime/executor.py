@@ -126,27 +126,28 @@ class LoadedPlan:
         recorder = controller.recorder
         if recorder is not None:
             recorder.submitted(number, self.plan, client.label)
-        ticket = controller.enter(self._request(number, client, handles), client)
-        if recorder is not None:
-            recorder.turn(number)
         bound = Bound()
-        slots: Slots = [*[None] * self._prepared.size, []]
-        base = controller.machine.take_launches(len(self._prepared.launches))
-        kept = None
-        flight = self._take_off(ticket, base, slots)
+        ticket = flight = None
+        launched = False
         try:
+            ticket = controller.enter(self._request(number, client, handles), client)
+            if recorder is not None:
+                recorder.turn(number)
+            slots: Slots = [*[None] * self._prepared.size, []]
+            base = controller.machine.take_launches(len(self._prepared.launches))
+            flight = self._take_off(ticket, base, slots)
             for index, array in self._constants.items():
                 slots[index] = array
             self._bind(bound, slots, arguments, handles, where)
+            launched = True
             self._enqueue(slots, base, ticket, flight)
-            results = self._results(slots, bound.owners, client, number)
-            if self._peaks:
-                kept = self._still_reserved(ticket.request, bound)
+            return self._results(slots, bound.owners, client, number)
         finally:
-            for handle in bound.taken:  # not before the results hold what they share with it
-                handle.give_up(self.plan.name, where())
-            self._flown(ticket, flight, kept)
-        return results
+            try:
+                for handle in bound.taken if launched else ():  # not before the results hold what they share with it
+                    handle.give_up(self.plan.name, where())
+            finally:
+                self._flown(ticket, flight)
 
     def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
         bytes_: Mapping[Hashable, int] = self._peaks
@@ -162,13 +163,6 @@ class LoadedPlan:
         type_, layout = self._prepared.types[self._offsets[port.island] + port.slot]
         side, buffer = self._sides.of(layout), handle.buffer
         return buffer.devices == side.devices and buffer.sharding.same_layout(side.local, type_.shape)
-
-    def _still_reserved(self, request: Request, bound: Bound) -> dict[Hashable, int]:
-        """What the rest of a run takes beside what clients hold now: its results, and arguments that they kept."""
-        left = dict(self._peaks)
-        for buffer in {id(b): b for b in bound.owners.values()}.values():
-            _less(left, buffer)
-        return {device: max(0, size) for device, size in left.items()}
 
     def _take_off(self, ticket: Ticket, base: int, slots: Slots) -> Flight:
         """From now on the run is watched."""
@@ -207,17 +201,26 @@ class LoadedPlan:
             elif turns.contended and part is not last:
                 turns.pause(ticket, lambda t: controller.patience(t, client))
 
-    def _flown(self, ticket: Ticket, flight: Flight, kept: dict[Hashable, int] | None) -> None:
-        """The run is in the queues of devices: others may enqueue, and its end is watched."""
+    def _flown(self, ticket: Ticket | None, flight: Flight | None) -> None:
+        """The run is in the queues of devices: others may enqueue, and its end is watched.
+
+        All that it may take stays reserved until then: handles may die, and devices still work on what they held.
+        """
         controller = self._controller
-        controller.turns.enqueued(ticket, kept)
-        if controller.recorder is not None:
-            controller.recorder.enqueued(flight.number)
-        if self._line is not None and flight.tokens:
-            self._line.put(flight, eager=controller.eager)
-        else:
-            controller.turns.finished(ticket)
-        del controller.flights.enqueuing[flight.number]
+        if ticket is None:
+            return
+        try:
+            controller.turns.enqueued(ticket, dict(self._peaks) if self._peaks else None)
+            if controller.recorder is not None:
+                controller.recorder.enqueued(ticket.request.number)
+        finally:
+            try:
+                if self._line is not None and flight is not None and flight.tokens:
+                    self._line.put(flight, eager=controller.eager)
+                else:
+                    controller.turns.finished(ticket)
+            finally:
+                controller.flights.enqueuing.pop(ticket.request.number, None)
 
     def _bind(
         self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line

@@ -96,10 +96,11 @@ class Line:
 
     def _end(self) -> bool:
         with self._lock:
-            if self.flights:
-                return False
             self._thread = None
-            return True
+            if not self.flights:
+                return True
+            self._thread = threading.current_thread()  # one came in between
+            return False
 
     def _finish(self, flight: Flight) -> None:
         for token in flight.tokens:

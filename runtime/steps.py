@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.host_callbacks import find
-from pathways.dialect.plan import Copy, Free, Instruction, Layout, Plan, Recv, Run, Send
+from pathways.dialect.plan import Computation, Copy, Free, Instruction, Layout, Plan, Recv, Run, Send
 from pathways.runtime import alone, pjrt, transfers
-from pathways.runtime.callbacks import Watched
+from pathways.runtime.callbacks import Watched, result_types
 from pathways.runtime.credit import Gang
 from pathways.runtime.defer import Await, Ordered
 from pathways.runtime.errors import ComputationFailed, UnknownCallback
@@ -41,6 +41,8 @@ class Awaited:
     island: str
     outputs: list[int]
     callbacks: Sequence[Watched]
+    mark: int
+    """The slot that says how many exceptions there were before, and when it is done everywhere; -1: no callbacks."""
 
     def is_known(self, slots: Slots) -> bool:
         values = [slots[i] for i in self.outputs]
@@ -48,19 +50,41 @@ class Awaited:
 
     def wait(self, slots: Slots) -> None:
         """Returns when its results are known; if it failed anywhere, its whole gang's are poison."""
+        launched: _Launched | None = slots[self.mark] if self.mark >= 0 else None
+        if any(isinstance(slots[i], Poison) for i in self.outputs) or (self.mark >= 0 and launched is None):
+            return
+        problem: Exception | None = None
         try:
-            if not self.outputs and self.callbacks:  # nobody will ever read it
-                slots[-1][-1].block_until_ready()
+            if launched is not None:
+                for token in launched.tokens:
+                    token.block_until_ready()
             for index in self.outputs:
-                if isinstance(slots[index], Poison):
-                    return
                 slots[index].block_until_ready()
         except pjrt.FAILURES as error:
-            poison = Poison(failed(self.run, self.island, error, self.callbacks))
-            for index in self.outputs:
-                slots[index] = poison
-            if not self.outputs:
-                print(poison.error(), file=sys.stderr)
+            problem = error
+        raised = self._raised(launched)
+        if problem is None and raised is None:
+            return
+        poison = Poison(failed(self.run, self.island, problem or raised or Exception(), raised))
+        for index in self.outputs:
+            slots[index] = poison
+        if not self.outputs:  # nobody will ever read it
+            print(poison.error(), file=sys.stderr)
+
+    def _raised(self, launched: "_Launched | None") -> Exception | None:
+        """An exception since the launch; of another run of the same plan that overlaps, perhaps."""
+        if launched is None:
+            return None
+        found = (e for c, n in zip(self.callbacks, launched.before, strict=True) for e in c.errors[n:])
+        return next(found, None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Launched:
+    """A computation with callbacks was launched: exceptions of each before, and tokens of its end."""
+
+    before: list[int]
+    tokens: list[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +154,8 @@ class Preparer:
         self._last: set[int] = set()
         self._watched: dict[int, list[Watched]] = {}
         """Host callbacks by step."""
+        self._marks: dict[int, int] = {}
+        """The slots of `_Launched`, by step."""
         self._prepared: Prepared | None = None
         self._shards = alone.kept_as_shards(plan)
 
@@ -168,8 +194,8 @@ class Preparer:
         )
 
     def _awaited(self, run: Run, at: int) -> Awaited:
-        watched = self._watched[run.step]
-        return Awaited(run, self.plan.streams[at].island, self._outputs(run, at), watched)
+        watched, mark = self._watched[run.step], self._marks.get(run.step, -1)
+        return Awaited(run, self.plan.streams[at].island, self._outputs(run, at), watched, mark)
 
     def _outputs(self, run: Run, at: int) -> list[int]:
         offset = self.offsets[self.plan.streams[at].island]
@@ -211,7 +237,7 @@ class Preparer:
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
-        watched = self._watched[run.step] = _watched(run, computation.callbacks)
+        watched = self._watched[run.step] = _watched(run, computation)
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
         physical = self._sides.islands[island]
@@ -224,6 +250,10 @@ class Preparer:
         queues = tuple(physical.queues[d] for d in mesh.devices)
         self.launches.append(Launch(run, physical.key, devices, queues))
         last = number in self._last or bool(watched)
+        mark = -1
+        if watched:
+            mark = self._marks[run.step] = self.size
+            self.size += 1
         self._prepared = Prepared(run, physical, devices, outputs, gone, number)
         if alone.is_alone(computation):
             kept = [(at, s) in self._shards for s in run.outputs]
@@ -235,13 +265,16 @@ class Preparer:
         def step(slots: Slots, base: int) -> None:
             due = admit()
             try:
+                before = [len(w.errors) for w in watched] if watched else _NO_TOKENS
                 arrays, tokens = launch([slots[i] for i in inputs], base + number, due, last)
-                if last:
+                if tokens:  # whoever watches sees progress at each
                     slots[-1].extend(tokens)
+                    if watched:
+                        slots[mark] = _Launched(before, tokens)
                 for slot, array in zip(outputs, arrays, strict=True):
                     slots[slot] = array
             except Exception as error:  # whatever it is, dependents must learn of it and others go on
-                poison = _poison([slots[i] for i in inputs]) or self._cause(failed(run, island, error, watched))
+                poison = _poison([slots[i] for i in inputs]) or self._cause(failed(run, island, error))
                 for slot in outputs:
                     slots[slot] = poison
             for slot in gone:
@@ -325,9 +358,8 @@ def _poison(inputs: Sequence[Any]) -> Poison | None:
     return next((value for value in inputs if isinstance(value, Poison)), None)
 
 
-def failed(run: Run, island: str, error: Exception, callbacks: Sequence[Watched]) -> ComputationFailed:
+def failed(run: Run, island: str, error: Exception, raised: Exception | None = None) -> ComputationFailed:
     """What a failure is called: the exception of a callback, where one was raised."""
-    raised = next((c.error for c in callbacks if c.error is not None), None)
     cause = str(error)
     if raised is not None:
         frames = traceback.extract_tb(raised.__traceback__)
@@ -336,11 +368,14 @@ def failed(run: Run, island: str, error: Exception, callbacks: Sequence[Watched]
     return ComputationFailed(computation=run.name, island=island, cause=cause, where=run.where)
 
 
-def _watched(run: Run, numbers: Sequence[int]) -> list[Watched]:
+def _watched(run: Run, computation: Computation) -> list[Watched]:
+    if not computation.callbacks:
+        return []
     found: list[Watched] = []
-    for number in numbers:
+    types = result_types(computation.module)
+    for index, number in enumerate(computation.callbacks):
         function = find(number)
         if function is None:
             raise PathwaysError(UnknownCallback(computation=run.name, where=run.where))
-        found.append(Watched(function, run.name))
+        found.append(Watched(function, run.name, types.get(index)))
     return found

@@ -4,6 +4,7 @@ A handle may be shared by several holders (a value returned twice, an argument r
 shared is never overwritten: donating such a buffer donates a copy.
 """
 
+import _thread
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -64,6 +65,8 @@ class StoredBuffer:
     """The number of the run that made it."""
     pinned: bool = False
     holders: int = 0
+    counted: bool = False
+    """Whether its bytes are counted as held on its devices."""
 
     @property
     def is_shared(self) -> bool:
@@ -86,8 +89,15 @@ class Store:
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
         if fresh and not buffer.pinned:
-            self.changed(buffer.devices, buffer.bytes)
+            self.count(buffer, True)
         return Handle(self, buffer)
+
+    def count(self, buffer: StoredBuffer, held: bool) -> None:
+        """Counts the bytes of a buffer, or counts them no more; twice is once."""
+        with self._lock:
+            same, buffer.counted = buffer.counted == held, held
+        if not same:
+            self.changed(buffer.devices, buffer.bytes if held else -buffer.bytes)
 
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
@@ -95,8 +105,8 @@ class Store:
             gone = buffer.holders == 0 and self.buffers.pop(id(buffer), None) is not None
             if gone and not buffer.pinned:
                 buffer.array = None
-        if gone and not buffer.pinned:
-            self.changed(buffer.devices, -buffer.bytes)
+        if gone:
+            self.count(buffer, False)
 
     def of(self, client: ClientState) -> list[StoredBuffer]:
         with self._lock:
@@ -109,8 +119,8 @@ class Store:
                 gone = self.buffers.pop(id(buffer), None) is not None
                 if gone and not buffer.pinned:
                     buffer.array = None
-            if gone and not buffer.pinned:
-                self.changed(buffer.devices, -buffer.bytes)
+            if gone:
+                self.count(buffer, False)
 
     def lose(self, device: Hashable, cause: Poison) -> None:
         """All that has a shard on a device is deleted, and its handles raise the cause."""
@@ -126,7 +136,7 @@ class Store:
         with self._lock:
             owners: Counter[str] = Counter()
             for buffer in self.buffers.values():
-                if device in buffer.devices:
+                if buffer.counted and device in buffer.devices:
                     owners[buffer.client.label] += buffer.bytes
             return dict(owners)
 
@@ -150,7 +160,10 @@ class Handle:
 
     def __del__(self) -> None:
         if self.taken_by is None:
-            self._store.release(self.buffer)
+            try:
+                self._store.release(self.buffer)
+            except KeyboardInterrupt:  # Python would print it here, and go on
+                _thread.interrupt_main()
 
     def give_up(self, taker: str, where: Where | None = None) -> None:
         """Ends this hold: the array was donated, at `where`. Other handles keep theirs."""

@@ -1,6 +1,8 @@
 """A client's arrays leave device memory, to the host or to disk, and come back; other clients go on."""
 
 import contextlib
+import os
+import tempfile
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -28,10 +30,13 @@ class Kept:
 
     def read(self, type_: ArrayType) -> "np.ndarray[Any, Any]":
         if isinstance(self.host, Path):
-            raw = np.fromfile(self.host, numpy_dtype(type_.dtype)).reshape(type_.shape)
-            self.host.unlink()
-            return raw
+            return np.fromfile(self.host, numpy_dtype(type_.dtype)).reshape(type_.shape)
         return self.host
+
+    def forget(self) -> None:
+        """Its values are back."""
+        if isinstance(self.host, Path):
+            self.host.unlink(missing_ok=True)
 
 
 def suspend(controller: Controller, client: ClientState, folder: Path | None) -> int:
@@ -41,19 +46,20 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
         controller.flights.hurry()
         time.sleep(0.001)
     freed = 0
-    for number, buffer in enumerate(controller.store.of(client)):
+    for buffer in controller.store.of(client):
         array = buffer.array
         if buffer.pinned or not pjrt.is_array(array):
             continue
         with contextlib.suppress(*pjrt.FAILURES):  # what failed stays as it is
             host: np.ndarray[Any, Any] | Path = np.asarray(array)
             if folder is not None:
-                path = folder / f"{client.label}-{number}.bin"
-                np.ascontiguousarray(host).tofile(path)
-                host = path
+                descriptor, name = tempfile.mkstemp(dir=folder, prefix="pathways-", suffix=".bin")
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(np.ascontiguousarray(host).tobytes())
+                host = Path(name)
             buffer.array = Suspended(client.label)
             client.kept[buffer] = Kept(buffer.array, array.sharding, host)
-            controller.store.changed(buffer.devices, -buffer.bytes)
+            controller.store.count(buffer, False)
             freed += buffer.bytes * len(buffer.devices)
     return freed
 
@@ -77,9 +83,11 @@ def resume(controller: Controller, client: ClientState) -> None:
             lost = next(((i, p) for i, p in controller.machine.lost() if i.devices[p] in buffer.devices), None)
             if lost is not None:
                 buffer.array = lost_poison(*lost)
+                one.forget()
                 continue
             buffer.array = pjrt.put(host, buffer.type, buffer.sharding, one.real, buffer.devices)
-            controller.store.changed(buffer.devices, buffer.bytes)
+            controller.store.count(buffer, True)
+            one.forget()
         client.kept.clear()
         client.suspended = False
     finally:

@@ -5,6 +5,7 @@ are posted unless somebody else does so already; nobody waits for a lock, so tha
 """
 
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -48,9 +49,13 @@ class Turns:
         Whatever is raised meanwhile (Ctrl-C, too) takes the run out of line.
         """
         ticket = self._tickets[request.number] = Ticket(request)
-        self.post(lambda scheduler: scheduler.submit(request))
-        if not ticket.gate.acquire(blocking=False):
-            self._wait(ticket, patience)
+        try:
+            self.post(lambda scheduler: scheduler.submit(request))
+            if not ticket.gate.acquire(blocking=False):
+                self._wait(ticket, patience)
+        except BaseException:
+            self.cancel(ticket)
+            raise
         return ticket
 
     def step_aside(self, ticket: Ticket) -> None:
@@ -64,13 +69,9 @@ class Turns:
             self._wait(ticket, patience)
 
     def _wait(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
-        try:
+        patience(ticket)
+        while not ticket.gate.acquire(timeout=PATIENCE):
             patience(ticket)
-            while not ticket.gate.acquire(timeout=PATIENCE):
-                patience(ticket)
-        except BaseException:
-            self.cancel(ticket)
-            raise
 
     def enqueued(self, ticket: Ticket, bytes_: Mapping[Hashable, int] | None) -> None:
         self.post(lambda scheduler: scheduler.enqueued(ticket.request.number, bytes_))
@@ -99,9 +100,17 @@ class Turns:
             finally:
                 self._lock.release()
 
+    def _started(self, event: Event) -> list[int]:
+        """What an event starts. A mistake of ours must not take others' events along."""
+        try:
+            return event(self.scheduler)
+        except Exception:
+            traceback.print_exc()
+            return []
+
     def _process(self) -> None:
         while self._events:
-            for number in self._events.popleft()(self.scheduler):
+            for number in self._started(self._events.popleft()):
                 ticket = self._tickets.get(number)
                 if ticket is None:  # given up while its turn came
                     self._events.append(lambda scheduler, n=number: scheduler.cancel(n))

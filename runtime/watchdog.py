@@ -50,6 +50,8 @@ class Watchdog:
             idle = 0 if self._look() else idle + 1
         with self._lock:
             self._thread = None
+        if self._flights.all() and not self._flights.ending:  # one came in between
+            self.ensure()
 
     def _look(self) -> int:
         """How many runs are in flight; what it looked at is not held while it sleeps."""

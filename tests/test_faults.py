@@ -1,7 +1,9 @@
 """What breaks, breaks alone: faults injected for real, devices lost, snapshots, and the watchdog."""
 
+import contextlib
 import gc
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -235,6 +237,15 @@ while True:
 """
 
 
+def interrupted(running: Any) -> str:
+    """What a process says that is interrupted, and once more where Python dropped it in a destructor."""
+    for _ in range(5):
+        running.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return running.communicate(timeout=20)[1]
+    raise AssertionError("it goes on")
+
+
 @pytest.mark.parametrize("seconds", [0.05, 0.4])
 def test_interrupts_end_cleanly(seconds: float, tmp_path: Path) -> None:
     script = tmp_path / "model.py"
@@ -242,8 +253,10 @@ def test_interrupts_end_cleanly(seconds: float, tmp_path: Path) -> None:
     with start_python(str(script)) as running:
         assert running.stdout is not None and running.stdout.readline() == "ready\n"
         time.sleep(seconds)
-        running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=60)
+        try:
+            stderr = interrupted(running)
+        finally:
+            running.kill()
     assert running.returncode in (1, 130, -signal.SIGINT), stderr
     assert "KeyboardInterrupt" in stderr and "Fatal" not in stderr
 

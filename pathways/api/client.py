@@ -19,6 +19,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+_before: contextvars.ContextVar[tuple[ClientState, ...]] = contextvars.ContextVar("pathways_before", default=())
+"""The clients that this context goes back to, the last one first."""
+
+
 class Client:
     """One of several users of the same devices (paper, sections 4.1 and 5.2).
 
@@ -38,8 +42,11 @@ class Client:
             error = BadArguments(problem=problem, have_=f"weight={weight}", rule=rule, advice="", where=caller())
             raise PathwaysError(error)
         self._state = ClientState(name, float(weight))
-        self._tokens = threading.local()
         self._worker: concurrent.futures.ThreadPoolExecutor | None = None
+
+    @property
+    def _thread_name(self) -> str:
+        return f"pathways-client-{self._state.label}"
 
     @property
     def name(self) -> str:
@@ -56,32 +63,28 @@ class Client:
         process().controller.check_open(self._state, caller)
         with self._state.lock:
             self._state.entered += 1
-        self._stack.append(current_client.set(self._state))
+        _before.set((*_before.get(), current_client.get()))
+        current_client.set(self._state)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        current_client.reset(self._stack.pop())
+        *before, client = _before.get()
+        _before.set(tuple(before))
+        current_client.set(client)
         with self._state.lock:
             self._state.entered -= 1
             last = not self._state.entered
         if last:
             self.close()
 
-    @property
-    def _stack(self) -> "list[contextvars.Token[ClientState]]":
-        stack: list[contextvars.Token[ClientState]] | None = getattr(self._tokens, "stack", None)
-        if stack is None:
-            stack = self._tokens.stack = []
-        return stack
-
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "concurrent.futures.Future[T]":
         """Calls `function` in a thread of the client's, after all that was submitted before."""
         process().controller.check_open(self._state, caller)
         with self._state.lock:
             if self._worker is None:
-                self._worker = concurrent.futures.ThreadPoolExecutor(1, f"pathways-client-{self.name}")
+                self._worker = concurrent.futures.ThreadPoolExecutor(1, self._thread_name)
         context = contextvars.copy_context()
         context.run(current_client.set, self._state)
         return self._worker.submit(context.run, function, *args, **kwargs)
@@ -103,5 +106,5 @@ class Client:
         with self._state.lock:
             worker, self._worker = self._worker, None
         if worker is not None:
-            worker.shutdown()
+            worker.shutdown(wait=not threading.current_thread().name.startswith(self._thread_name))
         process().controller.close(self._state)

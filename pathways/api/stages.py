@@ -197,8 +197,11 @@ class Compiled:
             moved = ", ".join(f"{s.name} -> {s.island}" for s in plan.slices)
             reason = next(iter(lost.lost.values()))
             print(f"note: {lost.key} lost a device ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
-            self.plan, self._loaded = plan, process().load(plan, sequential=self._sequential)
-            self._shardings = [None] * len(plan.results)
+            loaded = process().load(plan, sequential=self._sequential)
+            if loaded.lost is not None:  # it names the island, or there is no other
+                have, needs = f"a placement on {lost.key} again", "islands that have all their devices"
+                raise self._cannot_replace(lost.key, have, needs, "a slice that may be elsewhere, or a spare island")
+            self.plan, self._loaded, self._shardings = plan, loaded, [None] * len(plan.results)
 
     def _cannot_replace(self, island: str, have: str, needs: str, advice: str) -> PathwaysError:
         error = CannotReplace(

@@ -30,6 +30,8 @@ def trace(path: str | Path) -> Generator[None]:
     try:
         yield
     finally:
-        controller.flights.drain()
-        controller.recorder = None
-        recorder.stop(list(controller.machine.bound.values()))
+        try:
+            controller.flights.drain()
+        finally:
+            controller.recorder = None
+            recorder.stop(list(controller.machine.bound.values()))

@@ -52,7 +52,10 @@ class Scheduler:
 
     def enqueued(self, number: int, bytes_: Mapping[Hashable, int] | None = None) -> list[int]:
         """All its work is in the queues of devices; `bytes_` is what it goes on to reserve, the rest is held now."""
-        request = self.running[number]
+        request = self.running.get(number)
+        if request is None:  # given up meanwhile
+            return self._start()
+        self.waiting.pop(number, None)  # it was to go on, and will not
         self._leave(request)
         if bytes_ is not None:
             self.ledger.reserve(request.bytes, -1)
@@ -117,13 +120,23 @@ class Scheduler:
 
     def _next(self) -> Request | None:
         blocked: set[str] = set()
+        """Islands on which somebody ranks before whoever comes next in this loop."""
+        paused: set[str] = set()
+        """The same among runs that paused."""
         for request in sorted(self.waiting.values(), key=self.policy.rank):
             goes_on = request.number in self.running
-            if (goes_on or not request.islands & blocked) and self._may_start(request):
+            if not request.islands & (paused if goes_on else blocked) and self._may_start(request):
                 return request
-            if not goes_on:
+            if goes_on:
+                paused |= request.islands
+            if goes_on or not self._helped_by_clients_alone(request):
                 blocked |= request.islands
         return None
+
+    def _helped_by_clients_alone(self, request: Request) -> bool:
+        """Whether it waits for memory that no run will give back; whoever holds it may stand behind it in line."""
+        busy = any(self.in_flight.get(i) or i in self.active for i in request.islands)
+        return not busy and not self.ledger.fits(request.bytes)
 
     def _may_start(self, request: Request) -> bool:
         if any(island in self.active for island in request.islands):
