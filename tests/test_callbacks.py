@@ -99,6 +99,34 @@ def test_a_failure_on_one_device_poisons_the_gang_and_nothing_else() -> None:
     np.testing.assert_array_equal(np.asarray(program(X - 100)[0]), (X - 100).reshape(4, 2).sum(0))
 
 
+def test_a_failure_where_xla_shares_what_one_device_got() -> None:
+    """Without shard_map one device calls back, and a collective hands the result on."""
+    (mesh,) = slices(1, 2)
+    call = jit(picky(5.0), in_shardings=jax.sharding.NamedSharding(mesh, SPLIT))
+    program = pw.program(lambda x: call(x) + 1)
+    with pytest.raises(pw.PathwaysError, match="is not allowed"):
+        np.asarray(program(X))
+    np.testing.assert_array_equal(np.asarray(program(X - 100)), X - 99)
+
+
+def test_a_failure_that_nobody_reads(capfd: pytest.CaptureFixture[str]) -> None:
+    def check(v: Any) -> None:
+        if v.sum() > 100:
+            raise ValueError("too much")
+
+    (mesh,) = slices(1, 1)
+    double = placed(lambda x: 2 * x, mesh)
+
+    def step(x: Any) -> Any:
+        jax.debug.callback(check, x)
+        return double(x)
+
+    program = pw.program(step)
+    for factor in (1, 100, 1):
+        np.testing.assert_array_equal(np.asarray(program(factor * X)), 2 * factor * X)
+    assert capfd.readouterr().err.count("too much") >= 1
+
+
 def test_only_dependents_wait() -> None:
     a, b = slices(2)
     check, other = placed(picky(-1.0), a), placed(lambda x: x + 1, b)

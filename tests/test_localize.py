@@ -43,6 +43,18 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Any, bool]] = {
     "shard_map": (shard_mapped(lambda x, y: x + y.sum()), BOTH, BOTH, True),
     "shard_map that meets": (shard_mapped(lambda x, y: x + jax.lax.pmean(y, "a")), BOTH, BOTH, False),
     "a loop": (lambda x, y: jax.lax.fori_loop(0, 3, lambda i, v: v * y, x), WHOLE, WHOLE, True),
+    "branches on the whole": (
+        lambda x, y: jax.lax.cond(y[0, 0] > 0, lambda: x.sum(), lambda: x.max()) + y,
+        WHOLE,
+        WHOLE,
+        True,
+    ),
+    "branches on shards": (
+        lambda x, y: jax.lax.cond(y.sum() > 0, lambda: x.sum(), lambda: x.max()) + y,
+        ROWS,
+        WHOLE,
+        False,
+    ),
     "sorted": (lambda x, y: jnp.sort(x, axis=0) + y, WHOLE, WHOLE, True),
 }
 

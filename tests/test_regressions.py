@@ -310,3 +310,14 @@ def test_kinds_are_checked_for_islands_that_are_bound_already(tmp_path: Path) ->
     lowered = pw.program(lambda x: x + 2).lower(X)
     lowered.compile("islands=1,devices=3")
     assert code_of(lowered.compile, "islands=1,devices=3,kind=h100") == "PWC0503"
+
+
+def test_a_refused_call_keeps_what_it_was_to_donate() -> None:
+    step = pw.program(lambda params, x: params + x, donate_argnums=0)
+    params, stale = plus(X), plus(X)
+    pw.program(lambda x: x * 2, donate_argnums=0)(stale)
+    assert code_of(step, params, stale) == "PWC0207"
+    np.testing.assert_array_equal(np.asarray(step(params, X)), 2 * X + 1)
+
+
+plus = pw.program(lambda x: plus_one(x))

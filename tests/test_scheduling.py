@@ -116,6 +116,47 @@ def test_memory_is_waited_for_in_order() -> None:
     assert s.hold((("x", 0),), -20) == [3]
 
 
+def test_who_holds_memory_is_not_behind_who_wants_it() -> None:
+    s = scheduler(x=100)
+    s.hold((("x", 0),), 60)
+    assert s.submit(request(0, "wants", size=80)) == []
+    assert s.submit(request(1, "holds", size=10)) == [1]
+    assert s.enqueued(1) == [] and s.finished(1) == []
+    assert s.hold((("x", 0),), -60) == [0]
+
+
+def test_who_paused_and_spans_islands_comes_back() -> None:
+    s = scheduler("stride", depth=4)
+    assert s.submit(request(0, "wide", "xy")) == [0]
+    numbers = iter(range(1, 1000))
+    mine = {i: next(numbers) for i in "xy"}
+    assert all(s.submit(request(n, f"narrow {i}", i)) == [] for i, n in mine.items())
+    back = s.pause(0)
+    for turn in range(100):
+        if 0 in back:
+            break
+        island = "xy"[turn % 2]
+        again = next(numbers)
+        back = s.submit(request(again, f"narrow {island}", island))
+        back += s.enqueued(mine[island])
+        back += s.finished(mine[island])
+        mine[island] = again
+    assert 0 in back
+
+
+def test_who_is_given_up_while_it_pauses() -> None:
+    s = scheduler(x=100)
+    assert s.submit(request(0, "a", size=80)) == [0] and s.submit(request(1, "b", size=20)) == []
+    assert s.pause(0) == [0]
+    s.step_aside(0)
+    s.pause(0)
+    s.enqueued(0)
+    s.enqueued(77)
+    s.finished(0)
+    assert not s.active or s.active == {"x": 1}
+    assert s.ledger.reserved["x", 0] in (0, 20)
+
+
 def test_what_is_taken_out_of_line_holds_nobody_up() -> None:
     s = scheduler(x=100)
     s.submit(request(0, "a", size=80))
