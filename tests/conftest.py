@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -14,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 from hypothesis import settings
+
+from pathways.api.process import process
 
 # The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -42,3 +45,12 @@ def moe_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = pwc("compile", str(ROOT / "samples" / "mixture_of_experts.py"), "-o", str(path), "--with-phases")
     assert done.returncode == 0, done.stderr
     return path
+
+
+@pytest.fixture(autouse=True)
+def _all_devices_are_back() -> Iterator[None]:
+    """What a test lost, it does not lose for others."""
+    yield
+    machine = process().machine
+    for island, position in machine.lost():
+        machine.recover(island, position)

@@ -198,7 +198,7 @@ class Compiled:
             reason = next(iter(lost.lost.values()))
             print(f"note: {lost.key} lost a device ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
             loaded = process().load(plan, sequential=self._sequential)
-            if loaded.lost is not None:  # it names the island, or there is no other
+            if loaded.lost is lost:  # it names the island, or there is no other
                 have, needs = f"a placement on {lost.key} again", "islands that have all their devices"
                 raise self._cannot_replace(lost.key, have, needs, "a slice that may be elsewhere, or a spare island")
             self.plan, self._loaded, self._shardings = plan, loaded, [None] * len(plan.results)
