@@ -53,12 +53,17 @@ def _replace(call: Operation, function: Operation) -> None:
     *operations, end = (op.operation for op in block.operations)
     place = ir.InsertionPoint(call)
     for op in operations:
-        copy = op.clone(place).operation
-        _rename(copy, known)
-        known.update(zip(op.results, copy.results, strict=True))
+        copy_into(op, place, known)
     for result, value in zip(call.results, end.operands, strict=True):
         result.replace_all_uses_with(known[value])
     call.erase()
+
+
+def copy_into(op: Operation, place: Any, known: dict[Any, Any]) -> None:
+    """Copies an operation, with what it reads replaced as `known` says, and adds its results there."""
+    copy = op.clone(place).operation
+    _rename(copy, known)
+    known.update(zip(op.results, copy.results, strict=True))
 
 
 def _rename(op: Operation, known: dict[Any, Any]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pathways.compiler.flops import flops_of
-from pathways.compiler.inline import inlined
+from pathways.compiler.inline import copy_into, inlined
 from pathways.compiler.merge import count_operations
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.mlir import Module, Operation, ir
@@ -183,6 +183,15 @@ class _Localizer:
             result.set_type(self._local(result.type, one))
             self.known[result] = _Shard(result, one)
 
+    def _remake(self, op: Operation, operands: Sequence[Any], dims: Dims) -> None:
+        """The same operation on shards; the whole one is dropped at the end."""
+        made = op.clone(ir.InsertionPoint(op)).operation
+        for i, value in enumerate(operands):
+            made.operands[i] = value
+        for old, new in zip(op.results, made.results, strict=True):
+            new.set_type(self._local(old.type, dims))
+            self.known[old] = _Shard(new, dims)
+
     def _as(self, value: Any, dims: Dims, before: Operation) -> Any:
         """A value as it is wanted, split so."""
         known = self.known[value]
@@ -249,12 +258,8 @@ class _Localizer:
 
     def _transpose(self, op: Operation) -> None:
         source = self._shard(op.operands[0], op)
-        op.operands[0] = source.value
         order: list[int] = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
-        dims = tuple(source.dims[i] for i in order)
-        made = op.clone(ir.InsertionPoint(op)).operation
-        made.results[0].set_type(self._local(op.results[0].type, dims))
-        self.known[op.results[0]] = _Shard(made.results[0], dims)
+        self._remake(op, [source.value], tuple(source.dims[i] for i in order))
 
     def _reshape(self, op: Operation) -> None:
         source = self._shard(op.operands[0], op)
@@ -265,10 +270,7 @@ class _Localizer:
             raise _NotLocal
         left = iter(d for _, d in old)
         dims = tuple(next(left) if n != 1 else () for n in new) if any(source.dims) else replicated(len(new))
-        made = op.clone(ir.InsertionPoint(op)).operation
-        made.operands[0] = source.value
-        made.results[0].set_type(self._local(op.results[0].type, dims))
-        self.known[op.results[0]] = _Shard(made.results[0], dims)
+        self._remake(op, [source.value], dims)
 
     def _dot(self, op: Operation) -> None:
         left, right = (self._shard(v, op) for v in op.operands)
@@ -288,10 +290,7 @@ class _Localizer:
         used = [name for names in dims for name in names]
         if len(set(used)) != len(used):
             raise _NotLocal
-        made = op.clone(ir.InsertionPoint(op)).operation
-        made.operands[0], made.operands[1] = left.value, right.value
-        made.results[0].set_type(self._local(op.results[0].type, dims))
-        self.known[op.results[0]] = _Shard(made.results[0], dims)
+        self._remake(op, [left.value, right.value], dims)
 
     def _reduce(self, op: Operation) -> None:
         self._check_captured(op)
@@ -302,12 +301,7 @@ class _Localizer:
             raise _NotLocal
         dims = tuple(d for i, d in enumerate(sources[0].dims) if i not in gone)
         starts = [self._as(v, (), op) for v in list(op.operands)[count:]]
-        made = op.clone(ir.InsertionPoint(op)).operation
-        for i, value in enumerate([*(s.value for s in sources), *starts]):
-            made.operands[i] = value
-        for old, new in zip(op.results, made.results, strict=True):
-            new.set_type(self._local(old.type, dims))
-            self.known[old] = _Shard(new, dims)
+        self._remake(op, [*(s.value for s in sources), *starts], dims)
 
     def _constraint(self, op: Operation) -> None:
         wanted = read_sharding(op.attributes["sharding"]).dims
@@ -327,9 +321,7 @@ class _Localizer:
         *body, end = [inner.operation for inner in block.operations]
         for inner in body:
             _alone(inner)
-            copy = inner.clone(ir.InsertionPoint(op)).operation
-            _rename(copy, inside)
-            inside.update(zip(inner.results, copy.results, strict=True))
+            copy_into(inner, ir.InsertionPoint(op), inside)
         for result, value, dims in zip(op.results, end.operands, outs, strict=True):
             self.known[result] = _Shard(inside[value], dims)
 
@@ -358,16 +350,6 @@ def _alone(op: Operation) -> None:
         for block in region.blocks:
             for inner in block.operations:
                 _alone(inner.operation)
-
-
-def _rename(op: Operation, known: dict[Any, Any]) -> None:
-    for i, operand in enumerate(op.operands):
-        if operand in known:
-            op.operands[i] = known[operand]
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                _rename(inner.operation, known)
 
 
 def _numbers(text: str, name: str) -> list[int]:

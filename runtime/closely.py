@@ -9,7 +9,7 @@ from pathways.runtime.controller import Controller
 from pathways.runtime.faults import Fault
 from pathways.runtime.flights import Flight
 from pathways.runtime.steps import Part, Prepared, Slots, failed
-from pathways.runtime.store import Poison, lost_poison
+from pathways.runtime.store import Poison, lost_among, lost_poison
 
 
 def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, flight: Flight) -> None:
@@ -20,7 +20,7 @@ def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, fl
         fault = faults.find(flight.plan, run, flight.client) if isinstance(run, Run) else None
         poison = None if fault is None else _happen(controller, fault, prepared, slots)
         if prepared.island.lost:
-            poison = poison or _lost(prepared)
+            poison = poison or lost_among([prepared.island], prepared.devices)
         begin = time.perf_counter_ns()
         if poison is None:
             step(slots, base)
@@ -55,10 +55,3 @@ def _happen(controller: Controller, fault: Fault, prepared: Prepared, slots: Slo
     except pjrt.FAILURES as error:
         return Poison(failed(run, prepared.island.key, error, watched.errors[-1] if watched.errors else None))
     return None
-
-
-def _lost(prepared: Prepared) -> Poison | None:
-    """What a step on a lost device makes."""
-    gone = (p for p in prepared.island.lost if prepared.island.devices[p] in prepared.devices)
-    position = next(gone, None)
-    return None if position is None else lost_poison(prepared.island, position)

@@ -6,6 +6,7 @@ device; what is not for this machine, not this user's (`trust.py`), or cannot be
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import platform
@@ -138,6 +139,7 @@ def fingerprint(device: pjrt.Device) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+@functools.cache
 def _host_code() -> str:
     """The instructions that this host has."""
     text = platform.machine()

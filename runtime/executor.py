@@ -4,7 +4,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from pathways.runtime.linearize import linearize
 from pathways.runtime.machine import PhysicalIsland
 from pathways.runtime.scheduling import Request
 from pathways.runtime.steps import Preparer, Sides, Slots
-from pathways.runtime.store import Handle, Line, Poison, StoredBuffer, lost_poison
+from pathways.runtime.store import Handle, Line, Poison, StoredBuffer, lost_among
 from pathways.runtime.turns import Ticket
 from pathways.runtime.validate import validate
 
@@ -277,8 +277,8 @@ class LoadedPlan:
     def _stored(self, array: Any, port: Port, index: int, client: ClientState, number: int) -> StoredBuffer:
         type_, layout = self._prepared.types[index]
         side, run = self._sides.of(layout), self._makers.get(index)
-        if self.lost is not None and not isinstance(array, Poison):
-            array = self._unless_lost(array, side.devices)
+        if self.lost is not None and not isinstance(array, Poison):  # a device may be lost while a run is enqueued
+            array = lost_among(self._islands.values(), side.devices) or array
         origin = (run.name if run else "the program", port.island, run.where if run else None)
         bytes_ = type_.shard_bytes(side.local.shard_shape(type_.shape))
         pinned = index in self._constants
@@ -286,22 +286,13 @@ class LoadedPlan:
             array, type_, port.dtype, side.local, side.devices, port.name, origin, client, bytes_, number, pinned
         )
 
-    def _unless_lost(self, array: Any, devices: Sequence[pjrt.Device]) -> Any:
-        """A device may be lost while a run is enqueued."""
-        for island in self._islands.values():
-            for position in list(island.lost):
-                if island.devices[position] in devices:
-                    return lost_poison(island, position)
-        return array
-
     def _hold_constants(self) -> dict[int, StoredBuffer]:
         """Constants that are results: held by the plan, too, so that nobody overwrites them."""
         held: dict[int, StoredBuffer] = {}
         for port in self.plan.results:
             index = self._offsets[port.island] + port.slot
             if index in self._constants:
-                buffer = self._stored(self._constants[index], port, index, current_client.get(), -1)
-                held[index] = replace(buffer, pinned=True)
+                held[index] = self._stored(self._constants[index], port, index, current_client.get(), -1)
         return held
 
 

@@ -63,6 +63,8 @@ class Line:
         self.flights: deque[Flight] = deque()
         self.moved = 0.0
         """When a token of any of them was last done."""
+        self._ended = 0.0
+        """When a run was last done."""
         self._lines = lines
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -108,8 +110,7 @@ class Line:
                 token.block_until_ready()
             self.moved = time.monotonic()
         now = time.monotonic()
-        begun = max(flight.since, self._lines.ended.get(self.name, 0.0))
-        self._lines.ended[self.name] = now
+        begun, self._ended = max(flight.since, self._ended), now
         self.flights.popleft()
         flight.done(now - begun)
 
@@ -119,7 +120,6 @@ class Flights:
 
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
-        self.ended: dict[str, float] = {}
         self.ending = False
         self.enqueuing: dict[int, Flight] = {}
         """Runs whose turn it is."""

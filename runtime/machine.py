@@ -67,10 +67,6 @@ class Machine:
             island.lost.pop(position, None)
             self.changes += 1
 
-    def lost(self) -> list[tuple[PhysicalIsland, int]]:
-        """All devices that are gone."""
-        return [(island, position) for island in self.bound.values() for position in island.lost]
-
     def named(self, key: str) -> PhysicalIsland | None:
         """The island of this name in this process."""
         return next((i for i in self.bound.values() if i.key == key), None)

@@ -23,7 +23,7 @@ from pathways.runtime.errors import ComputationFailed, UnknownCallback
 from pathways.runtime.executables import Executables
 from pathways.runtime.flights import Launch
 from pathways.runtime.machine import PhysicalIsland
-from pathways.runtime.store import Poison, lost_poison
+from pathways.runtime.store import Poison, lost_among
 from pathways.runtime.validate import effects
 
 Slots: TypeAlias = list[Any]
@@ -300,10 +300,7 @@ class Preparer:
 
     def _cause(self, failure: ComputationFailed) -> Poison:
         """A failure on islands that have lost a device is the loss."""
-        for island in self._sides.islands.values():
-            for position in list(island.lost):
-                return lost_poison(island, position)
-        return Poison(failure)
+        return lost_among(self._sides.islands.values()) or Poison(failure)
 
     def compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
         return self._executables.load(text, [device])

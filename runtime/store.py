@@ -7,7 +7,7 @@ shared is never overwritten: donating such a buffer donates a copy.
 import _thread
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -102,11 +102,16 @@ class Store:
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
             buffer.holders -= 1
-            gone = buffer.holders == 0 and self.buffers.pop(id(buffer), None) is not None
-            if gone and not buffer.pinned:
-                buffer.array = None
+            gone = buffer.holders == 0 and self._forget(buffer)
         if gone:
             self.count(buffer, False)
+
+    def _forget(self, buffer: StoredBuffer) -> bool:
+        """Nobody holds it any more; whether anybody did. Under the lock."""
+        gone = self.buffers.pop(id(buffer), None) is not None
+        if gone and not buffer.pinned:
+            buffer.array = None
+        return gone
 
     def of(self, client: ClientState) -> list[StoredBuffer]:
         with self._lock:
@@ -116,9 +121,7 @@ class Store:
         """Frees all that a client holds; its handles stay, and hold nothing."""
         for buffer in self.of(client):
             with self._lock:
-                gone = self.buffers.pop(id(buffer), None) is not None
-                if gone and not buffer.pinned:
-                    buffer.array = None
+                gone = self._forget(buffer)
             if gone:
                 self.count(buffer, False)
 
@@ -200,6 +203,15 @@ class Handle:
 
 def closed(client: ClientState, what: str, where: Line) -> PathwaysError:
     return PathwaysError(ClientClosed(client=client.label, have_=what, where=where()))
+
+
+def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device] | None = None) -> Poison | None:
+    """The poison of the first lost device of some islands, among `devices` where these are given."""
+    for island in islands:
+        for position in list(island.lost):
+            if devices is None or island.devices[position] in devices:
+                return lost_poison(island, position)
+    return None
 
 
 def lost_poison(island: PhysicalIsland, position: int) -> Poison:

@@ -16,7 +16,7 @@ from pathways.runtime import pjrt
 from pathways.runtime.clients import ClientState
 from pathways.runtime.controller import Controller
 from pathways.runtime.scheduling import Request
-from pathways.runtime.store import Suspended, lost_poison
+from pathways.runtime.store import Suspended, lost_among
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +80,9 @@ def resume(controller: Controller, client: ClientState) -> None:
     try:
         for buffer, one in kept.items():
             host = one.read(buffer.type)
-            lost = next(((i, p) for i, p in controller.machine.lost() if i.devices[p] in buffer.devices), None)
+            lost = lost_among(controller.machine.bound.values(), buffer.devices)
             if lost is not None:
-                buffer.array = lost_poison(*lost)
+                buffer.array = lost
                 one.forget()
                 continue
             buffer.array = pjrt.put(host, buffer.type, buffer.sharding, one.real, buffer.devices)

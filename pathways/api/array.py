@@ -109,8 +109,7 @@ class Array:
         """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys."""
         stored = self.stored()
         if self._port.dtype.startswith("key<"):
-            implementation = self._port.dtype[4:-1]
-            return random.wrap_key_data(stored, impl=_IMPLEMENTATIONS.get(implementation, implementation))
+            return typed_keys(stored, self._port.dtype)
         return device_put(stored)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray[Any, Any]":
@@ -170,6 +169,12 @@ class Array:
 
 
 _IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
+
+
+def typed_keys(stored: "np.ndarray[Any, Any]", dtype: str) -> Any:
+    """PRNG keys of their data; `dtype` is what the user sees, `key<fry>`."""
+    name = dtype[4:-1]
+    return random.wrap_key_data(stored, impl=_IMPLEMENTATIONS.get(name, name))
 
 
 def _key_dims(port: Port) -> int:

@@ -15,12 +15,12 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from pathways.api.array import Array
+from pathways.api.array import Array, typed_keys
 from pathways.api.errors import WrongSnapshot
 from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import numpy_dtype
-from pathways.dialect.jax_api import dtypes, key_data, random, tree_util
+from pathways.dialect.jax_api import dtypes, key_data, tree_util
 from pathways.dialect.planfile import writing
 
 _INDEX = "pathways.json"
@@ -102,12 +102,9 @@ def _type_of(leaf: Any) -> tuple[tuple[int, ...], str]:
 
 def _loaded(raw: "np.ndarray[Any, Any]", dtype: str) -> Any:
     if dtype.startswith("key<"):
-        return random.wrap_key_data(raw, impl=_IMPLEMENTATIONS.get(dtype[4:-1], dtype[4:-1]))
+        return typed_keys(raw, dtype)
     wanted = numpy_dtype(dtype)
     return raw if raw.dtype == wanted else raw.view(wanted)
-
-
-_IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 
 
 def _read(path: str | Path) -> Mapping[str, tuple["np.ndarray[Any, Any]", str]]:
