@@ -68,7 +68,8 @@ def _check_plan(plan: Plan, path: Path) -> None:
     _ok("plan", "slots, shapes, donations, channels and meshes agree")
     check_modules(plan, str(path))
     _ok("computations", f"{len(plan.computations)} modules have the types the plan says")
-    steps = sum(1 for _ in linearize(plan))
+    functions = [plan, *(plan.of_body(number) for number in range(len(plan.bodies)))]
+    steps = sum(len(linearize(function)) for function in functions)
     _ok("order", f"{steps} instructions end in one order: no island waits for ever")
     for stream in plan.streams:
         memory = plan.topology.island(stream.island).memory

@@ -10,11 +10,11 @@ import click
 
 from pathways.cli.errors import NoDump
 from pathways.cli.summary import channels, dcn_bytes, schedule_text, size, table
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.memory import by_kind, peak, timeline
 from pathways.dialect.parts import read_part
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan import Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
+from pathways.dialect.plan import Branch, Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
 from pathways.dialect.planfile import load_plan
 from pathways.runtime.check_modules import check_modules
 from pathways.runtime.validate import validate
@@ -85,6 +85,12 @@ def describe(plan: Plan) -> str:
     ]
     for stream in plan.streams:
         parts += _stream(plan, stream)
+    for number, body in enumerate(plan.bodies):
+        inner = plan.of_body(number)
+        parts += [f"body {body.name}", "takes", table([_port(inner, p) for p in body.inputs] or [["nothing"]], "  ")]
+        parts += ["makes", table([_port(inner, p) for p in body.results] or [["nothing"]], "  ")]
+        for stream in body.streams:
+            parts += _stream(inner, stream)
     return "\n".join(parts)
 
 
@@ -154,7 +160,7 @@ def _instruction(plan: Plan, instruction: Instruction) -> list[str]:
         case Run():
             given = " ".join(f"%{s}{'!' if i in instruction.donated else ''}" for i, s in enumerate(instruction.inputs))
             made = " ".join(f"%{s}" for s in instruction.outputs)
-            where = "" if instruction.where is None else f"{instruction.where.file}:{instruction.where.line}"
+            where = _line(instruction.where)
             action = f"{instruction.action} " if instruction.action else ""
             return [at, f"run {action}{instruction.name} {given} -> {made}", where]
         case Send():
@@ -163,8 +169,25 @@ def _instruction(plan: Plan, instruction: Instruction) -> list[str]:
             return [at, f"recv %{instruction.slot} from {instruction.source} (channel {instruction.channel})", ""]
         case Copy():
             return [at, f"copy %{instruction.source} -> %{instruction.target}", ""]
+        case Branch():
+            return [at, _branch(plan, instruction), _line(instruction.where)]
         case Free():
             return [at, f"free {' '.join(f'%{s}' for s in instruction.slots)}", ""]
+
+
+def _line(where: Where | None) -> str:
+    return "" if where is None else f"{where.file}:{where.line}"
+
+
+def _branch(plan: Plan, branch: Branch) -> str:
+    """A branch in a stream: its operands here by number, `0=%3`."""
+    bodies = [plan.bodies[b].name for b in branch.bodies]
+    what = f"one of {', '.join(bodies)}" if branch.kind == "cond" else f"{bodies[1]} while {bodies[0]}"
+    given, made = (
+        " ".join(f"{n}=%{s}" for n, s in zip(numbers, slots, strict=True))
+        for numbers, slots in ((branch.taken, branch.inputs), (branch.made, branch.outputs))
+    )
+    return f"await, then run {what}: {given or 'nothing here'} -> {made or 'nothing here'}"
 
 
 def _as_json(plan: Plan) -> dict[str, Any]:
@@ -174,6 +197,8 @@ def _as_json(plan: Plan) -> dict[str, Any]:
     row["executables"] = {name: len(raw) for name, raw in plan.executables.items()}
     for computation, original in zip(row["computations"], plan.computations, strict=True):
         computation["module"], computation["local"] = len(original.module), len(original.local)
-    for stream, original in zip(row["streams"], plan.streams, strict=True):
-        stream["instructions"] = [{"op": type(i).__name__.lower(), **asdict(i)} for i in original.instructions]
+    rows = [row["streams"], *(body["streams"] for body in row["bodies"])]
+    for streams, originals in zip(rows, [plan.streams, *(b.streams for b in plan.bodies)], strict=True):
+        for stream, original in zip(streams, originals, strict=True):
+            stream["instructions"] = [{"op": type(i).__name__.lower(), **asdict(i)} for i in original.instructions]
     return row

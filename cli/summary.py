@@ -7,7 +7,7 @@ from pathways.compiler.compare import Outcome
 from pathways.compiler.pipeline import Timing
 from pathways.dialect.memory import by_kind, peak
 from pathways.dialect.memory import readable as size
-from pathways.dialect.plan import Buffer, Plan, Recv, Run, Schedule, Send
+from pathways.dialect.plan import Branch, Buffer, Plan, Recv, Run, Schedule, Send
 from pathways.dialect.reshard import plan_reshard
 
 
@@ -39,12 +39,12 @@ def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:
 
 
 def compile_summary(plan: Plan, timing: Timing) -> str:
-    runs = [i for s in plan.streams for i in s.instructions if isinstance(i, Run)]
+    runs = list(plan.runs())
     used = len({r.computation for r in runs})
     moves, crossing = dcn_bytes(plan)
     lines = [
         f"program  {plan.name} for {plan.platform}: {len(plan.inputs)} inputs, {len(plan.results)} results",
-        f"calls    {len(runs)} of {used} distinct computations",
+        f"calls    {len(runs)} of {used} distinct computations{_awaited(plan)}",
         f"islands  {plan.topology}",
         f"moved    {moves} transfers between islands, {size(crossing)} a run",
         f"placed   {plan.placement}" + ("" if plan.reproducible else "; NOT REPRODUCIBLE: a time limit decided"),
@@ -119,6 +119,17 @@ def _memory(plan: Plan, island: str) -> list[str]:
     owners = ", ".join(f"{owner} {size(bytes_)}" for owner, bytes_ in by_kind(found.owners)[:4])
     when = "at the start" if found.step < 0 else f"at step {found.step}"
     return [island, size(found.bytes), when, owners, _calls(runs_of(plan, island))]
+
+
+def _awaited(plan: Plan) -> str:
+    """What the controller waits for: control flow that is data."""
+    functions = (plan.streams, *(body.streams for body in plan.bodies))
+    branches = [
+        {(i.step, i.kind) for s in streams for i in s.instructions if isinstance(i, Branch)} for streams in functions
+    ]
+    kinds = Counter(kind for found in branches for _, kind in found)
+    shown = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+    return f"; awaited: {shown}, {len(plan.bodies)} bodies" if kinds else ""
 
 
 def runs_of(plan: Plan, island: str) -> list[Run]:

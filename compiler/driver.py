@@ -116,7 +116,7 @@ def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:
         raise _unreadable(str(path), str(error)) from None
     program = parse_program(source, str(path))
     constants: dict[str, bytes] = {}
-    for argument in program.arguments:
+    for argument in (a for function in program.functions for a in function.arguments):
         if argument.constant is not None:
             beside = path.parent / CONSTANTS / argument.constant
             try:

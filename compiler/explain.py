@@ -13,11 +13,14 @@ from pathways.dialect.parts import read_part
 from pathways.dialect.plan import Decision
 from pathways.dialect.program import Program
 
+_AWAITED = "which body runs, or how often, is data; its calls are on several meshes: awaited by the controller"
+
 
 def explain(program: Program) -> tuple[Decision, ...]:
     """All decisions, slices first, then in program order."""
     merged: dict[Decision, list[int]] = {}
-    for decision in (*_slices(program), *_nodes(program)):
+    nodes = (decision for function in (program, *program.bodies.values()) for decision in _nodes(function))
+    for decision in (*_slices(program), *nodes):
         merged.setdefault(replace(decision, steps=()), []).extend(decision.steps)
     return tuple(replace(d, steps=tuple(steps)) for d, steps in merged.items())
 
@@ -51,6 +54,10 @@ def _nodes(program: Program) -> Iterator[Decision]:
                     "call", part.name, chosen, f"merged into {name}, which is {reason}", other, steps, 0, part.where
                 )
             continue
+        if not node.is_transfer:
+            chosen = f"{name_of(op.operation)}: {', '.join(op.bodies)}"
+            yield Decision("branch", name_of(op.operation), chosen, _AWAITED, "", steps, 0, where)
+            continue
         (value,), (result,) = node.operands, node.results
         kind = "transfer" if sources.home[value] != sources.home[result] else "reshard"
         chosen = f"{sources.place(value)} -> {sources.place(result)} by {op.route}"
@@ -69,7 +76,7 @@ class _Sources:
         self.names = [a.name for a in program.arguments]
         self._calls: dict[tuple[str, str, bool, tuple[tuple[str, int], ...]], tuple[str, str, str]] = {}
         for node in flow.nodes:
-            if node.callee:
+            if not node.is_transfer:
                 self.names += [name_of(node.op.operation)] * len(node.results)
             else:
                 (source,), (result,) = node.operands, node.results

@@ -13,6 +13,8 @@ from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.mlir import Operation, bytecode, name_of, portable, where_of
 from pathways.dialect.plan import (
+    Body,
+    Branch,
     BufferKind,
     Buffers,
     Computation,
@@ -40,9 +42,11 @@ from pathways.dialect.values import number_slots
 def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
     """Reads everything the runtime needs out of the IR; `constants` are the bytes of the arrays beside it."""
     attributes = program.module.operation.attributes
-    reader = _Reader(program)
-    streams = tuple(reader.stream(op) for op in program.plans.values())
-    inputs, held, raw = reader.arguments(constants)
+    raw: dict[str, bytes] = {}
+    numbers = _Numbers(program)
+    readers = {f.name: _Reader(f, numbers, constants, raw) for f in (program, *program.bodies.values())}
+    bodies = {name: reader.body() for name, reader in readers.items()}
+    main = bodies.pop(program.name)
     return Plan(
         name=program.name,
         platform=program.platform,
@@ -52,11 +56,11 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
             for symbol, op in program.slices.items()
         ),
         meshes=plan_meshes(program),
-        computations=tuple(reader.computation(s, op) for s, op in program.computations.items()),
-        streams=streams,
-        inputs=inputs,
-        results=tuple(reader.results()),
-        constant_buffers=held,
+        computations=tuple(c for reader in readers.values() for c in reader.computations()),
+        streams=main.streams,
+        inputs=main.inputs,
+        results=main.results,
+        constant_buffers=main.constant_buffers,
         in_tree=read_tree(attributes["pw.in_tree"].value),
         out_tree=read_tree(attributes["pw.out_tree"].value),
         constants=raw,
@@ -65,6 +69,7 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
         decisions=explain(program),
         schedule=read_schedule(program),
         temporaries=attributes["pw.temporaries"].value if "pw.temporaries" in attributes else "",
+        bodies=tuple(bodies.values()),
     )
 
 
@@ -86,13 +91,37 @@ def read_topology(program: Program) -> Topology:
     return Topology(islands, rate)
 
 
-class _Reader:
+class _Numbers:
+    """The numbers that symbols have in the plan; computations of bodies come behind those of the program."""
+
     def __init__(self, program: Program) -> None:
+        functions = (program, *program.bodies.values())
+        self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
+        self.computations = {symbol: i for i, symbol in enumerate(s for f in functions for s in f.computations)}
+        self.bodies = {symbol: i for i, symbol in enumerate(program.bodies)}
+
+
+class _Reader:
+    """Reads one function: the program, or a body. `raw` gets the bytes of its constants."""
+
+    def __init__(
+        self, program: Program, numbers: _Numbers, constants: Mapping[str, bytes], raw: dict[str, bytes]
+    ) -> None:
         self.program = program
-        self.mesh_index = {symbol: i for i, symbol in enumerate(program.meshes)}
-        self.computation_index = {symbol: i for i, symbol in enumerate(program.computations)}
+        self.numbers = numbers
+        self.constants = constants
+        self.raw = raw
         self.donated: dict[str, tuple[int, ...]] = {}
         self.slots = number_slots(program)
+
+    def body(self) -> Body:
+        streams = tuple(self.stream(op) for op in self.program.plans.values())
+        inputs, held = self.arguments()
+        return Body(self.program.name, streams, inputs, tuple(self.results()), held)
+
+    def computations(self) -> Iterator[Computation]:
+        """To be read behind the streams, which say what is donated."""
+        return (self.computation(s, op) for s, op in self.program.computations.items())
 
     def island(self, value: int) -> str:
         return self.program.island_of(self.program.flow.place(value).mesh)
@@ -110,7 +139,7 @@ class _Reader:
             key = attributes["types"], attributes["sharding"]
             if key not in known:
                 made = (
-                    BufferKind(type_, Layout(self.mesh_index[placed.mesh], placed.dims), size)
+                    BufferKind(type_, Layout(self.numbers.meshes[placed.mesh], placed.dims), size)
                     for type_, placed, size in zip(op.types, op.sharding, op.bytes, strict=True)
                 )
                 known[key] = tuple(kinds.setdefault(kind, len(kinds)) for kind in made)
@@ -122,7 +151,7 @@ class _Reader:
         match op:
             case pw.RunOp():
                 self.donated[op.callee] = op.donated
-                computation, mesh = self.computation_index[op.callee], self.mesh_index[op.mesh]
+                computation, mesh = self.numbers.computations[op.callee], self.numbers.meshes[op.mesh]
                 name = name_of(op.operation)
                 return Run(
                     op.step,
@@ -143,6 +172,20 @@ class _Reader:
                 return Recv(op.step, op.channel, op.slot, op.source, where)
             case pw.CopyOp():
                 return Copy(op.step, op.source, op.target, where)
+            case pw.BranchOp():
+                return Branch(
+                    op.step,
+                    op.kind,
+                    tuple(self.numbers.bodies[s] for s in op.bodies),
+                    op.inputs,
+                    op.taken,
+                    op.outputs,
+                    op.made,
+                    tuple(self.numbers.meshes[s] for s in op.meshes),
+                    name_of(op.operation),
+                    where,
+                    op.temporaries or 0,
+                )
             case _:
                 return Free(op.step, op.slots)
 
@@ -171,23 +214,20 @@ class _Reader:
             b"" if alone is None else portable(bytecode(alone.operation)),
         )
 
-    def arguments(
-        self, constants: Mapping[str, bytes]
-    ) -> tuple[tuple[Port, ...], tuple[ConstantData, ...], dict[str, bytes]]:
-        """The inputs; the buffers that hold constants; the bytes of each constant."""
+    def arguments(self) -> tuple[tuple[Port, ...], tuple[ConstantData, ...]]:
+        """The inputs, and the buffers that hold constants."""
         inputs: list[Port] = []
         held: list[ConstantData] = []
-        raw: dict[str, bytes] = {}
         for value, argument in enumerate(self.program.arguments):
             if not argument.is_constant:
                 inputs.append(self.port(value, argument))
                 continue
             inline = argument.value
-            data = bytes.fromhex(inline) if inline is not None else constants[argument.constant or ""]
+            data = bytes.fromhex(inline) if inline is not None else self.constants[argument.constant or ""]
             member = hashlib.sha256(data).hexdigest()[:16]
-            raw[member] = data
+            self.raw[member] = data
             held.append(ConstantData(self.island(value), self.slots[value], member))
-        return tuple(inputs), tuple(held), raw
+        return tuple(inputs), tuple(held)
 
     def results(self) -> Iterator[Port]:
         for value, result in zip(self.program.flow.returned, self.program.results, strict=True):

@@ -24,8 +24,10 @@ def owners(program: Program) -> list[str]:
     """
     found = [CONSTANTS if a.is_constant else _root(a.name) for a in program.arguments]
     for node in program.flow.nodes:
-        if not node.callee:
+        if node.is_transfer:
             found.append(MOVED)
+        elif not node.is_call:
+            found += [name_of(node.op.operation) or node.op.OPERATION_NAME] * len(node.results)
         elif node.op.made_by is not None:
             parts = [_of_part(part) for part in node.op.parts or ()]
             found += [parts[i] for i in node.op.made_by]

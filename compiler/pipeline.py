@@ -128,7 +128,8 @@ def run_pass(
     try:
         step.apply(program, session)
         if not step.keeps_flow:
-            program.changed()
+            for function in program.functions:
+                function.changed()
         verify(program)
     except Exception as error:
         for instrument in instruments:

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from pathways.compiler.lifetimes import BEFORE, KEPT, donations, lifetimes
 from pathways.compiler.owners import owners
+from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.flow import Node
-from pathways.dialect.memory import Peak, peak_of
+from pathways.dialect.memory import Peak, peak_of, peaks
 from pathways.dialect.mlir import name_of, where_of
 from pathways.dialect.plan import (
+    Branch,
     BufferKind,
     Buffers,
     Copy,
@@ -24,7 +26,7 @@ from pathways.dialect.plan import (
 )
 from pathways.dialect.program import Program
 from pathways.dialect.sdy import Placed
-from pathways.dialect.values import number_slots
+from pathways.dialect.values import number_slots, physical_devices
 
 
 @dataclass
@@ -60,6 +62,7 @@ class _Planner:
         self.owners = owners(program)
         self.slots = number_slots(program)
         self.alive = lifetimes(program)
+        self._given = donated
         self.donated = donations(program, self.alive) if donated is None else donated
         self.arguments = program.arguments
         self.computations = {symbol: i for i, symbol in enumerate(program.computations)}
@@ -74,19 +77,32 @@ class _Planner:
                 argument = self.arguments[value]
                 self._make(range(value, value + 1), argument.name, "constant" if argument.is_constant else "input")
         for node in self.flow.nodes:
-            if node.callee:
+            if node.is_call:
                 self._run(node)
-            else:
+            elif node.is_transfer:
                 self._move(node)
+            else:
+                self._branch(node)
         meshes = plan_meshes(self.program)
         streams: list[tuple[Stream, Peak]] = []
         for island, draft in self.drafts.items():
             made = Stream(island, 0, tuple(draft.kinds), tuple(draft.groups), tuple(draft.instructions))
-            peak = peak_of(made, meshes, self._borrowed(island))
+            peak = peak_of(made, meshes, self.borrowed(island))
             streams.append((replace(made, peak_bytes=peak.bytes), peak))
         return tuple(streams)
 
-    def _borrowed(self, island: str) -> frozenset[int]:
+    def bytes_of(self, values: list[int]) -> dict[str, dict[int, int]]:
+        """Bytes of some values on each device, by island."""
+        found: dict[str, dict[int, int]] = {}
+        for value in values:
+            placed = self.flow.places[value]
+            if placed is not None:
+                devices = physical_devices(self.program, placed.mesh)[1]
+                held = found.setdefault(self._island(value), {})
+                held.update((d, held.get(d, 0) + self._kind(value).bytes) for d in devices)
+        return found
+
+    def borrowed(self, island: str) -> frozenset[int]:
         """Slots of what the caller keeps, and which therefore stay in memory."""
         return frozenset(
             self.slots[v]
@@ -169,6 +185,35 @@ class _Planner:
         for island, moved in ((here, value), (there, result)):
             self._free(self._draft(island), step, [moved] if self.alive.ends(moved, step) else [])
 
+    def _branch(self, node: Node) -> None:
+        """One instruction in the streams of all islands that have a part in it."""
+        op, step, name = node.op, node.op.step, name_of(node.op.operation)
+        for i, value in enumerate(node.results):
+            self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value")
+        bodies = [planned_body(self.program, b, self._given, self.temporaries) for b in self.program.bodies_of(op)]
+        numbers = [list(self.program.bodies).index(symbol) for symbol in op.bodies]
+        homes = [self._island(v) for v in node.operands], [self._island(v) for v in node.results]
+        used = {s: m for body in bodies for s, m in body.meshes.items()}
+        dead = [v for v in dict.fromkeys((*node.operands, *node.results)) if self.alive.ends(v, step)]
+        for island in dict.fromkeys((*homes[0], *homes[1], *(self.islands[m] for m in used.values()))):
+            taken = tuple(i for i, home in enumerate(homes[0]) if home == island)
+            made = tuple(i for i, home in enumerate(homes[1]) if home == island)
+            branch = Branch(
+                step,
+                "cond" if isinstance(op, pw.CondOp) else "while",
+                tuple(numbers),
+                tuple(self.slots[node.operands[i]] for i in taken),
+                taken,
+                tuple(self.slots[node.results[i]] for i in made),
+                made,
+                tuple(self.meshes[m] for m in used.values() if self.islands[m] == island),
+                name,
+                where_of(op.operation),
+                max((body.beside(island, isinstance(op, pw.CondOp)) for body in bodies), default=0),
+            )
+            self._draft(island).instructions.append(branch)
+            self._free(self._draft(island), step, [v for v in dead if self._island(v) == island])
+
     def _free(self, draft: _Draft, step: int, dead: list[int]) -> None:
         if dead:
             draft.instructions.append(Free(step, tuple([self.slots[v] for v in dead])))
@@ -176,6 +221,47 @@ class _Planner:
     def _shown(self, value: int) -> str:
         maker = self.flow.makers[value]
         return self.arguments[value].name if maker == BEFORE else name_of(self.flow.nodes[maker].op.operation)
+
+
+@dataclass(frozen=True)
+class PlannedBody:
+    """What a body needs. `meshes` is the largest mesh of each slice that it works on; bytes are on each device."""
+
+    meshes: dict[str, str]
+    peaks: dict[str, dict[int, int]]
+    inputs: dict[str, dict[int, int]]
+    outputs: dict[str, dict[int, int]]
+
+    def beside(self, island: str, once: bool) -> int:
+        """The most bytes that it needs on a device beside what is counted outside.
+
+        What a loop carries is counted once more: what it was given stays, beside what it carries and what it makes.
+        """
+        ins, outs = self.inputs.get(island, {}), self.outputs.get(island, {}) if once else {}
+        found = (n - ins.get(d, 0) - outs.get(d, 0) for d, n in self.peaks.get(island, {}).items())
+        return max((0, *found))
+
+
+def planned_body(
+    program: Program,
+    body: Program,
+    donated: Mapping[str, tuple[int, ...]] | None,
+    temporaries: Mapping[str, int],
+) -> PlannedBody:
+    """Plans a body to see what it needs."""
+    planner = _Planner(body, donated, temporaries)
+    streams = [stream for stream, _ in planner.run()]
+    flow, meshes = body.flow, plan_meshes(program)
+    largest: dict[str, str] = {}
+    inner = (planned_body(program, b, donated, temporaries) for n in flow.branches() for b in body.bodies_of(n.op))
+    found = [*(p.mesh for p in flow.places if p is not None), *(n.mesh for n in flow.calls())]
+    for mesh in (*found, *(m for b in inner for m in b.meshes.values())):
+        old = largest.get(body.slice_of(mesh))
+        if old is None or body.mesh(mesh).size > body.mesh(old).size:
+            largest[body.slice_of(mesh)] = mesh
+    high = {s.island: peaks(s, meshes, planner.borrowed(s.island)) for s in streams}
+    ins, outs = (planner.bytes_of(side) for side in (body.inputs, list(dict.fromkeys(flow.returned))))
+    return PlannedBody(largest, high, ins, outs)
 
 
 def plan_meshes(program: Program) -> tuple[PlanMesh, ...]:

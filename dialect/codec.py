@@ -50,7 +50,8 @@ CLASSES: dict[str, type] = {
             nouns.Port,
             nouns.Schedule,
         ),
-        *(nouns.Run, nouns.Send, nouns.Recv, nouns.Copy, nouns.Free, nouns.ConstantData, nouns.Plan),
+        *(nouns.Run, nouns.Send, nouns.Recv, nouns.Copy, nouns.Free, nouns.Branch),
+        *(nouns.ConstantData, nouns.Body, nouns.Plan),
         *(Where, ArrayType, Island, Topology),
     )
 }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A call or a transfer; `callee` is empty for a transfer."""
+    """A call, a transfer or control flow; `callee` is of a call, `mesh` of a call or a transfer, else empty."""
 
     number: int
     op: Any
@@ -34,6 +34,10 @@ class Node:
     @property
     def is_call(self) -> bool:
         return bool(self.callee)
+
+    @property
+    def is_transfer(self) -> bool:
+        return isinstance(self.op, pw.TransferOp)
 
 
 class Flow:
@@ -48,7 +52,7 @@ class Flow:
         """For each value the number of the node that makes it; -1: an argument."""
         numbers: dict[Value, int] = {v: i for i, v in enumerate(self.values)}
         for op in program.block.operations:
-            if not isinstance(op, (pw.CallOp, pw.TransferOp)):
+            if not isinstance(op, (pw.CallOp, pw.TransferOp, pw.ControlFlowOp)):
                 continue
             number, first = len(self.nodes), len(self.values)
             results = list(op.results)
@@ -58,7 +62,8 @@ class Flow:
             self.makers += [number] * len(results)
             callee = op.callee if isinstance(op, pw.CallOp) else ""
             operands = tuple([numbers[v] for v in op.operands])
-            self.nodes.append(Node(number, op, callee, op.mesh, operands, made))
+            mesh = "" if isinstance(op, pw.ControlFlowOp) else op.mesh
+            self.nodes.append(Node(number, op, callee, mesh, operands, made))
         self.returned = [numbers[v] for v in program.returned]
         self.numbers = numbers
 
@@ -71,7 +76,7 @@ class Flow:
         """Mesh and sharding of each value, from phase `shard` on; None: an argument that nothing uses."""
         places: list[Placed | None] = [a.sharding for a in self.program.arguments]
         for node in self.nodes:
-            shardings = node.op.out_shardings if node.is_call else node.op.sharding
+            shardings = node.op.sharding if node.is_transfer else node.op.out_shardings
             if shardings is None or len(shardings) != len(node.results):
                 raise InternalError(f"{node.op.operation.name} states no sharding for its results")
             places += shardings
@@ -94,3 +99,6 @@ class Flow:
 
     def calls(self) -> Iterator[Node]:
         return (n for n in self.nodes if n.callee)
+
+    def branches(self) -> Iterator[Node]:
+        return (n for n in self.nodes if isinstance(n.op, pw.ControlFlowOp))

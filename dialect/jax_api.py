@@ -20,6 +20,7 @@ get_mesh: Any = jax.sharding.get_mesh
 key_data: Any = jax.random.key_data
 make_jaxpr: Any = jax.make_jaxpr
 numpy: Any = jnp
+optimization_barrier: Any = jax.lax.optimization_barrier
 random: Any = jax.random
 typeof: Any = jax.typeof
 dtypes: Any = jax.dtypes

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from pathways.dialect.plan import Copy, Free, Plan, PlanMesh, Recv, Run, Stream
+from pathways.dialect.plan import Branch, Copy, Free, Plan, PlanMesh, Recv, Run, Stream
 
 TEMPORARIES = "temporaries of "
 
@@ -49,6 +49,13 @@ def changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]:
     for instruction in stream.instructions:
         step = instruction.step
         match instruction:
+            case Branch():
+                yield from _net(step, [held[s] for s in instruction.outputs], [])
+                owner = f"{TEMPORARIES}{instruction.name}"
+                for mesh in instruction.meshes if instruction.temporaries else ():
+                    yield Change(step, mesh, owner, instruction.temporaries)
+                for mesh in instruction.meshes if instruction.temporaries else ():
+                    yield Change(step, mesh, owner, -instruction.temporaries)
             case Run():
                 donated = [held[instruction.inputs[i]] for i in instruction.donated]
                 yield from _net(step, [held[s] for s in instruction.outputs], donated)
@@ -95,6 +102,17 @@ def peak_of(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]
             owners[change.owner] = owners.get(change.owner, 0) + change.bytes
     ranked = sorted(((o, n) for o, n in owners.items() if n), key=lambda row: (-row[1], row[0]))
     return Peak(highest, found[at].step, device, tuple(ranked))
+
+
+def peaks(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> dict[int, int]:
+    """The most bytes alive on each device of the island."""
+    live: dict[int, int] = {}
+    highest: dict[int, int] = {}
+    for change in changes(stream, borrowed):
+        for d in meshes[change.mesh].devices:
+            live[d] = size = live.get(d, 0) + change.bytes
+            highest[d] = max(highest.get(d, 0), size)
+    return highest
 
 
 def borrowed_slots(plan: Plan, island: str) -> frozenset[int]:

@@ -4,7 +4,8 @@ Sharded values are named by mesh and dimensions; tables of shards are made at lo
 the same size for 1 shard and for 2,048.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -14,7 +15,7 @@ from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 from pathways.dialect.topology import Topology
 from pathways.dialect.trees import Tree
 
-FORMAT = 3
+FORMAT = 4
 """The version of the format that this code writes, and the only one it reads."""
 
 
@@ -161,7 +162,31 @@ class Free:
     slots: tuple[int, ...]
 
 
-Instruction: TypeAlias = Run | Send | Recv | Copy | Free
+@dataclass(frozen=True)
+class Branch:
+    """Await what decides, then run bodies (indices into `Plan.bodies`); a part is in each stream that takes part.
+
+    `kind` cond: operand 0 is awaited, the number of the body to run on the other operands. `while`: the second body is
+    run for as long as the first says so; the last operands are carried, and become the results. `inputs` are slots of
+    this island, `taken` says which operands they are; so do `outputs` and `made` for results.
+    """
+
+    step: int
+    kind: str
+    bodies: tuple[int, ...]
+    inputs: tuple[int, ...]
+    taken: tuple[int, ...]
+    outputs: tuple[int, ...]
+    made: tuple[int, ...]
+    meshes: tuple[int, ...]
+    """One mesh of each slice of this island that a body works on."""
+    name: str
+    where: Where | None
+    temporaries: int = 0
+    """Bytes on one of their devices that bodies need beside inputs and outputs."""
+
+
+Instruction: TypeAlias = Run | Send | Recv | Copy | Free | Branch
 
 
 @dataclass(frozen=True)
@@ -233,6 +258,17 @@ class ConstantData:
 
 
 @dataclass(frozen=True)
+class Body:
+    """What a branch runs: streams of its own, over slots of its own. Its branches run bodies before it."""
+
+    name: str
+    streams: tuple[Stream, ...]
+    inputs: tuple[Port, ...]
+    results: tuple[Port, ...]
+    constant_buffers: tuple[ConstantData, ...]
+
+
+@dataclass(frozen=True)
 class Schedule:
     """The order of the work, and what it costs. `note` says why it is not what was asked for.
 
@@ -276,6 +312,7 @@ class Plan:
     schedule: Schedule = Schedule("program")
     temporaries: str = ""
     """Whether the temporaries of executables are `estimated` or `measured`, by XLA."""
+    bodies: tuple[Body, ...] = ()
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     executables: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False, compare=False)
@@ -283,6 +320,19 @@ class Plan:
 
     def sharding(self, layout: Layout) -> Sharding:
         return Sharding(self.meshes[layout.mesh].spec, layout.dims)
+
+    def of_body(self, number: int) -> "Plan":
+        """A body as a plan of its own, with the bodies that it may run."""
+        body = self.bodies[number]
+        return replace(
+            self, streams=body.streams, inputs=body.inputs, results=body.results,
+            constant_buffers=body.constant_buffers, bodies=self.bodies[:number], decisions=(), phases={},
+        )  # fmt: skip
+
+    def runs(self) -> Iterator[Run]:
+        """All runs, those in bodies too."""
+        for streams in (self.streams, *(b.streams for b in self.bodies)):
+            yield from (i for s in streams for i in s.instructions if isinstance(i, Run))
 
     def stream(self, island: str) -> Stream:
         return next(s for s in self.streams if s.island == island)

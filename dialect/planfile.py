@@ -28,7 +28,7 @@ from pathways.dialect.codec import DecodeError, decode_plan, encode_plan
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CallsBack, CannotWrite, DamagedPlan, NotAPlan, PlanVersion
 from pathways.dialect.jax_api import VERSION as VERSION_OF_JAX
-from pathways.dialect.plan import FORMAT, Plan, Run
+from pathways.dialect.plan import FORMAT, Plan
 
 _SEAL = b"pathways-plan sha256:"
 _SEAL_SIZE = len(_SEAL) + 64
@@ -81,7 +81,7 @@ def writing(path: str | Path) -> Generator[None]:
 
 def save_plan(plan: Plan, path: str | Path) -> int:
     """Writes plan.bin; gives its size in bytes. Raises PWC0606, and PWC0608 for a plan that calls back to the host."""
-    for run in (i for s in plan.streams for i in s.instructions if isinstance(i, Run)):
+    for run in plan.runs():
         if plan.computations[run.computation].callbacks:
             raise PathwaysError(CallsBack(name=run.name, program=plan.name, where=run.where))
     raw = write_plan(plan)

@@ -100,12 +100,26 @@ class Program:
         self.islands: dict[str, pw.IslandOp] = {}
         self.plans: dict[str, pw.PlanOp] = {}
         self.computations: dict[str, Operation] = {}
+        self.bodies: dict[str, Program] = {}
+        """Functions that control flow runs, as programs of their own; inner ones first."""
         self._specs: dict[str, MeshSpec] = {}
         self._slices: dict[str, str] = {}
         self._func: Any = None
         self._flow: Flow | None = None
+        bodies: list[Any] = []
+        plans: list[pw.PlanOp] = []
         for op in module.body.operations:
-            self._read(op)
+            if isinstance(op, pw.PlanOp):
+                plans.append(op)
+            elif op.operation.name == "func.func" and "pw.body" in op.operation.attributes:
+                bodies.append(op)
+            else:
+                self._read(op)
+        for op in bodies:
+            body = Body(self, op)
+            self.bodies[body.name] = body
+        for op in plans:
+            self.bodies.get(op.body or "", self).plans[op.island] = op
 
     def _read(self, op: Any) -> None:
         match op:
@@ -115,14 +129,20 @@ class Program:
                 self.meshes[op.sym_name] = op
             case pw.IslandOp():
                 self.islands[op.name] = op
-            case pw.PlanOp():
-                self.plans[op.island] = op
             case _ if op.operation.name == "builtin.module":
                 self.computations[op.operation.attributes["sym_name"].value] = op.operation
             case _ if op.operation.name == "func.func" and "pw.program" in op.operation.attributes:
                 self._func = op
             case _:
                 pass
+
+    @property
+    def functions(self) -> "list[Program]":
+        """The bodies, each after those inside it, and the program itself."""
+        return [*self.bodies.values(), self]
+
+    def bodies_of(self, op: pw.ControlFlowOp) -> "list[Program]":
+        return [self.bodies[symbol] for symbol in op.bodies]
 
     @property
     def flow(self) -> Flow:
@@ -181,15 +201,20 @@ class Program:
         return [_read_argument(a) for a in self.func.result_attrs]
 
     @property
+    def inputs(self) -> list[int]:
+        """The numbers of the arguments that are no constants: what a caller hands in."""
+        return [i for i, argument in enumerate(self.arguments) if not argument.is_constant]
+
+    @property
     def returned(self) -> list[Value]:
         """The values that the program returns, in order."""
         operations = self.block.operations
         return list(operations[len(operations) - 1].operation.operands)
 
-    def nodes(self) -> Iterator[pw.CallOp | pw.TransferOp]:
-        """Calls and transfers, in program order."""
+    def nodes(self) -> Iterator[pw.CallOp | pw.TransferOp | pw.ControlFlowOp]:
+        """Calls, transfers and control flow, in program order."""
         for op in self.block.operations:
-            if isinstance(op, pw.CallOp | pw.TransferOp):
+            if isinstance(op, pw.CallOp | pw.TransferOp | pw.ControlFlowOp):
                 yield op
 
     def calls(self) -> Iterator[pw.CallOp]:
@@ -218,10 +243,29 @@ class Program:
     def unique_symbol(self, name: str) -> str:
         """`name`, or `name_1`, ... : one that no computation of the module has."""
         taken, number = name, 0
-        while taken in self.computations:
+        while any(taken in function.computations for function in self.functions):
             number += 1
             taken = f"{name}_{number}"
         return taken
+
+
+class Body(Program):
+    """A function that control flow runs: a program on the slices and meshes of the whole, with its own computations."""
+
+    def __init__(self, whole: Program, function: Any) -> None:
+        self.module, self.context = whole.module, whole.context
+        self.slices, self.meshes, self.islands = whole.slices, whole.meshes, whole.islands
+        self.whole, self.bodies = whole, whole.bodies
+        self.plans: dict[str, pw.PlanOp] = {}
+        self._specs: dict[str, MeshSpec] = {}
+        self._slices: dict[str, str] = {}
+        self._func, self._flow = function, None
+        called = {op.callee for op in self.calls()}
+        self.computations = {s: whole.computations.pop(s) for s in [*whole.computations] if s in called}
+
+    @property
+    def functions(self) -> list[Program]:
+        return self.whole.functions
 
 
 def array_type(value: Value) -> ArrayType:

@@ -2,7 +2,8 @@
 
 One top-level module holds a program in every phase: `pw.slice` and `pw.mesh` symbols, later `pw.island` symbols, each
 distinct computation as a nested `module @name` of StableHLO, the program as a `func.func` marked `pw.program`, and
-at the end one `pw.plan` an island. Attributes of the program's arguments and results are in `program.py`.
+at the end one `pw.plan` an island. Bodies of control flow that is data are functions marked `pw.body`, each a program
+over the same slices, with computations and plans of its own. Attributes of arguments and results are in `program.py`.
 """
 
 from typing import Any
@@ -35,6 +36,12 @@ STRINGS = Kind[tuple[str, ...]](
     lambda v: ir.ArrayAttr.get([ir.StringAttr.get(s) for s in v]),
     remembered(lambda a: tuple(s.value for s in a)),
     lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(s, ir.StringAttr) for s in a),
+)
+SYMBOLS = Kind[tuple[str, ...]](
+    "@symbols",
+    lambda v: ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(s) for s in v]),
+    remembered(lambda a: tuple(s.value for s in a)),
+    lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(s, ir.FlatSymbolRefAttr) for s in a),
 )
 TYPES = Kind[tuple[ArrayType, ...]](
     "types",
@@ -140,13 +147,39 @@ class TransferOp(PwOp):
     step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
 
 
+class ControlFlowOp(PwOp):
+    """Irregular control flow (paper, section 4.5): which calls run is data. Base of `pw.cond` and `pw.while`."""
+
+    operands_ = ANY
+    results_ = ANY
+    bodies = Field(SYMBOLS, "functions marked pw.body; each takes the same operands")
+    meshes = Field(SYMBOLS, "the mesh on which each result lives")
+    in_shardings = OptionalField(SHARDINGS, "the sharding each operand must have (from shard)")
+    out_shardings = OptionalField(SHARDINGS, "the sharding of each result (from shard)")
+    dispatch = OptionalField(STRING, "sequential: only what takes its results waits for it (from schedule)")
+    step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
+
+
+class CondOp(ControlFlowOp):
+    """Run one of the bodies: the first operand is its number, the others are what all bodies take."""
+
+    OPERATION_NAME = "pw.cond"
+
+
+class WhileOp(ControlFlowOp):
+    """Run the second body for as long as the first says so. The last operands are carried: it makes them anew."""
+
+    OPERATION_NAME = "pw.while"
+
+
 class PlanOp(PwOp):
-    """The instruction stream of one island: pw.buffers, pw.run, pw.send, pw.recv, pw.copy and pw.free in its region."""
+    """The instruction stream of one island: pw.buffers, then pw.run, pw.send, pw.recv, pw.copy, pw.branch, pw.free."""
 
     OPERATION_NAME = "pw.plan"
     regions_ = Arity(1)
     island = Field(SYMBOL, "the island")
     peak_bytes = Field(INTEGER, "the most bytes alive on one device of the island")
+    body = OptionalField(SYMBOL, "the body whose stream it is; absent: the program's")
 
 
 class BuffersOp(PwOp):
@@ -209,6 +242,21 @@ class CopyOp(PwOp):
     target = Field(INTEGER, "the buffer made")
 
 
+class BranchOp(PwOp):
+    """Await what decides, then run a body: one instruction, in the streams of all islands that have a part in it."""
+
+    OPERATION_NAME = "pw.branch"
+    step = Field(INTEGER, "its position in the order of the program")
+    kind = Field(STRING, "cond or while")
+    bodies = Field(SYMBOLS, "the bodies, as of pw.cond and pw.while")
+    inputs = Field(INTEGERS, "slots of this island that are read")
+    taken = Field(INTEGERS, "which operands those are; operand 0 of a cond is awaited")
+    outputs = Field(INTEGERS, "slots of this island that are written")
+    made = Field(INTEGERS, "which results those are")
+    meshes = Field(SYMBOLS, "one mesh of each slice of this island that a body works on")
+    temporaries = OptionalField(INTEGER, "bytes on one device that the fullest body needs beside inputs and outputs")
+
+
 class FreeOp(PwOp):
     """Drop a buffer after its last use."""
 
@@ -223,12 +271,15 @@ OPS: tuple[type[PwOp], ...] = (
     IslandOp,
     CallOp,
     TransferOp,
+    CondOp,
+    WhileOp,
     PlanOp,
     BuffersOp,
     RunOp,
     SendOp,
     RecvOp,
     CopyOp,
+    BranchOp,
     FreeOp,
 )
 

@@ -8,6 +8,7 @@ from pathways.dialect.declare import PwOp
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
+from pathways.dialect.flow import Node
 from pathways.dialect.mlir import Attribute, Operation, ir, name_of, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
@@ -46,7 +47,7 @@ def _broken(program: Program) -> Iterator[Iterator[Broken]]:
     for phase, rules in _RULES.items():
         if program.phase.reached(phase):
             for rule in rules:
-                yield rule(program)
+                yield from (rule(function) for function in program.functions)
 
 
 def _valid(program: Program) -> Iterator[Broken]:
@@ -76,11 +77,12 @@ def _one_program(program: Program) -> Iterator[Broken]:
 
 def _all_ops(program: Program) -> Iterator[Any]:
     """The ops of the module itself, of the program, and of the plans."""
-    for block in (program.module.body, *([program.block] if program.has_program else [])):
-        yield from block.operations
-    for plan in program.plans.values():
-        if plan.operation.regions[0].blocks:
-            yield from plan.operation.regions[0].blocks[0].operations
+    yield from program.module.body.operations
+    for function in program.functions:
+        yield from function.block.operations if function.has_program else ()
+        for plan in function.plans.values():
+            if plan.operation.regions[0].blocks:
+                yield from plan.operation.regions[0].blocks[0].operations
 
 
 def _all_pw(program: Program) -> Iterator[PwOp]:
@@ -100,8 +102,9 @@ def _symbols(program: Program) -> Iterator[Broken]:
         if any(not 0 <= d < count for d in op.devices):
             yield op.operation, f"names devices {op.devices} of a slice of {count}", f"positions 0 to {count - 1}"
     for op in program.nodes():
-        if op.mesh not in program.meshes:
-            yield op.operation, f"names the mesh @{op.mesh}, which does not exist", "a pw.mesh of the module"
+        for mesh in op.meshes if isinstance(op, pw.ControlFlowOp) else (op.mesh,):
+            if mesh not in program.meshes:
+                yield op.operation, f"names the mesh @{mesh}, which does not exist", "a pw.mesh of the module"
 
 
 def _calls(program: Program) -> Iterator[Broken]:
@@ -111,7 +114,8 @@ def _calls(program: Program) -> Iterator[Broken]:
     for node in flow.calls():
         if node.callee not in signatures:
             if node.callee not in program.computations:
-                yield node.op.operation, f"calls @{node.callee}, which does not exist", "a nested module of the module"
+                rule = "a nested module that no other function calls"
+                yield node.op.operation, f"calls @{node.callee}, which is not there", rule
                 continue
             type_ = main_of(program.computations[node.callee]).type
             signatures[node.callee] = [from_mlir(t) for t in type_.inputs], [from_mlir(t) for t in type_.results]
@@ -120,6 +124,38 @@ def _calls(program: Program) -> Iterator[Broken]:
         if have != need:
             shown, rule = (f"{[str(t) for t in side[0]]} -> {[str(t) for t in side[1]]}" for side in (have, need))
             yield node.op.operation, f"has types {shown}", f"those of @main: {rule}"
+
+
+def _branches(program: Program) -> Iterator[Broken]:
+    flow = program.flow
+    before = list(program.functions)[: program.functions.index(program)]
+    for node in flow.branches():
+        op = node.op
+        missing = [s for s in op.bodies if program.bodies.get(s) not in before]
+        many = len(op.bodies) if isinstance(op, pw.WhileOp) else max(1, len(op.bodies))
+        if missing or many != len(op.bodies) or (isinstance(op, pw.WhileOp) and many != 2):
+            yield op.operation, f"has the bodies {op.bodies}", "pw.body functions before it; a pw.while has two"
+            continue
+        yield from _body_types(program, node)
+        if len(op.meshes) != len(node.results):
+            yield op.operation, f"names {len(op.meshes)} meshes", "one for each result"
+
+
+def _body_types(program: Program, node: Node) -> Iterator[Broken]:
+    """What the bodies of control flow take and make."""
+    op, types = node.op, program.flow.types
+    taken = [types[v] for v in (node.operands[1:] if isinstance(op, pw.CondOp) else node.operands)]
+    made = [types[v] for v in node.results]
+    if isinstance(op, pw.WhileOp) and taken[len(taken) - len(made) :] != made:
+        yield op.operation, "makes other types than it carries", "as many results as operands carried, of equal types"
+    if isinstance(op, pw.CondOp) and types[node.operands[0]] != ArrayType((), "int32"):
+        yield op.operation, f"is decided by {types[node.operands[0]]}", "int32[]: the number of a body"
+    for number, body in enumerate(program.bodies_of(op)):
+        flow = body.flow
+        want = [ArrayType((), "bool")] if isinstance(op, pw.WhileOp) and number == 0 else made
+        if [flow.types[v] for v in body.inputs] != taken or [flow.types[v] for v in flow.returned] != want:
+            have = f"runs @{body.name}, which takes or makes other types"
+            yield op.operation, have, f"{[str(t) for t in taken]} -> {[str(t) for t in want]}"
 
 
 def _signature(program: Program) -> Iterator[Broken]:
@@ -136,6 +172,11 @@ def _signature(program: Program) -> Iterator[Broken]:
             yield func.operation, f"has a constant {argument.name} of the wrong size", "as many bytes as its type"
 
 
+def _attributes(node: Node) -> tuple[str, ...]:
+    """Where a node states its shardings."""
+    return ("sharding",) if node.is_transfer else ("in_shardings", "out_shardings")
+
+
 _SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "result"}
 
 
@@ -145,7 +186,7 @@ def _shardings(program: Program) -> Iterator[Broken]:
     checked: set[tuple[str, str, Attribute]] = set()
     for node in flow.nodes:
         op, attributes = node.op, node.op.operation.attributes
-        for name in ("in_shardings", "out_shardings") if node.callee else ("sharding",):
+        for name in _attributes(node):
             values, what = node.operands if name == "in_shardings" else node.results, _SIDES[name]
             key = node.callee, name, attributes.get(name)
             if node.callee and key in checked:  # the types are those of the computation
@@ -157,12 +198,35 @@ def _shardings(program: Program) -> Iterator[Broken]:
             checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
                 yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
+        if isinstance(op, pw.ControlFlowOp):
+            yield from _body_places(program, node)
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
         if argument.mesh is not None:
             if argument.sharding is None:
                 yield program.func.operation, f"gives {argument.name} no sharding", "pw.sharding from phase shard on"
             else:
                 yield from _divides(program, program.func.operation, types[value], argument.sharding, argument.name)
+
+
+def _body_places(program: Program, node: Node) -> Iterator[Broken]:
+    """Values go into a body, and come out of it, where they are."""
+    op, types = node.op, program.flow.types
+    if op.in_shardings is None or op.out_shardings is None:
+        return
+    skip = 1 if isinstance(op, pw.CondOp) else 0
+    carried = op.in_shardings[len(node.operands) - len(node.results) :]
+    if isinstance(op, pw.WhileOp) and carried != op.out_shardings:
+        yield op.operation, "carries values to other places", "results that lie where the operands do"
+    for number, body in enumerate(program.bodies_of(op)):
+        places, flow = [a.sharding for a in body.arguments if not a.is_constant], body.flow
+        for value, placed, there in zip(node.operands[skip:], op.in_shardings[skip:], places, strict=True):
+            if there is not None and not same_place(program, types[value], placed, there):
+                yield op.operation, f"hands @{body.name} a value elsewhere than it takes it", "equal places"
+        if isinstance(op, pw.WhileOp) and number == 0:
+            continue
+        for value, placed in zip(flow.returned, op.out_shardings, strict=True):
+            if not same_place(program, flow.types[value], flow.place(value), placed):
+                yield op.operation, f"takes from @{body.name} a value elsewhere than it makes it", "equal places"
 
 
 def _divides(program: Program, op: Operation, type_: ArrayType, placed: Placed, what: str) -> Iterator[Broken]:
@@ -210,7 +274,7 @@ def _movement(program: Program) -> Iterator[Broken]:
     places, types = flow.places, flow.types
     for node in flow.nodes:
         op = node.op
-        if not node.callee:
+        if node.is_transfer:
             if op.route is None or op.bytes is None or op.source is None:
                 yield op.operation, "does not state its route, bytes and source", "all three from phase transfer on"
             elif op.source[0] != places[node.operands[0]]:
@@ -276,6 +340,8 @@ def _effects(op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
             return (), (op.slot,), ()
         case pw.CopyOp():
             return (op.source,), (op.target,), ()
+        case pw.BranchOp():
+            return op.inputs, op.outputs, ()
         case pw.FreeOp():
             return op.slots, (), op.slots
         case _:
@@ -283,7 +349,7 @@ def _effects(op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
 
 
 _RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
-    Phase.TRACE: (_symbols, _calls, _signature),
+    Phase.TRACE: (_symbols, _calls, _signature, _branches),
     Phase.SHARD: (_shardings,),
     Phase.PLACE: (_bindings,),
     Phase.TRANSFER: (_movement,),

@@ -6,11 +6,12 @@ What such computations hand to each other stays a list of shards; an array is ma
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from pathways.dialect.plan import Computation, Plan, Run
+from pathways.dialect.plan import Computation, Free, Plan, Run
 from pathways.dialect.sharding import size_of_axes
 from pathways.runtime import pjrt, transfers
 from pathways.runtime.credit import Gang
 from pathways.runtime.executables import Executables
+from pathways.runtime.validate import effects
 
 MOST_DEVICES = 16
 """A larger gang is started at once."""
@@ -47,11 +48,8 @@ def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
         for i in stream.instructions:
             if isinstance(i, Run) and is_alone(plan.computations[i.computation]):
                 made.update((at, s) for s in i.outputs)
-            elif isinstance(i, Run):
-                read.update((at, s) for s in i.inputs)
-            else:
-                slots = getattr(i, "slot", None), getattr(i, "source", None)
-                read.update((at, s) for s in slots if isinstance(s, int))
+            elif not isinstance(i, Free):
+                read.update((at, s) for s in effects(i)[0])
         read.update((at, p.slot) for p in plan.results if p.island == stream.island)
     return made - read
 

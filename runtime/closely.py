@@ -5,11 +5,13 @@ import time
 from pathways.dialect.plan import Run
 from pathways.runtime import faults, pjrt
 from pathways.runtime.alone import Shards
+from pathways.runtime.awaited import failed
 from pathways.runtime.controller import Controller
 from pathways.runtime.faults import Fault
 from pathways.runtime.flights import Flight
-from pathways.runtime.steps import Part, Prepared, Slots, failed
+from pathways.runtime.steps import Part, Prepared
 from pathways.runtime.store import Poison, lost_among, lost_poison
+from pathways.runtime.waves import Slots
 
 
 def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, flight: Flight) -> None:
@@ -27,7 +29,7 @@ def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, fl
         else:
             prepared.fail(slots, poison)
         if recorder is not None:
-            recorder.step(flight, prepared, begin, time.perf_counter_ns())
+            recorder.step(flight, prepared, base, begin, time.perf_counter_ns())
 
 
 def _happen(controller: Controller, fault: Fault, prepared: Prepared, slots: Slots) -> Poison | None:

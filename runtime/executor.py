@@ -1,32 +1,30 @@
 """A plan bound to devices: validated and compiled once, then a flat list of prepared calls."""
 
-import time
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import ArrayType, numpy_dtype
-from pathways.dialect.plan import Layout, Plan, Port, Run
-from pathways.runtime import callbacks, faults, pjrt, transfers
+from pathways.dialect.plan import Branch, Plan, Port, Run
+from pathways.runtime import callbacks, pjrt, transfers
+from pathways.runtime.bodies import load_bodies, put, put_constants
 from pathways.runtime.clients import ClientState, current_client
-from pathways.runtime.closely import enqueue_part
 from pathways.runtime.controller import Controller
 from pathways.runtime.defer import defer
+from pathways.runtime.enqueuing import Enqueuing
 from pathways.runtime.errors import CalledInside, WrongInput
 from pathways.runtime.flights import Flight
 from pathways.runtime.inputs import as_host, handle_of
 from pathways.runtime.linearize import linearize
 from pathways.runtime.machine import PhysicalIsland
 from pathways.runtime.scheduling import Request
-from pathways.runtime.steps import Preparer, Sides, Slots
+from pathways.runtime.steps import Preparer, Sides
 from pathways.runtime.store import Handle, Line, Poison, StoredBuffer, lost_among
 from pathways.runtime.turns import Ticket
 from pathways.runtime.validate import validate
+from pathways.runtime.waves import Slots, drive
 
 
 @dataclass(eq=False)
@@ -42,7 +40,6 @@ class LoadedPlan:
 
     def __init__(self, plan: Plan, controller: Controller, path: str = "plan", *, sequential: bool = False) -> None:
         validate(plan, path)
-        order = linearize(plan, path)
         self.plan = plan
         self._controller = controller
         self._islands = controller.machine.islands_for(plan)
@@ -50,16 +47,18 @@ class LoadedPlan:
         self._lost: PhysicalIsland | None = None
         controller.limit(plan, self._islands)
         self._sides = Sides(plan, self._islands)
-        prepared = self._prepared = Preparer(plan, self._sides, controller.executables)
+        bodies = load_bodies(plan, self._sides, controller.executables, path, sequential=sequential)
+        prepared = self._prepared = Preparer(plan, self._sides, controller.executables, bodies)
         self._offsets = prepared.offsets
-        self._constants = self._put_constants()
-        self._parts = prepared.prepare(defer(plan, order, everything=sequential))
+        self._constants = put_constants(plan, self._sides)
+        self._waves = prepared.prepare(defer(plan, linearize(plan, path), everything=sequential))
+        self._queues = tuple(dict.fromkeys(q for i in self._islands.values() for q in i.queues))
         self._arrivals: dict[Any, transfers.Move] = {}
         self._makers = {
             self._offsets[s.island] + slot: i
             for s in plan.streams
             for i in s.instructions
-            if isinstance(i, Run)
+            if isinstance(i, Run | Branch)
             for slot in i.outputs
         }
         self._held = self._hold_constants()
@@ -68,19 +67,6 @@ class LoadedPlan:
         self._peaks = self._limited_peaks()
         self._seconds = 1e-3
         """What a run takes, as it was seen."""
-
-    def _put_constants(self) -> dict[int, Any]:
-        held: dict[int, Any] = {}
-        for constant in self.plan.constant_buffers:
-            buffer = self.plan.stream(constant.island).buffers[constant.slot]
-            raw = self.plan.constants[constant.member]
-            host = np.frombuffer(raw, numpy_dtype(buffer.type.dtype)).reshape(buffer.type.shape)
-            held[self._offsets[constant.island] + constant.slot] = self._put(host, buffer.type, buffer.layout)
-        return held
-
-    def _put(self, host: "np.ndarray[Any, Any]", type_: ArrayType, layout: Layout) -> pjrt.Array:
-        side = self._sides.of(layout)
-        return pjrt.put(host, type_, side.sharding, side.real, side.devices)
 
     def _limited_peaks(self) -> dict[Hashable, int]:
         """What a run takes on each device that has a limit; constants are held as long as the plan is loaded."""
@@ -134,13 +120,12 @@ class LoadedPlan:
             if recorder is not None:
                 recorder.turn(number)
             slots: Slots = [*[None] * self._prepared.size, []]
-            base = controller.machine.take_launches(len(self._prepared.launches))
-            flight = self._take_off(ticket, base, slots)
+            flight = self._take_off(ticket, slots)
             for index, array in self._constants.items():
                 slots[index] = array
             self._bind(bound, slots, arguments, handles, where)
             launched = True
-            self._enqueue(slots, base, ticket, flight)
+            self._enqueue(slots, Enqueuing(controller, ticket, flight, client))
             return self._results(slots, bound.owners, client, number)
         finally:
             try:
@@ -156,7 +141,7 @@ class LoadedPlan:
             for port, handle in zip(self.plan.inputs, handles, strict=True):
                 if handle is not None and port.slot >= 0 and self._is_in_place(handle, port):
                     _less(bytes_, handle.buffer)
-        turns = max(1, len(self._parts))
+        turns = max(1, sum(len(w.parts) for w in self._waves))
         return Request(number, client.label, self.plan.name, self._keys, client.weight, self._seconds / turns, bytes_)
 
     def _is_in_place(self, handle: Handle, port: Port) -> bool:
@@ -164,7 +149,7 @@ class LoadedPlan:
         side, buffer = self._sides.of(layout), handle.buffer
         return buffer.devices == side.devices and buffer.sharding.same_layout(side.local, type_.shape)
 
-    def _take_off(self, ticket: Ticket, base: int, slots: Slots) -> Flight:
+    def _take_off(self, ticket: Ticket, slots: Slots) -> Flight:
         """From now on the run is watched."""
         controller, request = self._controller, ticket.request
 
@@ -174,32 +159,24 @@ class LoadedPlan:
                 controller.recorder.done(request.number)
             controller.turns.finished(ticket)
 
-        flight = Flight(request.number, self.plan, base, self._prepared.launches, slots[-1], request.client, done)
+        flight = Flight(request.number, self.plan, self._queues, slots[-1], request.client, done)
         controller.flights.enqueuing[request.number] = flight
         if not controller.watchdog.is_watching:
             controller.watchdog.ensure()
         return flight
 
-    def _enqueue(self, slots: Slots, base: int, ticket: Ticket, flight: Flight) -> None:
-        controller, client = self._controller, current_client.get()
-        turns = controller.turns
-        last = self._parts[-1]
-        for part in self._parts:
-            if faults.active or controller.recorder is not None:
-                enqueue_part(controller, part, slots, base, flight)
-            else:
-                for step in part.steps:
-                    step(slots, base)
-            flight.moved = time.monotonic()
-            if part.awaited is not None and not part.awaited.is_known(slots):
-                turns.step_aside(ticket)  # others may enqueue meanwhile
-                part.awaited.wait(slots)
-                flight.moved = time.monotonic()
-                turns.pause(ticket, lambda t: controller.patience(t, client))
-            elif part.awaited is not None:
-                part.awaited.wait(slots)
-            elif turns.contended and part is not last:
-                turns.pause(ticket, lambda t: controller.patience(t, client))
+    def _enqueue(self, slots: Slots, run: Enqueuing) -> None:
+        base = run.begin(self._prepared.launches)
+        first = self._waves[0]
+        if len(self._waves) == 1 and not first.tasks:
+            for part in first.parts:
+                run.enqueue(part, slots, base, last=part is first.parts[-1])
+            return
+        try:
+            for pendings in drive(self._waves, slots, base, run):
+                run.wait(pendings)
+        finally:
+            slots[-1].extend(run.tokens())
 
     def _flown(self, ticket: Ticket | None, flight: Flight | None) -> None:
         """The run is in the queues of devices: others may enqueue, and its end is watched.
@@ -233,7 +210,7 @@ class LoadedPlan:
             index = self._offsets[port.island] + port.slot
             if handle is None:
                 type_, layout = self._prepared.types[index]
-                slots[index] = self._put(as_host(value, port, self.plan.name, where), type_, layout)
+                slots[index] = put(as_host(value, port, self.plan.name, where), type_, self._sides.of(layout))
                 continue
             array = self._arrive(handle, port, index, where)
             buffer = handle.buffer

@@ -17,6 +17,8 @@ from pathways.dialect.plan import Plan, Run
 from pathways.runtime.credit import DeviceQueue
 from pathways.runtime.pjrt import FAILURES
 
+MOST = 256
+"""Parts of a run that are remembered: more than can be in the queues of its devices."""
 IDLE = 0.5
 """Seconds between two looks of a thread that nobody waits for."""
 
@@ -33,16 +35,17 @@ class Launch:
 
 @dataclass(eq=False, slots=True)
 class Flight:
-    """One run. `base` is its first launch id; `tokens` are done when all it enqueued is."""
+    """One run. `tokens` are done when all it enqueued is; `queues` are those of all devices that it may use."""
 
     number: int
     plan: Plan
-    base: int
-    launches: Sequence[Launch]
-    tokens: Sequence[Any]
+    queues: Sequence[DeviceQueue]
+    tokens: list[Any]
     client: str
     done: Callable[[float], None]
     """Called once, with the seconds that it kept its devices."""
+    launched: deque[tuple[int, Sequence[Launch]]] = field(default_factory=lambda: deque(maxlen=MOST))
+    """What it launched, with the first launch id of each part; a loop over bodies drops what is long done."""
     since: float = field(default_factory=time.monotonic)
     moved: float = field(default_factory=time.monotonic)
     """When it last got on with enqueuing."""
@@ -51,7 +54,7 @@ class Flight:
 
     def still(self) -> float:
         """Seconds for which nothing has moved on its devices."""
-        moved = max((q.moved for launch in self.launches for q in launch.queues), default=0.0)
+        moved = max((q.moved for q in self.queues), default=0.0)
         return time.monotonic() - max(self.moved, moved, self.line.moved if self.line is not None else 0.0)
 
 

@@ -52,17 +52,18 @@ class Recorder:
         if number in self.runs:
             self.runs[number].done = time.perf_counter_ns()
 
-    def step(self, flight: Flight, prepared: Prepared, begin: int, end: int) -> None:
-        """One step was enqueued between two times."""
+    def step(self, flight: Flight, prepared: Prepared, base: int, begin: int, end: int) -> None:
+        """One step was enqueued between two times; `base` is the first launch id of the run, or of its body's run."""
         instruction, island = prepared.instruction, prepared.island
         with self._lock:
             if len(self.launches) >= MOST_LAUNCHES:
                 return
             if isinstance(instruction, Run):
                 positions = tuple(island.devices.index(d) for d in prepared.devices)
-                launch = flight.base + prepared.launch
+                launch = base + prepared.launch
+                devices, plan = prepared.devices, prepared.plan
                 self.launches[launch] = Launched(
-                    launch, flight.number, island.key, positions, instruction, flight.plan, begin, end, prepared.devices
+                    launch, flight.number, base, island.key, positions, instruction, plan, begin, end, devices
                 )
             elif isinstance(instruction, Recv | Copy):
                 self.moves.append(Moved(flight.number, island.key, instruction, begin, end))

@@ -4,87 +4,33 @@ A run's slots are a list: the buffers of all islands, what is on its way between
 the launches after which nothing of this run is left in a device's queue.
 """
 
-import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.diagnostics import InternalError, Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.host_callbacks import find
-from pathways.dialect.plan import Computation, Copy, Free, Instruction, Layout, Plan, Recv, Run, Send
+from pathways.dialect.plan import Branch, Copy, Free, Instruction, Layout, Plan, Recv, Run, Send
 from pathways.runtime import alone, pjrt, transfers
-from pathways.runtime.callbacks import Watched, result_types
+from pathways.runtime.awaited import Awaited, Launched, failed, watched_callbacks
+from pathways.runtime.branches import Choice, LoadedBody
+from pathways.runtime.callbacks import Watched
 from pathways.runtime.credit import Gang
-from pathways.runtime.defer import Await, Ordered
-from pathways.runtime.errors import ComputationFailed, UnknownCallback
+from pathways.runtime.defer import Wave
+from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.executables import Executables
 from pathways.runtime.flights import Launch
+from pathways.runtime.linearize import Joined
 from pathways.runtime.machine import PhysicalIsland
 from pathways.runtime.store import Poison, lost_among
 from pathways.runtime.validate import effects
+from pathways.runtime.waves import PreparedWave, Slots, Task
 
-Slots: TypeAlias = list[Any]
 Step: TypeAlias = Callable[[Slots, int], None]
 """One prepared instruction: of the slots, and of the first launch id of the run."""
 TURN = 32
 """Steps that a run enqueues before it lets others go first."""
-
-
-@dataclass(eq=False)
-class Awaited:
-    """A computation that calls back to the host, and may fail: what depends on it waits."""
-
-    run: Run
-    island: str
-    outputs: list[int]
-    callbacks: Sequence[Watched]
-    mark: int
-    """The slot that says how many exceptions there were before, and when it is done everywhere; -1: no callbacks."""
-
-    def is_known(self, slots: Slots) -> bool:
-        values = [slots[i] for i in self.outputs]
-        return bool(values) and all(isinstance(v, Poison) or v.is_ready() for v in values)
-
-    def wait(self, slots: Slots) -> None:
-        """Returns when its results are known; if it failed anywhere, its whole gang's are poison."""
-        launched: _Launched | None = slots[self.mark] if self.mark >= 0 else None
-        if any(isinstance(slots[i], Poison) for i in self.outputs) or (self.mark >= 0 and launched is None):
-            return
-        problem: Exception | None = None
-        try:
-            if launched is not None:
-                for token in launched.tokens:
-                    token.block_until_ready()
-            for index in self.outputs:
-                slots[index].block_until_ready()
-        except pjrt.FAILURES as error:
-            problem = error
-        raised = self._raised(launched)
-        if problem is None and raised is None:
-            return
-        poison = Poison(failed(self.run, self.island, problem or raised or Exception(), raised))
-        for index in self.outputs:
-            slots[index] = poison
-        if not self.outputs:  # nobody will ever read it
-            print(poison.error(), file=sys.stderr)
-
-    def _raised(self, launched: "_Launched | None") -> Exception | None:
-        """An exception since the launch; of another run of the same plan that overlaps, perhaps."""
-        if launched is None:
-            return None
-        found = (e for c, n in zip(self.callbacks, launched.before, strict=True) for e in c.errors[n:])
-        return next(found, None)
-
-
-@dataclass(frozen=True, eq=False)
-class _Launched:
-    """A computation with callbacks was launched: exceptions of each before, and tokens of its end."""
-
-    before: list[int]
-    tokens: list[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +39,12 @@ class Prepared:
 
     instruction: Instruction
     island: PhysicalIsland
+    plan: Plan
     devices: tuple[pjrt.Device, ...] = ()
     outputs: Sequence[int] = ()
     gone: Sequence[int] = ()
     launch: int = -1
-    """Its launch id, less the first of the run."""
+    """Its launch id, less the first of the run, or of the body."""
 
     def fail(self, slots: Slots, poison: Poison) -> None:
         """In place of the step: its results are poison."""
@@ -109,11 +56,10 @@ class Prepared:
 
 @dataclass(eq=False)
 class Part:
-    """Steps that are enqueued in one turn, and what is waited for behind them."""
+    """Steps that are enqueued in one turn."""
 
     steps: list[Step] = field(default_factory=list[Step])
     prepared: list[Prepared] = field(default_factory=list[Prepared])
-    awaited: Awaited | None = None
 
 
 class Sides:
@@ -137,10 +83,11 @@ class Sides:
 
 
 class Preparer:
-    """Makes the steps of a plan in the order to enqueue. `size` is the number of slots, `launches` that of launches."""
+    """Makes the steps of a plan or a body. `size` is the number of slots; `bodies` are those that it may run."""
 
-    def __init__(self, plan: Plan, sides: Sides, executables: Executables) -> None:
+    def __init__(self, plan: Plan, sides: Sides, executables: Executables, bodies: Sequence[LoadedBody] = ()) -> None:
         self.plan = plan
+        self.bodies = bodies
         self.launches: list[Launch] = []
         """By launch id, less the first of the run."""
         self.offsets = offsets_of(plan)
@@ -155,11 +102,21 @@ class Preparer:
         self._watched: dict[int, list[Watched]] = {}
         """Host callbacks by step."""
         self._marks: dict[int, int] = {}
-        """The slots of `_Launched`, by step."""
+        """The slots of `Launched`, by step."""
         self._prepared: Prepared | None = None
         self._shards = alone.kept_as_shards(plan)
 
-    def prepare(self, order: Sequence[Ordered]) -> list[Part]:
+    def prepare(self, waves: Sequence[Wave]) -> list[PreparedWave]:
+        return [self._wave(wave) for wave in waves]
+
+    def _wave(self, wave: Wave) -> PreparedWave:
+        parts = self._parts(wave.steps)
+        tasks: list[tuple[int, Task]] = []
+        for number, at, what in wave.awaits:
+            tasks.append((number, self._awaited(what, at) if isinstance(what, Run) else self._choice(what)))
+        return PreparedWave(wave.needs, parts, tasks)
+
+    def _parts(self, order: Sequence[tuple[int, Instruction]]) -> list[Part]:
         """One step an instruction; a free right behind the computation it waits for is part of its step."""
         self._last = self._last_launches(order)
         parts: list[Part] = [Part()]
@@ -168,18 +125,35 @@ class Preparer:
             freed = following[1] if following is not None and following[0] == at else None
             if skip:
                 skip = False
-            elif isinstance(instruction, Await):
-                parts[-1].awaited = self._awaited(instruction.run, at)
+                continue
+            skip = isinstance(instruction, Run) and isinstance(freed, Free)
+            if len(parts[-1].steps) == TURN:
                 parts.append(Part())
-            else:
-                skip = isinstance(instruction, Run) and isinstance(freed, Free)
-                if len(parts[-1].steps) == TURN:
-                    parts.append(Part())
-                step = self._step(at, instruction, freed.slots if isinstance(freed, Free) else ())
-                parts[-1].steps.append(step)
-                parts[-1].prepared.append(self._prepared or self._other(at, instruction))
-                self._prepared = None
+            step = self._step(at, instruction, freed.slots if isinstance(freed, Free) else ())
+            parts[-1].steps.append(step)
+            parts[-1].prepared.append(self._prepared or self._other(at, instruction))
+            self._prepared = None
         return parts
+
+    def _choice(self, joined: Joined) -> Choice:
+        """A branch, with its operands and results in their order."""
+        inputs: dict[int, int] = {}
+        outputs: dict[int, int] = {}
+        for at, part in joined.parts:
+            offset = self.offsets[self.plan.streams[at].island]
+            inputs.update((n, offset + s) for n, s in zip(part.taken, part.inputs, strict=True))
+            outputs.update((n, offset + s) for n, s in zip(part.made, part.outputs, strict=True))
+        branch = joined.branch
+        results = [outputs[n] for n in sorted(outputs)]
+        return Choice(
+            branch,
+            self.plan.streams[joined.parts[0][0]].island,
+            [inputs[n] for n in sorted(inputs)],
+            results,
+            [self._sides.of(self.types[i][1]) for i in results],
+            [self.bodies[n] for n in branch.bodies],
+            self._cause,
+        )
 
     def _other(self, at: int, instruction: Instruction) -> Prepared:
         """What a step of no computation does."""
@@ -189,6 +163,7 @@ class Preparer:
         return Prepared(
             instruction,
             self._sides.islands[island],
+            self.plan,
             outputs=[offset + s for s in writes],
             gone=[offset + s for s in drops],
         )
@@ -201,8 +176,8 @@ class Preparer:
         offset = self.offsets[self.plan.streams[at].island]
         return [offset + s for s in run.outputs]
 
-    def _last_launches(self, order: Sequence[Ordered]) -> set[int]:
-        """The launches after which some device has nothing more to do."""
+    def _last_launches(self, order: Sequence[tuple[int, Instruction]]) -> set[int]:
+        """The launches after which some device has nothing more to do in this wave."""
         runs = [i for _, i in order if isinstance(i, Run)]
         covered: set[pjrt.Device] = set()
         last: set[int] = set()
@@ -210,7 +185,7 @@ class Preparer:
             devices = self._sides.devices(runs[number].mesh)
             if not covered.issuperset(devices):
                 covered.update(devices)
-                last.add(number)
+                last.add(len(self.launches) + number)
         return last
 
     def _step(self, at: int, instruction: Instruction, freed: Sequence[int] = ()) -> Step:
@@ -232,12 +207,14 @@ class Preparer:
                 return self._move(offset + instruction.source, offset + instruction.target, instruction.where)
             case Free():
                 return _free([offset + s for s in instruction.slots])
+            case Branch():
+                raise InternalError("a branch is no step")
 
     def _run(self, run: Run, at: int, freed: Sequence[int]) -> Step:
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
-        watched = self._watched[run.step] = _watched(run, computation)
+        watched = self._watched[run.step] = watched_callbacks(run, computation)
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
         physical = self._sides.islands[island]
@@ -254,7 +231,7 @@ class Preparer:
         if watched:
             mark = self._marks[run.step] = self.size
             self.size += 1
-        self._prepared = Prepared(run, physical, devices, outputs, gone, number)
+        self._prepared = Prepared(run, physical, self.plan, devices, outputs, gone, number)
         if alone.is_alone(computation):
             kept = [(at, s) in self._shards for s in run.outputs]
             launch = alone.prepare(computation, devices, sides, kept, gang, self._executables)
@@ -270,7 +247,7 @@ class Preparer:
                 if tokens:  # whoever watches sees progress at each
                     slots[-1].extend(tokens)
                     if watched:
-                        slots[mark] = _Launched(before, tokens)
+                        slots[mark] = Launched(before, tokens)
                 for slot, array in zip(outputs, arrays, strict=True):
                     slots[slot] = array
             except Exception as error:  # whatever it is, dependents must learn of it and others go on
@@ -353,26 +330,3 @@ def _free(indices: list[int]) -> Step:
 def _poison(inputs: Sequence[Any]) -> Poison | None:
     """The first cause: whoever reads what is bad is a consequence."""
     return next((value for value in inputs if isinstance(value, Poison)), None)
-
-
-def failed(run: Run, island: str, error: Exception, raised: Exception | None = None) -> ComputationFailed:
-    """What a failure is called: the exception of a callback, where one was raised."""
-    cause = str(error)
-    if raised is not None:
-        frames = traceback.extract_tb(raised.__traceback__)
-        at = f", raised at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-        cause = f"{type(raised).__name__}: {raised}{at}"
-    return ComputationFailed(computation=run.name, island=island, cause=cause, where=run.where)
-
-
-def _watched(run: Run, computation: Computation) -> list[Watched]:
-    if not computation.callbacks:
-        return []
-    found: list[Watched] = []
-    types = result_types(computation.module)
-    for index, number in enumerate(computation.callbacks):
-        function = find(number)
-        if function is None:
-            raise PathwaysError(UnknownCallback(computation=run.name, where=run.where))
-        found.append(Watched(function, run.name, types.get(index)))
-    return found

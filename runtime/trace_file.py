@@ -35,10 +35,11 @@ class RunSpan:
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """One computation was enqueued, between two times."""
+    """One computation was enqueued, between two times. `base`: the first launch of its run, or of its body's run."""
 
     launch: int
     number: int
+    base: int
     island: str
     positions: tuple[int, ...]
     run: Run
@@ -124,10 +125,10 @@ class _Writer:
         self.islands = {i.key: (number, i) for number, i in enumerate(islands, _CONTROLLER + 1)}
         self.by_queue: dict[tuple[str, int], list[DeviceSpan]] = defaultdict(list)
         self.ends: dict[tuple[int, int], int] = {}
-        """When a step of a run was done on its last device."""
+        """When a step was done on its last device, by the base of its run and its number."""
         for span in spans:
             self.by_queue[span.island, span.position].append(span)
-            key = self.launches[span.launch].number, self.launches[span.launch].run.step
+            key = self.launches[span.launch].base, self.launches[span.launch].run.step
             self.ends[key] = max(self.ends.get(key, 0), span.end)
         self._producers: dict[int, dict[int, list[int]]] = {}
 
@@ -189,11 +190,11 @@ class _Writer:
 
     def _flows(self) -> Iterator[dict[str, Any]]:
         """An arrow from what made a value to what reads it on another queue."""
-        at = {(la.number, la.run.step): la for la in self.launches.values()}
+        at = {(la.base, la.run.step): la for la in self.launches.values()}
         first = {(s.launch, s.position): s for spans in self.by_queue.values() for s in spans}
         for la in self.launches.values():
             for step in self._before(la):
-                source = at.get((la.number, step))
+                source = at.get((la.base, step))
                 if source is None or (source.island, source.positions) == (la.island, la.positions):
                     continue
                 a, b = first.get((source.launch, source.positions[0])), first.get((la.launch, la.positions[0]))
@@ -214,14 +215,14 @@ class _Writer:
 
     def ready(self, la: Launched) -> int:
         """When the last of what it reads was made; 0: not known, or before the run."""
-        return max((self.ends.get((la.number, step), 0) for step in self._before(la)), default=0)
+        return max((self.ends.get((la.base, step), 0) for step in self._before(la)), default=0)
 
     def _slowest(self, la: Launched) -> str:
         steps = self._before(la)
         if not steps:
             return "its operands"
-        step = max(steps, key=lambda s: self.ends.get((la.number, s), 0))
-        names = (x.run.name for x in self.launches.values() if x.number == la.number and x.run.step == step)
+        step = max(steps, key=lambda s: self.ends.get((la.base, s), 0))
+        names = (x.run.name for x in self.launches.values() if x.base == la.base and x.run.step == step)
         return next(names, "its operands")
 
     def planned(self) -> Iterator[dict[str, Any]]:
@@ -239,13 +240,13 @@ class _Writer:
             if length is None:
                 continue
             begins = [free[la.island, p] for p in la.positions]
-            begins += [ends.get((la.number, step), 0) for step in self._before(la)]
+            begins += [ends.get((la.base, step), 0) for step in self._before(la)]
             begin = max([*begins, 0]) or la.begin
             for position in la.positions:
                 free[la.island, position] = begin + length
                 process = self.islands[la.island][0]
                 yield _span(la.run.name, process, 2 * position + 1, begin, begin + length, {"run": la.number})
-            ends[la.number, la.run.step] = begin + length
+            ends[la.base, la.run.step] = begin + length
 
 
 def _reason(before: int, la: Launched, ready: int, slowest: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named
 from pathways.dialect.errors import UnsafePlan
-from pathways.dialect.plan import Buffer, Copy, Free, Instruction, Layout, Plan, Port, Recv, Run, Send, Stream
+from pathways.dialect.plan import Branch, Buffer, Copy, Free, Instruction, Layout, Plan, Port, Recv, Run, Send, Stream
 from pathways.dialect.sharding import Dims, size_of_axes
 from pathways.dialect.trees import count_leaves
+from pathways.runtime.validate_branches import branch_problems
 
 
 def validate(plan: Plan, path: str = "plan") -> None:
@@ -28,6 +29,19 @@ _Problems = Iterator[tuple[str, str]]
 def _problems(plan: Plan) -> _Problems:
     yield from _machines(plan)
     yield from _computations(plan)
+    if count_leaves(plan.in_tree) != len(plan.inputs) or count_leaves(plan.out_tree) != len(plan.results):
+        yield "a signature with another number of arrays than its trees have leaves", "one leaf an array"
+    for number in range(len(plan.bodies)):  # a body before whoever runs it
+        yield from _function(plan.of_body(number))
+    yield from _function(plan)
+
+
+def _function(plan: Plan) -> _Problems:
+    """The streams of the program, or of a body."""
+    islands = [s.island for s in plan.streams]
+    if len(set(islands)) != len(islands) or not set(islands) <= set(plan.topology.names):
+        yield f"streams for {islands}", "one stream an island of the topology"
+        return
     sends: Counter[Any] = Counter()
     for stream in plan.streams:
         yield from _groups(stream)
@@ -46,6 +60,7 @@ def _problems(plan: Plan) -> _Problems:
         yield f"channels without two matching ends: {odd}", "one send and one receive a channel"
     yield from _channels(plan)
     yield from _ports(plan)
+    yield from branch_problems(plan)
 
 
 def _machines(plan: Plan) -> _Problems:
@@ -192,8 +207,6 @@ def _channels(plan: Plan) -> _Problems:
 
 
 def _ports(plan: Plan) -> _Problems:
-    if count_leaves(plan.in_tree) != len(plan.inputs) or count_leaves(plan.out_tree) != len(plan.results):
-        yield "a signature with another number of arrays than its trees have leaves", "one leaf an array"
     taken = Counter((p.island, p.slot) for p in plan.inputs if p.slot >= 0)
     taken.update((c.island, c.slot) for c in plan.constant_buffers)
     if shared := [k for k, n in taken.items() if n > 1]:
@@ -232,5 +245,7 @@ def effects(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...],
             return (), (instruction.slot,), ()
         case Copy():
             return (instruction.source,), (instruction.target,), ()
+        case Branch():
+            return instruction.inputs, instruction.outputs, ()
         case Free():
             return instruction.slots, (), instruction.slots

@@ -100,8 +100,9 @@ def roll_call(flight: Flight, flights: list[Flight], timeout: float) -> Hang:
 
 def _pending(flight: Flight) -> Iterator[tuple[Run, str]]:
     """What was launched and is not done, in order, with the devices on which it waits."""
-    for number, launch in enumerate(flight.launches):
-        waiting = [i for i, d in enumerate(launch.devices) if pjrt.is_pending(d, flight.base + number)]
+    launched = [(base + n, launch) for base, part in list(flight.launched) for n, launch in enumerate(part)]
+    for number, launch in launched:
+        waiting = [i for i, d in enumerate(launch.devices) if pjrt.is_pending(d, number)]
         if waiting:
             count = len(launch.devices)
             where = f"all {count} devices" if len(waiting) == count else f"devices {', '.join(map(str, waiting))}"

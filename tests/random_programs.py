@@ -55,6 +55,14 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+REGULAR = ("scan", "grad", "vmap", "remat")
+LOOPS = ("while", "fori")
+"""They have no reverse-mode derivative."""
+BRANCHES = ("cond", "switch")
+IRREGULAR = (*BRANCHES, *LOOPS)
+"""Control flow on data."""
+
+
 def _spec(rng: random.Random, mesh: Mesh) -> P:
     axes = list(mesh.axis_names)
     rng.shuffle(axes)
@@ -72,9 +80,15 @@ def _sharding(rng: random.Random, mesh: Mesh) -> NamedSharding:
 
 
 def draw_block(
-    rng: random.Random, inputs: int, length: int, depth: int, *, batched: bool = False
+    rng: random.Random,
+    inputs: int,
+    length: int,
+    depth: int,
+    *,
+    batched: bool = False,
+    compound: Sequence[str] = REGULAR,
 ) -> tuple[Statement, ...]:
-    """A block over `inputs` values; statement i makes value `inputs + i`.
+    """A block over `inputs` values; statement i makes value `inputs + i`. `compound` are the kinds with blocks inside.
 
     In a `batched` block there is no device_put: `jax.vmap` leaves its sharding as it is, on the wrong dimensions.
     """
@@ -84,13 +98,17 @@ def draw_block(
         simple = ["call", "call", "call", "loose", "jit", "put", "constrain", "shard_map"]
         if batched:
             simple.remove("put")
-        kind = rng.choice(simple + (["scan", "grad", "vmap", "remat"] if depth else []))
-        statements.append(Statement(kind, a, b, _detail(rng, kind, depth, batched)))
+        kind = rng.choice(simple + (list(compound) if depth else []))
+        statements.append(Statement(kind, a, b, _detail(rng, kind, depth, batched, compound)))
     return tuple(statements)
 
 
-def _detail(rng: random.Random, kind: str, depth: int, batched: bool) -> Any:
+def _detail(rng: random.Random, kind: str, depth: int, batched: bool, compound: Sequence[str]) -> Any:
     mesh = rng.choice(MESHES)
+
+    def block(*, batched: bool = batched, compound: Sequence[str] = compound) -> tuple[Statement, ...]:
+        return draw_block(rng, 2, rng.randint(1, 3), depth - 1, batched=batched, compound=compound)
+
     match kind:
         case "call":
             given = [_sharding(rng, mesh) if rng.random() < 0.7 else None for _ in range(3)]
@@ -104,10 +122,15 @@ def _detail(rng: random.Random, kind: str, depth: int, batched: bool) -> Any:
         case "shard_map":
             return mesh, _spec(rng, mesh)
         case "scan":
-            block = draw_block(rng, 2, rng.randint(1, 3), depth - 1, batched=batched)
-            return block, rng.randint(1, 3), rng.random() < 0.5
+            return block(), rng.randint(1, 3), rng.random() < 0.5
+        case "cond" | "switch":
+            return [block() for _ in range(2 if kind == "cond" else 3)]
+        case "while":
+            return block(), block() if rng.random() < 0.5 else ()
+        case "fori" | "vmap":
+            return block(batched=batched or kind == "vmap")
         case _:
-            return draw_block(rng, 2, rng.randint(1, 3), depth - 1, batched=batched or kind == "vmap")
+            return block(compound=[k for k in compound if k not in LOOPS])
 
 
 def run_block(block: Sequence[Statement], values: Sequence[Any], placed: bool) -> list[Any]:
@@ -143,6 +166,15 @@ def _run(statement: Statement, a: Any, b: Any, placed: bool) -> Any:
             )
         case "scan":
             return _scan(detail, a, b, placed)
+        case "cond":
+            yes, no = (partial(_last, block, placed) for block in detail)
+            return lax.cond(_number(a) % 2 == 0, yes, no, a, b)
+        case "switch":
+            return lax.switch(_number(a) - 1, [partial(_last, block, placed) for block in detail], a, b)
+        case "while":
+            return _while(detail, a, b, placed)
+        case "fori":
+            return lax.fori_loop(0, _number(b) % 4, lambda i, x: jnp.tanh(_last(detail, placed, x, b * i)), a)
         case "grad":
             return jax.grad(lambda x: (run_block(detail, [x, b], placed)[-1] ** 2).mean())(a)
         case "vmap":
@@ -168,12 +200,51 @@ def _scan(detail: Any, a: Any, b: Any, placed: bool) -> Any:
     return carry + ys.sum()
 
 
+def _last(block: Sequence[Statement], placed: bool, *values: Any) -> Any:
+    return run_block(block, values, placed)[-1]
+
+
+def _number(x: Any) -> Any:
+    """A whole number, 0 to 4, that is known only when `x` is."""
+    return (jnp.abs(x).sum() * 7).astype(jnp.int32) % 5
+
+
+def _while(detail: Any, a: Any, b: Any, placed: bool) -> Any:
+    """A loop whose condition, in half of all programs, runs placed calls itself."""
+    body, test = detail
+    count = _number(b)
+
+    def goes_on(carry: Any) -> Any:
+        i, x = carry
+        return (i < count) & (jnp.abs(_last(test, placed, x, b)).max() >= 0 if test else True)
+
+    def once(carry: Any) -> Any:
+        i, x = carry
+        return i + 1, jnp.tanh(_last(body, placed, x, b))
+
+    return lax.while_loop(goes_on, once, (0, a))[1]
+
+
+def draw_irregular(seed: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """As `draw`, with control flow on data: the last statement at least."""
+    rng = random.Random(f"irregular {seed}")
+    compound = (*REGULAR, *IRREGULAR)
+    block = draw_block(rng, INPUTS, rng.randint(1, 3), depth=1, compound=compound)
+    values = INPUTS + len(block)
+    kind = IRREGULAR[seed % len(IRREGULAR)]
+    detail = _detail(rng, kind, 1 + (seed % 8 == 0), False, compound)
+    block = (*block, Statement(kind, rng.randrange(values), rng.randrange(values), detail))
+    return _readings(block, [rng.randrange(values), values])
+
+
 def draw(seed: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The placed and the plain reading of program `seed`: functions of `INPUTS` arrays of `SHAPE`."""
     rng = random.Random(seed)
     block = draw_block(rng, INPUTS, rng.randint(2, 6), depth=2)
-    results = [rng.randrange(INPUTS + len(block)) for _ in range(2)] + [INPUTS + len(block) - 1]
+    return _readings(block, [rng.randrange(INPUTS + len(block)) for _ in range(2)] + [INPUTS + len(block) - 1])
 
+
+def _readings(block: Sequence[Statement], results: Sequence[int]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def read(placed: bool) -> Callable[..., Any]:
         def program(*values: Any) -> Any:
             known = run_block(block, values, placed)

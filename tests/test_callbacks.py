@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.dialect.plan import Run
-from pathways.runtime.defer import Await, defer
+from pathways.runtime.defer import defer
 from pathways.runtime.linearize import linearize
 
 jit: Any = jax.jit
@@ -138,9 +138,10 @@ def test_only_dependents_wait() -> None:
         return x, y
 
     plan = pw.program(work).lower(X).compile(merge=False).plan
-    order = [i for _, i in defer(plan, linearize(plan)) if isinstance(i, Await | Run)]
-    names = ["await" if isinstance(i, Await) else i.name for i in order]
-    assert names.index("await") == 4 and len(names) == 6
+    waves = defer(plan, linearize(plan))
+    runs = [[i.name for _, i in wave.steps if isinstance(i, Run)] for wave in waves]
+    assert [len(names) for names in runs] == [4, 1] and [len(wave.awaits) for wave in waves] == [1, 0]
+    assert waves[1].needs == 1
 
 
 def test_refusals(tmp_path: Any) -> None:

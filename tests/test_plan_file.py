@@ -143,5 +143,5 @@ def test_streams_that_wait_for_each_other_are_refused(moe_plan: Path) -> None:
 
 def test_manifest_is_text(moe_plan: Path) -> None:
     manifest = json.loads(zipfile.ZipFile(moe_plan).read("manifest.json"))
-    assert manifest["format"] == 3 and manifest["program"] == "step"
+    assert manifest["format"] == 4 and manifest["program"] == "step"
     assert set(manifest["writer"]) == {"pathways", "jax", "jaxlib"}

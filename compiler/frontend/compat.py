@@ -118,6 +118,11 @@ def bind(eqn: Eqn, values: Sequence[Any]) -> list[Any]:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
+def as_function(jaxpr: Any) -> Callable[..., list[Any]]:
+    """A closed jaxpr as a function of its arguments."""
+    return jex_core.jaxpr_as_fun(jaxpr)
+
+
 def make_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
     return jax_api.make_jaxpr(function)(*args)
 

@@ -8,12 +8,13 @@ from typing import Any
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.constants import read_constant
 from pathways.compiler.frontend.devices import VirtualSlice
-from pathways.compiler.frontend.gather import Group, Unit
-from pathways.compiler.frontend.graph import Constant, Graph, Move, Value
+from pathways.compiler.frontend.gather import Group, gather
+from pathways.compiler.frontend.graph import Branch, Call, Constant, Graph, Move, Value
 from pathways.compiler.frontend.homes import Homes
 from pathways.compiler.frontend.identity import remembered_by_identity
 from pathways.compiler.frontend.lower import Lowering, load_into, symbol_of
 from pathways.compiler.frontend.meshes import SliceMesh
+from pathways.compiler.frontend.order import order
 from pathways.dialect import pw
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named
@@ -51,9 +52,9 @@ class Emitted:
     """Seconds of JAX's own tracing, of its lowering, and of the rest of phase `trace`."""
 
 
-def emit(graph: Graph, homes: Homes, units: list[Unit], names: Names, lowering: Lowering, context: Any) -> Emitted:
+def emit(graph: Graph, homes: Homes, names: Names, lowering: Lowering, context: Any) -> Emitted:
     with context, ir.Location.unknown(context):
-        return _Emitter(names, lowering, context).run(graph, homes, units)
+        return _Emitter(names, lowering, context).run(graph, homes)
 
 
 class _Emitter:
@@ -68,44 +69,89 @@ class _Emitter:
         self._meshes: dict[SliceMesh, str] = {}
         self._types: dict[ArrayType, Any] = {}
 
-    def run(self, graph: Graph, homes: Homes, units: list[Unit]) -> Emitted:
+    def run(self, graph: Graph, homes: Homes) -> Emitted:
         attributes = self.module.operation.attributes
         attributes["pw.phase"] = ir.StringAttr.get(Phase.TRACE.value)
         attributes["pw.platform"] = ir.StringAttr.get(self.lowering.platform)
         attributes["pw.in_tree"] = ir.StringAttr.get(write_tree(self.names.in_tree))
         attributes["pw.out_tree"] = ir.StringAttr.get(write_tree(self.names.out_tree))
+        symbol = symbol_of(self.names.program)
         constants = list(graph.constants())
-        leading = [*constants, *graph.inputs]
-        types = [self.type_of(v) for v in leading]
-        results = [self.type_of(v) for v in graph.outputs]
         with ir.InsertionPoint(self.module.body):
-            function = func.FuncOp(
-                symbol_of(self.names.program),
-                ir.FunctionType.get(types, results),
-                loc=location(self.names.where, self.names.program, self.context),
-            )
+            function = self._function(graph, constants, symbol, "pw.program", self.names.where)
         self.symbols_ip = ir.InsertionPoint(function)
-        function.operation.attributes["pw.program"] = ir.UnitAttr.get()
-        locations = [location(self.names.where, _prefix(n), self.context) for n in self._names(constants)]
-        block = function.operation.regions[0].blocks.append(*types, arg_locs=locations)
-        env: dict[Value, Any] = dict(zip(leading, block.arguments, strict=True))
-        with ir.InsertionPoint(block):
-            for unit in units:
-                self._unit(unit, env, ir.InsertionPoint(block))
-            func.ReturnOp([env[v] for v in graph.outputs])
+        self._fill(function, graph, homes, constants, self.names.arguments, symbol)
         self._signature(function, constants, graph, homes)
         for lowered in self.lowering.computations:
             load_into(lowered, self.context, self.symbols_ip)
         return self.out
+
+    def _function(self, graph: Graph, constants: list[Constant], symbol: str, kind: str, where: Where | None) -> Any:
+        types = [self.type_of(v) for v in (*constants, *graph.inputs)]
+        results = [self.type_of(v) for v in graph.outputs]
+        type_ = ir.FunctionType.get(types, results)
+        function = func.FuncOp(symbol, type_, loc=location(where, symbol, self.context))
+        function.operation.attributes[kind] = ir.UnitAttr.get()
+        return function
+
+    def _fill(
+        self, function: Any, graph: Graph, homes: Homes, constants: list[Constant], names: list[str], symbol: str
+    ) -> None:
+        """Everything that a function does."""
+        shown = [_prefix(n) for n in (*(c.name for c in constants), *names)]
+        locations = [location(self.names.where, n, self.context) for n in shown]
+        types = function.type.inputs
+        block = function.operation.regions[0].blocks.append(*types, arg_locs=locations)
+        env: dict[Value, Any] = dict(zip((*constants, *graph.inputs), block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for unit in order(graph, gather(graph, homes)):
+                if isinstance(unit, Branch):
+                    self._branch(unit, env, homes, ir.InsertionPoint(block))
+                else:
+                    self._unit(unit, env, ir.InsertionPoint(block), symbol)
+            func.ReturnOp([env[v] for v in graph.outputs])
+
+    def _branch(self, unit: Branch, env: dict[Value, Any], homes: Homes, ip: Any) -> None:
+        """Control flow, its bodies as functions before the program."""
+        cls = pw.CondOp if unit.kind == "cond" else pw.WhileOp
+        bodies = [self._body(unit, i, homes.bodies[body]) for i, body in enumerate(unit.bodies)]
+        op = cls.create(
+            ip=ip,
+            loc=location(unit.where or self.names.where, unit.kind, self.context),
+            operands=[env[v] for v in unit.inputs],
+            results=[self.type_of(v) for v in unit.outputs],
+            bodies=tuple(bodies),
+            meshes=tuple(self.mesh(homes.values[v]) for v in unit.outputs),
+        )
+        env.update(zip(unit.outputs, op.operation.results, strict=True))
+
+    def _body(self, unit: Branch, number: int, homes: Homes) -> str:
+        body = unit.bodies[number]
+        role = ("cond", "body")[number] if unit.kind == "while" else f"branch_{number}"
+        symbol = self.lowering.reserve(f"{self.names.program}_{unit.kind}_{role}")
+        names = [f"operand {i}" for i in range(len(body.inputs))]
+        constants = list(body.constants())
+        after = self.symbols_ip
+        with after:
+            function = self._function(body, constants, symbol, "pw.body", unit.where)
+        self.symbols_ip = ir.InsertionPoint(function)  # what is inside goes before it
+        self._fill(function, body, homes, constants, names, symbol)
+        self.symbols_ip = after
+        used = body.used()
+        arguments = [self._constant(c, self._home(c, homes)) for c in constants]
+        for value, name in zip(body.inputs, names, strict=True):
+            arguments.append(Argument(name, mesh=self._home(value, homes) if value in used else None))
+        function.arg_attrs = ir.ArrayAttr.get([a.write() for a in arguments])
+        if body.outputs:
+            results = (Argument(f"result {i}") for i in range(len(body.outputs)))
+            function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
+        return symbol
 
     def type_of(self, value: Value) -> Any:
         stored = stored_type(value.aval)
         if stored not in self._types:
             self._types[stored] = ir.Type.parse(stored.mlir, self.context)
         return self._types[stored]
-
-    def _names(self, constants: list[Constant]) -> list[str]:
-        return [c.name for c in constants] + self.names.arguments
 
     def _signature(self, function: Any, constants: list[Constant], graph: Graph, homes: Homes) -> None:
         arguments = [self._constant(c, self._home(c, homes)) for c in constants]
@@ -141,7 +187,7 @@ class _Emitter:
         self.out.constants[digest] = raw
         return Argument(constant.name, dtype=dtype, mesh=mesh, constant=digest)
 
-    def _unit(self, unit: Unit, env: dict[Value, Any], ip: Any) -> None:
+    def _unit(self, unit: Call | Move | Group, env: dict[Value, Any], ip: Any, function: str) -> None:
         operands = [env[v] for v in unit.inputs]
         results = [self.type_of(v) for v in unit.outputs]
         if isinstance(unit, Move):
@@ -157,7 +203,7 @@ class _Emitter:
             )
         else:
             gathered = isinstance(unit, Group)
-            lowered = self.lowering.group(unit) if isinstance(unit, Group) else self.lowering.call(unit)
+            lowered = self.lowering.of(unit, function)
             name = unit.name if isinstance(unit, Group) else unit.callee.name
             op = pw.CallOp.create(
                 ip=ip,

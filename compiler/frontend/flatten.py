@@ -12,6 +12,7 @@ import numpy as np
 
 from pathways.compiler.errors import NotTraceable, SeveralSlices, Unsupported
 from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.branches import branch, fenced
 from pathways.compiler.frontend.compat import Body, Eqn, body_of, where_of
 from pathways.compiler.frontend.graph import Call, Callee, Constant, Graph, Loose, Move, Operand, Value
 from pathways.compiler.frontend.hoist import hoisted_consts
@@ -38,6 +39,7 @@ OPENED = frozenset(
 )
 """Calls that are opened where something placed is inside: differentiation has already happened."""
 BRANCHES = frozenset({"while", "cond"})
+"""Control flow on data: one computation where all of its calls are on one mesh, else bodies (branches.py)."""
 
 
 def flatten(jaxpr: Any, program: str, where: Where | None) -> Graph:
@@ -60,7 +62,7 @@ class _Flattener:
         self.strays = Strays()
         self._constants: dict[Any, Constant] = {}
         self._traced: dict[Any, Any] = {}
-        self._shard_maps: dict[Any, Any] = {}
+        self._wholes: dict[Any, Any] = {}
         self._hoisted: dict[int, tuple[Any, list[Any]]] = {}
         self._checked: set[tuple[Any, ...]] = set()
 
@@ -97,7 +99,14 @@ class _Flattener:
         if name in OPENED:
             (inner,) = list(compat.sub_jaxprs(eqn))[:1]
             return self.inline(body_of(inner), operands, scope)
-        raise self._control_flow(eqn, name)
+        if name in BRANCHES:
+            whole = self.finder.is_one_computation(eqn)
+            return self._whole(eqn, operands, mentions) if whole else branch(self, eqn, operands, scope)
+        raise self._unknown(eqn, name)
+
+    def inside(self, graph: Graph) -> "_Flattener":
+        """A walk of a body, whose values are its own."""
+        return _Flattener(graph, self.finder, self.program, self.where)
 
     def constant(self, array: Any, name: str = "") -> Constant:
         """One constant an array, whoever closes over it."""
@@ -158,10 +167,16 @@ class _Flattener:
     def _shard_map(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
         if len(mentions.meshes) > 1:
             self._refuse_several("a shard_map", mentions, where_of(eqn))
+        return self._whole(eqn, operands, mentions)
+
+    def _whole(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
+        """An equation that is a computation of the one mesh that it names inside."""
         (mesh,) = mentions.meshes.values()
-        params = eqn.params
-        key = (id(params["jaxpr"]), mesh, params["in_specs"], params["out_specs"])
-        jaxpr = self._shard_maps.setdefault(key, compat.one_eqn_jaxpr(eqn))
+        specs = (eqn.params.get("in_specs"), eqn.params.get("out_specs"))
+        key = (tuple(id(j) for j in compat.sub_jaxprs(eqn)), mesh, specs)
+        if key not in self._wholes:
+            self._wholes[key] = compat.one_eqn_jaxpr(fenced(eqn) if eqn.primitive.name == "cond" else eqn)
+        jaxpr = self._wholes[key]
         callee = Callee(call_name(eqn), jaxpr, (None,) * len(operands), (None,) * len(eqn.outvars))
         return self._call(callee, mesh, operands, eqn)
 
@@ -236,14 +251,13 @@ class _Flattener:
             )
         )
 
-    def _control_flow(self, eqn: Eqn, name: str) -> PathwaysError:
-        what = {"while": "a loop whose trip count is data (while_loop, fori_loop)", "cond": "a branch on data (cond)"}
+    def _unknown(self, eqn: Eqn, name: str) -> PathwaysError:
         return PathwaysError(
             Unsupported(
-                what=what.get(name, f"{name}") + " around placed calls",
+                what=f"{name} around placed calls",
                 have_=f"{name} with a call on a slice inside",
-                rule="control flow that is known while tracing: Python loops, lax.scan, fori_loop with static bounds",
-                advice="move the loop into the placed function, or give it a static trip count",
+                rule="placed calls in jit, remat, custom_jvp, custom_vjp, shard_map, scan, cond, while_loop, fori_loop",
+                advice="move what it does into the placed function",
                 where=where_of(eqn),
             )
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pathways.compiler.frontend.graph import Call, Graph, Loose, Move, Value
+from pathways.compiler.frontend.graph import Branch, Call, Graph, Loose, Move, Value
 from pathways.compiler.frontend.homes import Homes
 from pathways.compiler.frontend.meshes import SliceMesh
 from pathways.dialect.diagnostics import Where
@@ -41,7 +41,7 @@ class Group:
         return "_".join(kinds) if len(kinds) <= 2 else f"{kinds[0]}_to_{kinds[-1]}"
 
 
-Unit: TypeAlias = Call | Move | Group
+Unit: TypeAlias = Call | Move | Branch | Group
 
 
 @dataclass
@@ -64,7 +64,7 @@ class _Masks:
 
 
 def gather(graph: Graph, homes: Homes) -> list[Unit]:
-    """Placed calls, moves and groups, in no particular order (see order.py)."""
+    """Placed calls, moves, control flow and groups, in no particular order (see order.py)."""
     masks = _Masks()
     before, after = _ancestors(graph, homes, masks), _descendants(graph, homes, masks)
     for node in graph.nodes:

@@ -93,7 +93,27 @@ class Loose:
         return [v for v in self.operands if isinstance(v, Value)]
 
 
-Node: TypeAlias = Call | Move | Loose
+@dataclass(eq=False, slots=True)
+class Branch:
+    """Control flow that is data: which of its bodies run, and how often.
+
+    `cond`: the first input is the number of the body to run. `while`: the second body runs for as long as the first
+    says so; the last inputs are carried. All bodies take the same values.
+    """
+
+    kind: str
+    bodies: "list[Graph]"
+    inputs: list[Value]
+    outputs: list[Value]
+    where: Where | None
+
+    @property
+    def taken(self) -> list[Value]:
+        """What the bodies take."""
+        return self.inputs[1:] if self.kind == "cond" else self.inputs
+
+
+Node: TypeAlias = Call | Move | Loose | Branch
 
 
 @dataclass(eq=False)
@@ -111,6 +131,10 @@ class Graph:
             if isinstance(value, Constant) and value not in seen:
                 seen.add(value)
                 yield value
+
+    def used(self) -> set[Value]:
+        """All values that a node or a result reads."""
+        return {*(v for n in self.nodes for v in n.inputs), *self.outputs}
 
     def prune(self) -> None:
         """Drops what no result needs, and has no effect."""
@@ -130,5 +154,7 @@ def has_effects(node: Node) -> bool:
             return bool(node.eqn.effects)
         case Call():
             return effects_of(node.callee.jaxpr)
+        case Branch():
+            return any(has_effects(inner) for body in node.bodies for inner in body.nodes)
         case _:
             return False

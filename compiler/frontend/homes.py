@@ -3,43 +3,67 @@
 An operation goes to the slice that holds most bytes of its operands (tie: the first operand), on that operand's
 mesh. What depends on no placed value goes to its first consumer. With no slice in the whole program everything goes
 to the mesh of the `jax.set_mesh` around the program, or to an implicit slice of one device.
+
+All bodies of control flow take an operand at one place: in a loop where its calls want it, so that nothing moves in
+every turn; in a branch where it lies, so that nothing moves for a body that does not run.
 """
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pathways.compiler.frontend.compat import Aval, is_key
 from pathways.compiler.frontend.devices import VirtualSlice
-from pathways.compiler.frontend.graph import Graph, Loose, Node, Value
+from pathways.compiler.frontend.graph import Branch, Graph, Loose, Node, Value
 from pathways.compiler.frontend.meshes import SliceMesh, ambient_mesh, default_mesh
 
 
 @dataclass(frozen=True)
 class Homes:
-    """The mesh of each value in use; a value that nothing uses has none."""
+    """The mesh of each value in use; a value that nothing uses has none. Bodies of control flow have their own."""
 
-    values: dict[Value, SliceMesh]
-    nodes: dict[Node, SliceMesh]
+    values: dict[Value, SliceMesh] = field(default_factory=dict[Value, SliceMesh])
+    nodes: dict[Node, SliceMesh] = field(default_factory=dict[Node, SliceMesh])
+    bodies: "dict[Graph, Homes]" = field(default_factory=dict["Graph", "Homes"])
+
+    def settle(self, node: Node, home: SliceMesh) -> None:
+        self.nodes[node] = home
+        for value in node.outputs:
+            self.values[value] = home
 
 
 def find_homes(graph: Graph) -> Homes:
-    values: dict[Value, SliceMesh] = {}
-    nodes: dict[Node, SliceMesh] = {}
+    return _closed(graph, _discovered(graph, {}))
+
+
+def _discovered(graph: Graph, given: Mapping[Value, SliceMesh]) -> Homes:
+    """What follows from placed calls, and from the homes of inputs that are given."""
+    homes = Homes(dict(given))
     settled = -1
-    while settled < len(nodes):
-        settled = len(nodes)
-        _follow_operands(graph, values, nodes)
-        _follow_consumers(graph, values, nodes)
-    if any(n not in nodes for n in graph.nodes) or any(v not in values for v in graph.outputs):
-        fallback = next(iter(nodes.values()), None) or ambient_mesh() or _implicit()
+    while settled < len(homes.nodes):
+        settled = len(homes.nodes)
+        _follow_operands(graph, homes)
+        _follow_consumers(graph, homes)
+    return homes
+
+
+def _closed(graph: Graph, homes: Homes, fallback: SliceMesh | None = None) -> Homes:
+    """Everything else goes to the first node's home."""
+    if any(n not in homes.nodes for n in graph.nodes) or any(v not in homes.values for v in graph.outputs):
+        fallback = _somewhere(homes, fallback)
         for node in graph.nodes:
-            home = nodes.setdefault(node, fallback)
+            home = homes.nodes.setdefault(node, fallback)
             for value in (*node.inputs, *node.outputs):
-                values.setdefault(value, home)
+                homes.values.setdefault(value, home)
         for value in graph.outputs:
-            values.setdefault(value, fallback)
-    return Homes(values, nodes)
+            homes.values.setdefault(value, fallback)
+    return homes
+
+
+def _somewhere(homes: Homes, fallback: SliceMesh | None) -> SliceMesh:
+    """A home for what nothing places."""
+    return next(iter(homes.nodes.values()), None) or fallback or ambient_mesh() or _implicit()
 
 
 @functools.cache
@@ -48,20 +72,47 @@ def _implicit() -> SliceMesh:
     return default_mesh(VirtualSlice(1, prefer=None, kind=None, island=None, topology=None, where=None))
 
 
-def _settle(node: Node, home: SliceMesh, values: dict[Value, SliceMesh], nodes: dict[Node, SliceMesh]) -> None:
-    nodes[node] = home
-    for value in node.outputs:
-        values[value] = home
-
-
-def _follow_operands(graph: Graph, values: dict[Value, SliceMesh], nodes: dict[Node, SliceMesh]) -> None:
+def _follow_operands(graph: Graph, homes: Homes) -> None:
     for node in graph.nodes:
-        if not isinstance(node, Loose):
-            _settle(node, node.mesh, values, nodes)
-        elif node not in nodes:
-            home = _heaviest(node, values)
+        if isinstance(node, Branch):
+            if node not in homes.nodes:
+                _settle_branch(node, homes)
+        elif not isinstance(node, Loose):
+            homes.settle(node, node.mesh)
+        elif node not in homes.nodes:
+            home = _heaviest(node, homes.values)
             if home is not None:
-                _settle(node, home, values, nodes)
+                homes.settle(node, home)
+
+
+def _settle_branch(node: Branch, homes: Homes) -> None:
+    """Homes of all that its bodies take, do and give."""
+    alone = [_discovered(body, {}) for body in node.bodies]
+    first = next((h for found in alone for h in found.nodes.values()), None) or _somewhere(homes, None)
+    places: list[SliceMesh] = []
+    for i, value in enumerate(node.taken):
+        lies = homes.values.get(value)
+        inside = (found.values.get(body.inputs[i]) for body, found in zip(node.bodies, alone, strict=True))
+        wanted = next((home for home in inside if home is not None), None)
+        places.append((lies or wanted or first) if node.kind == "cond" else (wanted or lies or first))
+    for body in node.bodies:
+        given = dict(zip(body.inputs, places, strict=True))
+        homes.bodies[body] = _closed(body, _discovered(body, given), first)
+    homes.nodes[node] = first
+    if node.kind == "cond":
+        results = [homes.bodies[node.bodies[0]].values[v] for v in node.bodies[0].outputs]
+    else:
+        results = places[len(places) - len(node.outputs) :]
+    homes.values.update(zip(node.outputs, results, strict=True))
+
+
+def _wanted(node: Node, homes: Homes) -> list[SliceMesh]:
+    """Where a node takes each of its inputs."""
+    if not isinstance(node, Branch):
+        return [homes.nodes[node]] * len(node.inputs)
+    found = homes.bodies[node.bodies[0]].values
+    decides = [homes.nodes[node]] * (len(node.inputs) - len(node.taken))
+    return [*decides, *(found[v] for v in node.bodies[0].inputs)]
 
 
 def _heaviest(node: Loose, values: dict[Value, SliceMesh]) -> SliceMesh | None:
@@ -80,19 +131,19 @@ def _heaviest(node: Loose, values: dict[Value, SliceMesh]) -> SliceMesh | None:
     return largest[max(bytes_on, key=lambda n: bytes_on[n])][1]
 
 
-def _follow_consumers(graph: Graph, values: dict[Value, SliceMesh], nodes: dict[Node, SliceMesh]) -> None:
+def _follow_consumers(graph: Graph, homes: Homes) -> None:
     wanted: dict[Value, SliceMesh] = {}
     for node in reversed(graph.nodes):
-        if node not in nodes:
+        if node not in homes.nodes:
             home = next((wanted[v] for v in node.outputs if v in wanted), None)
             if home is None:
                 continue
-            _settle(node, home, values, nodes)
-        for value in node.inputs:
-            if value not in values:
-                wanted[value] = nodes[node]
+            homes.settle(node, home)
+        for value, home in zip(node.inputs, _wanted(node, homes), strict=True):
+            if value not in homes.values:
+                wanted[value] = home
     for value, home in wanted.items():
-        values.setdefault(value, home)
+        homes.values.setdefault(value, home)
 
 
 def aval_bytes(aval: Aval) -> int:

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,16 @@ from pathways.compiler.frontend.hoist import apply, hoisted_consts
 from pathways.compiler.frontend.identity import remembered_by_identity
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
-from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse
+from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse, text
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A computation: `symbol` is unique in the program; `raw` is bytecode with locations."""
+    """A computation: `symbol` is unique in the program; `raw` is bytecode with locations, `digest` of its content."""
 
     symbol: str
     raw: bytes
+    digest: str
 
 
 class Lowering:
@@ -41,7 +42,7 @@ class Lowering:
         self.platform = platform
         self._dialect = dialect
         self._by_key: dict[Any, Lowered] = {}
-        self._by_content: dict[str, Lowered] = {}
+        self._by_content: dict[tuple[str, str], Lowered] = {}
         self._symbols: set[str] = {reserved}
         self._alive: list[Any] = []
         self.seconds = 0.0
@@ -52,7 +53,19 @@ class Lowering:
         """All distinct ones, in the order in which they were met."""
         return list(self._by_content.values())
 
-    def call(self, call: Call) -> Lowered:
+    def of(self, unit: Call | Group, function: str) -> Lowered:
+        """The computation of a call or a group in this function of the program; each function has its own."""
+        found = self._group(unit) if isinstance(unit, Group) else self._call(unit)
+        key = function, found.digest
+        if key not in self._by_content:
+            self._by_content[key] = replace(found, symbol=self._unique(found.symbol))
+        return self._by_content[key]
+
+    def reserve(self, name: str) -> str:
+        """A symbol for something else than a computation."""
+        return self._unique(symbol_of(name))
+
+    def _call(self, call: Call) -> Lowered:
         callee = call.callee
         key = ("call", call.mesh.spec, *callee.key)  # the jaxpr says the types
         if key not in self._by_key:
@@ -60,7 +73,7 @@ class Lowering:
             self._by_key[key] = self._lower(callee.name, *_function_of(call), call.inputs)
         return self._by_key[key]
 
-    def group(self, group: Group) -> Lowered:
+    def _group(self, group: Group) -> Lowered:
         key = _structure(group)
         if key not in self._by_key:
             self._alive.append(group)
@@ -94,9 +107,7 @@ class Lowering:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
             write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
         digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
-        if digest not in self._by_content:
-            self._by_content[digest] = Lowered(self._unique(symbol), bytecode(module.operation))
-        return self._by_content[digest]
+        return Lowered(symbol, bytecode(_as_parsed(module, symbol).operation), digest)
 
     def _unique(self, symbol: str) -> str:
         taken, number = symbol, 0
@@ -105,6 +116,12 @@ class Lowering:
             taken = f"{symbol}_{number}"
         self._symbols.add(taken)
         return taken
+
+
+def _as_parsed(module: Module, symbol: str) -> Module:
+    """The module as its dump gives it back: a reduction printed in short loses the locations inside it."""
+    printed = text(module)
+    return parse(printed, module.context, symbol) if " applies " in printed else module
 
 
 def load_into(lowered: Lowered, context: Any, ip: Any) -> Operation:

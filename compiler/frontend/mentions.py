@@ -20,13 +20,22 @@ MOVES = frozenset({"device_put", "reshard", "sharding_constraint"})
 class Mentions:
     """What is inside: `meshes` by number of slice; `calls`: a placed jit or a move; `callback`: the first one.
 
-    `strayed`: a jit that has lost its shardings, see `MentionFinder`.
+    `moves`: a move; `mixed`: two meshes over one slice; `chooses`: a `cond` around something placed; `strayed`: a jit
+    that has lost its shardings, see `MentionFinder`.
     """
 
     meshes: dict[int, SliceMesh] = field(default_factory=dict[int, SliceMesh])
     calls: bool = False
+    moves: bool = False
+    mixed: bool = False
+    chooses: bool = False
     strayed: bool = False
     callback: tuple[str, Where | None] | None = None
+
+    @property
+    def is_of_one_mesh(self) -> bool:
+        """Whether what holds this can be one computation: its calls are all on one mesh."""
+        return len(self.meshes) == 1 and not (self.moves or self.mixed or self.strayed)
 
     @property
     def opens(self) -> bool:
@@ -35,7 +44,10 @@ class Mentions:
 
     def add(self, other: "Mentions") -> None:
         for number, mesh in other.meshes.items():
-            self.meshes.setdefault(number, mesh)
+            self.mixed |= self.meshes.setdefault(number, mesh) != mesh
+        self.moves = self.moves or other.moves
+        self.mixed = self.mixed or other.mixed
+        self.chooses = self.chooses or other.chooses
         self.calls = self.calls or other.calls
         self.strayed = self.strayed or other.strayed
         self.callback = self.callback or other.callback
@@ -112,8 +124,13 @@ class MentionFinder:
                 found.add(self.own(eqn))
                 for jaxpr in sub_jaxprs(eqn):
                     found.add(self.in_jaxpr(jaxpr))
+            found.chooses |= eqn.primitive.name == "cond" and bool(found.meshes)
             self._whole[id(eqn)] = eqn, found
         return self._whole[id(eqn)][1]
+
+    def is_one_computation(self, eqn: Eqn) -> bool:
+        """Whether control flow can be one computation: its calls are on one mesh, and no branch is inside."""
+        return self.in_eqn(eqn).is_of_one_mesh and not any(self.in_jaxpr(j).chooses for j in sub_jaxprs(eqn))
 
     def own(self, eqn: Eqn) -> Mentions:
         """What the equation itself says, its inner jaxprs left out."""
@@ -135,7 +152,7 @@ class MentionFinder:
             found.meshes = {mesh.slice.number: mesh}
         elif name in MOVES:
             found.meshes = {m.slice.number: m for m in move_meshes(eqn)}
-            found.calls = name != "sharding_constraint" and bool(found.meshes)
+            found.calls = found.moves = name != "sharding_constraint" and bool(found.meshes)
         return found
 
 

@@ -5,6 +5,8 @@ from pathways.compiler.frontend.compat import Eqn, body_of, func_source, where_o
 
 def call_name(eqn: Eqn) -> str:
     """The name of a jit or of a shard_map's function. `pmap` hides it behind `_fun`: then whose lines are inside."""
+    if "jaxpr" not in eqn.params:  # cond, while
+        return eqn.primitive.name
     name: str = eqn.params.get("name") or func_source(eqn.params["jaxpr"]).partition(" at ")[0]
     if name not in ("_fun", ""):
         return name

@@ -7,7 +7,7 @@ one group. Each copy *follows* its consumer: it joins that consumer's group (gat
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pathways.compiler.frontend.graph import Call, Graph, Loose, Move, Node, Operand, Value
+from pathways.compiler.frontend.graph import Branch, Call, Graph, Loose, Move, Node, Operand, Value
 
 NEGLIGIBLE = frozenset(
     {
@@ -92,5 +92,5 @@ def _substitute(node: Node, copies: dict[Value, Value]) -> None:
             node.operands = [copies.get(o, o) if isinstance(o, Value) else o for o in node.operands]
         case Move():
             node.source = copies.get(node.source, node.source)
-        case Call():
+        case Call() | Branch():
             node.inputs = [copies.get(v, v) for v in node.inputs]

@@ -13,11 +13,9 @@ from pathways.compiler.errors import NotTraceable
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.emit import Emitted, Names, emit
 from pathways.compiler.frontend.flatten import flatten
-from pathways.compiler.frontend.gather import gather
 from pathways.compiler.frontend.homes import find_homes
 from pathways.compiler.frontend.jax_errors import translate
 from pathways.compiler.frontend.lower import Lowering, symbol_of
-from pathways.compiler.frontend.order import order
 from pathways.compiler.frontend.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import tree_util
@@ -85,7 +83,7 @@ def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
     graph = flatten(jaxpr, names.program, names.where)
     sink(graph)
     homes = find_homes(graph)
-    emitted = emit(graph, homes, order(graph, gather(graph, homes)), names, lowering, make_context())
+    emitted = emit(graph, homes, names, lowering, make_context())
     verify(Program(emitted.module))
     return emitted
 

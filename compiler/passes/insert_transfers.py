@@ -35,14 +35,15 @@ class InsertTransfers(Pass):
 
 def insert_transfers(program: Program) -> None:
     with program.context, ir.Location.unknown():
-        inserter = _Inserter(program)
-        for node in program.flow.nodes:
-            if node.callee:
-                inserter.call(node)
-            else:
-                inserter.transfer(node)
-        inserter.write_constants()
-        program.changed()
+        for function in program.functions:
+            inserter = _Inserter(function)
+            for node in function.flow.nodes:
+                if node.is_transfer:
+                    inserter.transfer(node)
+                else:
+                    inserter.call(node)
+            inserter.write_constants()
+            function.changed()
     program.phase = Phase.TRANSFER
 
 
@@ -98,7 +99,7 @@ class _Inserter:
         elif self.same_place(held, target):
             self._instead(op, result, held)
         else:
-            self._complete(op, held, target, "the user wrote this move")
+            self._complete(op, held, target, op.reason or "the user wrote this move")
 
     def _instead(self, op: pw.TransferOp, result: int, held: _Held) -> None:
         """A move that moves nothing goes; who takes its result takes what it moved."""
@@ -106,7 +107,7 @@ class _Inserter:
         op.operation.erase()
         self.held[result] = held
 
-    def _at(self, held: _Held, target: Placed, call: pw.CallOp) -> Value:
+    def _at(self, held: _Held, target: Placed, call: pw.CallOp | pw.ControlFlowOp) -> Value:
         """A value where `target` says, by a transfer that all its users share."""
         if held.is_constant:
             return self._constant(held, target)
@@ -123,14 +124,16 @@ class _Inserter:
             self.moved[held.number, target] = op.results[0]
         return self.moved[held.number, target]
 
-    def _early(self, value: Value, user: pw.CallOp) -> Any:
+    def _early(self, value: Value, user: pw.CallOp | pw.ControlFlowOp) -> Any:
         """Right behind the producer, so that it overlaps; an argument moves only when it is first needed."""
         if isinstance(value.owner, ir.Block):
             return ir.InsertionPoint(user.operation)
         return ir.InsertionPoint.after(value.owner)
 
-    def _reason(self, held: _Held, target: Placed, call: pw.CallOp) -> str:
-        source, name = held.place, name_of(call.operation) or call.callee
+    def _reason(self, held: _Held, target: Placed, call: pw.CallOp | pw.ControlFlowOp) -> str:
+        source, name = held.place, name_of(call.operation)
+        if not name and isinstance(call, pw.CallOp):
+            name = call.callee
         here, there = (self.program.slice_of(p.mesh) for p in (source, target))
         if here != there:
             return f"{name} runs on {there} and takes it, {here} holds it"

@@ -47,16 +47,17 @@ class MergeCalls(Pass):
     """The most parts of one call."""
 
     def apply(self, program: Program, session: Session) -> None:
-        groups = find_groups(program, int(self.limit))
-        if not groups:
-            return
-        with program.context, ir.Location.unknown():
-            writer = _Writer(program)
-            for group in groups:
-                writer.merge(group)
-            writer.drop_unused()
-            program.changed()
-            number_nodes(program, list(range(len(program.flow.nodes))))
+        for function in program.functions:
+            groups = find_groups(function, int(self.limit))
+            if not groups:
+                continue
+            with program.context, ir.Location.unknown():
+                writer = _Writer(function)
+                for group in groups:
+                    writer.merge(group)
+                writer.drop_unused()
+                function.changed()
+                number_nodes(function, list(range(len(function.flow.nodes))))
 
 
 @dataclass
@@ -113,7 +114,7 @@ class _Finder:
             group.operations += self._size(node.callee)
             group.flops += self._flops(node.callee)
             nodes = self.flow.nodes
-            group.taken |= any(not nodes[u].callee for v in node.results for u in self.flow.users[v])
+            group.taken |= any(not nodes[u].is_call for v in node.results for u in self.flow.users[v])
         return [g.nodes for g in found if len(g.nodes) > 1]
 
     def _joins(self, group: _Group, node: Node) -> bool:
@@ -133,7 +134,9 @@ class _Finder:
         flow = self.flow
         for value in node.operands:
             maker = flow.makers[value]
-            while maker >= 0 and not flow.nodes[maker].callee:  # an argument that moves is on its way from the start
+            while maker >= 0 and not flow.nodes[maker].is_call:  # an argument that moves is on its way from the start
+                if not flow.nodes[maker].is_transfer:
+                    return False
                 maker = flow.makers[flow.nodes[maker].operands[0]]
                 if maker >= 0:
                     return False

@@ -22,8 +22,9 @@ class OrderCalls(Pass):
     """Put all calls and transfers in one order, and number them; every island's order is its part of it.
 
     A single order over all islands cannot deadlock: nothing waits for what comes later in it. All calls of a regular
-    program have known resources, so all are dispatched in parallel (paper, section 4.5). A program without a loop over
-    microbatches keeps its order, whatever the schedule, and the summary says so.
+    program have known resources, so all are dispatched in parallel (paper, section 4.5); control flow that is data is
+    dispatched when it is known. A program without a loop over microbatches keeps its order, whatever the schedule, and
+    the summary says so; so do bodies.
 
     Requires: phase transfer.
     Ensures: phase schedule: calls and transfers stand in the order of their steps, producers before consumers.
@@ -44,6 +45,8 @@ class OrderCalls(Pass):
         write_schedule(program, describe(program, Path(self.schedule).name, arranged))
         with program.context:
             number_nodes(program, arranged.order)
+            for body in program.bodies.values():
+                number_nodes(body, list(range(len(body.flow.nodes))))
         program.phase = Phase.SCHEDULE
 
 
@@ -52,15 +55,15 @@ def number_nodes(program: Program, order: list[int]) -> None:
     nodes = program.flow.nodes
     operations = program.block.operations
     end = operations[len(operations) - 1].operation
-    parallel = STRING.write("parallel")
+    parallel, sequential = STRING.write("parallel"), STRING.write("sequential")
     in_place = order == list(range(len(order)))
     for step, number in enumerate(order):
         node = nodes[number]
         if not in_place:
             node.op.operation.move_before(end)
         node.op.step = step
-        if node.callee:
-            node.op.operation.attributes["dispatch"] = parallel
+        if not node.is_transfer:
+            node.op.operation.attributes["dispatch"] = parallel if node.callee else sequential
     if not in_place:
         program.changed()
 

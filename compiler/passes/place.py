@@ -60,9 +60,10 @@ def write_placement(
             op.reason = placement.reasons.get(symbol, "chosen by the policy")
             op.runner_up = (runners_up or {}).get(symbol)
         islands = {i.name: ir.FlatSymbolRefAttr.get(i.name) for i in topology.islands}
-        for call in program.flow.calls():
-            island = placement.bindings[program.slice_of(call.mesh)].island
-            call.op.operation.attributes["island"] = islands[island]
+        for function in program.functions:
+            for call in function.flow.calls():
+                island = placement.bindings[program.slice_of(call.mesh)].island
+                call.op.operation.attributes["island"] = islands[island]
     program.phase = Phase.PLACE
 
 

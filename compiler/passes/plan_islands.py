@@ -14,8 +14,8 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.memory import Peak, by_kind, readable
 from pathways.dialect.mlir import Attribute, ir, location
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan import Buffers, Copy, Free, Instruction, Recv, Run, Send, Stream
-from pathways.dialect.program import Program, described, main_of
+from pathways.dialect.plan import Branch, Buffers, Copy, Free, Instruction, Recv, Run, Send, Stream
+from pathways.dialect.program import Body, Program, described, main_of
 from pathways.dialect.sdy import Placed, write_shardings
 
 
@@ -37,20 +37,24 @@ class PlanIslands(Pass):
     """Refuse a plan whose peak is above the memory that the topology states."""
 
     def apply(self, program: Program, session: Session) -> None:
-        donated = donations(program, lifetimes(program)) if self.donate else {}
-        with program.context:
-            for symbol, computation in program.computations.items():
-                _mark_donated(computation, donated.get(symbol, ()))
-        # What XLA needs depends on what it may overwrite.
-        temporaries = temporaries_of(program, session.analyzer)
-        planned = plan_streams(program, donated=donated, temporaries=temporaries)
+        donated: dict[str, tuple[int, ...]] = {}
+        temporaries: dict[str, int] = {}
+        for function in program.functions:
+            donated |= donations(function, lifetimes(function)) if self.donate else {}
+            with program.context:
+                for symbol, computation in function.computations.items():
+                    _mark_donated(computation, donated.get(symbol, ()))
+            # What XLA needs depends on what it may overwrite.
+            temporaries |= temporaries_of(function, session.analyzer)
+        planned = [(f, plan_streams(f, donated=donated, temporaries=temporaries)) for f in program.functions]
         if self.enforce:
-            check_memory(program, planned)
+            check_memory(program, planned[-1][1])
         with program.context, ir.Location.unknown():
             note = "estimated" if session.analyzer is None else "measured"
             program.module.operation.attributes["pw.temporaries"] = ir.StringAttr.get(note)
-            for stream, _ in planned:
-                _Writer(program, stream).run()
+            for function, streams in planned:
+                for stream, _ in streams:
+                    _Writer(function, stream).run()
         program.phase = Phase.PLAN
 
 
@@ -66,10 +70,11 @@ def check_memory(program: Program, planned: tuple[tuple[Stream, Peak], ...]) -> 
 
 
 def _too_much(stream: Stream, peak: Peak, memory: int) -> OutOfMemory:
-    run = next((i for i in stream.instructions if isinstance(i, Run) and i.step == peak.step), None)
+    run = next((i for i in stream.instructions if isinstance(i, Run | Branch) and i.step == peak.step), None)
     at = "before the first step" if peak.step < 0 else f"at step {peak.step}"
     if run is not None:
-        at += f" ({run.action} {run.name})" if run.action else f" ({run.name})"
+        action = f"{run.action} " if isinstance(run, Run) and run.action else ""
+        at += f" ({action}{run.name})"
     owners = "\n".join(f"{readable(size):>10}  {owner}" for owner, size in by_kind(peak.owners))
     return OutOfMemory(
         island=stream.island,
@@ -102,6 +107,7 @@ class _Writer:
             loc=self._unknown,
             island=stream.island,
             peak_bytes=stream.peak_bytes,
+            body=self.program.name if isinstance(self.program, Body) else None,
         )
         self.program.plans[stream.island] = op
         ip = ir.InsertionPoint(op.operation.regions[0].blocks.append())
@@ -112,7 +118,7 @@ class _Writer:
             slot += len(group.kinds)
         self._buffers(born.get(-1, []), ip)
         for instruction in stream.instructions:
-            if isinstance(instruction, Run | Recv | Copy):
+            if isinstance(instruction, Run | Recv | Copy | Branch):
                 self._buffers(born.get(instruction.step, []), ip)
             self._instruction(instruction, ip)
 
@@ -178,6 +184,21 @@ class _Writer:
             case Copy():
                 source, target = instruction.source, instruction.target
                 pw.CopyOp.create(ip=ip, loc=self._moved(instruction), step=step, source=source, target=target)
+            case Branch():
+                bodies = list(self.program.bodies)
+                pw.BranchOp.create(
+                    ip=ip,
+                    loc=location(instruction.where, instruction.name, self.program.context),
+                    step=step,
+                    kind=instruction.kind,
+                    bodies=tuple(bodies[i] for i in instruction.bodies),
+                    inputs=instruction.inputs,
+                    taken=instruction.taken,
+                    outputs=instruction.outputs,
+                    made=instruction.made,
+                    meshes=tuple(self.meshes[m] for m in instruction.meshes),
+                    temporaries=instruction.temporaries or None,
+                )
             case Free():
                 pw.FreeOp.create(ip=ip, loc=self._unknown, step=step, slots=instruction.slots)
 

@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
+from pathways.compiler.bodies import Ends, settle_bodies
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.shardy import Known, Ranks, Signature, propagate, ranks_of, read_signature, write_signature
+from pathways.dialect import pw
 from pathways.dialect.flow import Flow, Node
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, where_of
 from pathways.dialect.phases import Phase
@@ -20,6 +22,8 @@ class PropagateShardings(Pass):
 
     Shardy propagates inside each computation; between them, forward and backward, until nothing more is learned.
     Where the user left a value open and its users want different shardings, it gets the one that moves least bytes.
+    What is known then goes into bodies of control flow, which are decided on their own, and what they take and make
+    goes on from there.
 
     Requires: phase trace.
     Ensures: phase shard: every argument and call states its shardings; each nested module has them on @main.
@@ -52,6 +56,8 @@ class _State:
     """The shardings in which the user's own signatures take a value, where it lives."""
     empty: frozenset[int] = frozenset()
     """Values without elements."""
+    branches: dict[int, Ends] = field(default_factory=dict[int, Ends])
+    """What control flow takes and makes, by node."""
 
     def user(self, call: Node) -> Signature:
         """What the user's own shardings say of a call."""
@@ -93,24 +99,58 @@ class _State:
 
 def propagate_shardings(program: Program) -> None:
     with program.context, ir.Location.unknown():
-        flow = program.flow
-        lives = [a.mesh for a in program.arguments]
-        for node in flow.nodes:
-            lives += [node.mesh] * len(node.results)
-        state = _State(program, flow, lives, empty=frozenset(i for i, t in enumerate(flow.types) if 0 in t.shape))
-        _start(state)
-        calls = list(flow.calls())
-        while _sweep(state, calls) or _sweep(state, calls[::-1]) or _follow_moves(state):
-            pass
-        _close(state)
-        _write(state)
+        _propagate(program, {})
     program.phase = Phase.SHARD
+
+
+def _propagate(program: Program, given: dict[int, Placed]) -> set[int]:
+    """Decides everything in one function. What is given of a value counts where it is on the mesh where it lives.
+
+    The arguments that something determines; others are replicated because nothing does.
+    """
+    flow = program.flow
+    lives = [a.mesh for a in program.arguments]
+    for node in flow.nodes:
+        lives += node.op.meshes if isinstance(node.op, pw.ControlFlowOp) else [node.mesh] * len(node.results)
+    state = _State(program, flow, lives, empty=frozenset(i for i, t in enumerate(flow.types) if 0 in t.shape))
+    state.known.update((v, placed.dims) for v, placed in given.items() if lives[v] == placed.mesh)
+    _start(state)
+    _settle(state)
+    for node in flow.branches():
+        _branch(state, node)
+        _settle(state)
+    determined = {v for v in flow.arguments if v in state.known}
+    _close(state)
+    _write(state)
+    return determined
+
+
+def _settle(state: _State) -> None:
+    calls = list(state.flow.calls())
+    while _sweep(state, calls) or _sweep(state, calls[::-1]) or _follow_moves(state):
+        pass
+
+
+def _branch(state: _State, node: Node) -> None:
+    """Decides the bodies of control flow, with what is known around them; then what is around learns of them."""
+
+    def decide(body: Program, given: dict[int, Placed]) -> set[int]:
+        determined = _propagate(body, given)
+        body.changed()
+        return determined
+
+    taken = node.operands[len(node.operands) - len(state.program.bodies_of(node.op)[0].inputs) :]
+    outside = [Placed(state.lives[v] or "", state.known[v]) if v in state.known else None for v in taken]
+    ends = state.branches[node.number] = settle_bodies(state.program, node.op, outside, decide)
+    for value, placed in (*zip(taken, ends.taken, strict=True), *zip(node.results, ends.made, strict=True)):
+        if placed.mesh == state.lives[value]:
+            state.known.setdefault(value, placed.dims)
 
 
 def _start(state: _State) -> None:
     types = state.flow.types
     for node in state.flow.nodes:
-        if not node.callee and node.op.sharding is not None:
+        if node.is_transfer and node.op.sharding is not None:
             (result,) = node.results
             state.known[result] = _fit(node.op.sharding[0].dims, types[result].shape)
     for call in state.flow.calls():
@@ -169,7 +209,7 @@ def _follow_moves(state: _State) -> bool:
     """A value whose sharding nothing else determines lies as it is first moved: then there is no move."""
     before = len(state.known)
     for node in state.flow.nodes:
-        if not node.callee and state.lives[node.operands[0]] == node.mesh:
+        if node.is_transfer and state.lives[node.operands[0]] == node.mesh:
             state.known.setdefault(node.operands[0], state.known[node.results[0]])
     return len(state.known) > before
 
@@ -195,7 +235,7 @@ def _write(state: _State) -> None:
     sources = _Sources()
     for node, signature in zip(state.flow.nodes, signatures, strict=True):
         if signature is None:
-            node.op.sharding = (Placed(node.mesh, state.known[node.results[0]]),)
+            _write_node(state, node)
             continue
         key = (node.callee, node.mesh, signature.ins, signature.outs)
         if key not in special:
@@ -206,6 +246,18 @@ def _write(state: _State) -> None:
         attributes["in_shardings"], attributes["out_shardings"] = chosen.ins, chosen.outs
         if chosen.callee != node.callee:
             node.op.callee = chosen.callee
+
+
+def _write_node(state: _State, node: Node) -> None:
+    """The shardings of a transfer or of control flow."""
+    if node.is_transfer:
+        node.op.sharding = (Placed(node.mesh, state.known[node.results[0]]),)
+        return
+    ends = state.branches[node.number]
+    # What decides is read where it lies.
+    deciding = node.operands[: len(node.operands) - len(ends.taken)]
+    here = [Placed(state.lives[v] or "", state.known[v]) for v in deciding]
+    node.op.in_shardings, node.op.out_shardings = (*here, *ends.taken), ends.made
 
 
 @dataclass(frozen=True)

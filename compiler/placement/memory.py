@@ -31,7 +31,7 @@ def _same(program: Program) -> list[int]:
     flow = program.flow
     same = list(range(len(flow.values)))
     for node in flow.nodes:
-        if not node.callee:
+        if node.is_transfer:
             (value,), (result,) = node.operands, node.results
             if same_place(program, flow.types[value], flow.place(value), flow.place(result)):
                 same[result] = same[value]

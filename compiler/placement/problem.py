@@ -15,6 +15,7 @@ import networkx as nx
 from pathways.compiler.errors import BadPlacement, SliceTooLarge
 from pathways.compiler.flops import flops_of
 from pathways.compiler.passes.base import Binding
+from pathways.compiler.placement.calls import PlacedCall, Source, placed_calls
 from pathways.compiler.placement.memory import slice_memory
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.mlir import name_of, where_of
@@ -60,14 +61,15 @@ def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]
     """The graph of calls of a program, as policies see it."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.graph["slices"] = requests(program, bound)
-    graph.graph["traffic"] = slice_traffic(program)
+    calls = list(placed_calls(program))
+    graph.graph["traffic"] = _slice_traffic(program, calls)
     work: dict[str, float] = {}
-    flow = program.flow
-    for node in flow.nodes:
+    for call in calls:
+        node, flow = call.node, call.function.flow
         if node.callee and node.callee not in work:
-            work[node.callee] = flops_of(program.computations[node.callee])
+            work[node.callee] = flops_of(call.function.computations[node.callee])
         graph.add_node(
-            node.number,
+            call.number,
             name=name_of(node.op.operation),
             slice=program.slice_of(node.mesh),
             devices=program.mesh(node.mesh).size,
@@ -77,28 +79,22 @@ def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]
             where=where_of(node.op.operation),
         )
         moved: dict[int, int] = {}
-        for value in node.operands:
-            maker = flow.makers[value]
-            if maker >= 0:
-                moved[maker] = moved.get(maker, 0) + flow.types[value].bytes
-        graph.add_edges_from((maker, node.number, {"bytes": size}) for maker, size in moved.items())
+        for source in (s for sources in call.sources for s in sources if s.maker >= 0):
+            moved[source.maker] = moved.get(source.maker, 0) + source.bytes
+        graph.add_edges_from((maker, call.number, {"bytes": size}) for maker, size in moved.items())
     return graph
 
 
-def slice_traffic(program: Program) -> dict[tuple[str, str], int]:
+def _slice_traffic(program: Program, calls: Iterable[PlacedCall]) -> dict[tuple[str, str], int]:
     """Bytes from slice to slice in a run: each value once to each slice that takes it; constants do not move."""
-    flow = program.flow
-    homes = [program.slice_of(a.mesh) if a.mesh is not None and not a.is_constant else "" for a in program.arguments]
     traffic: dict[tuple[str, str], int] = {}
-    arrived: set[tuple[int, str]] = set()
-    for node in flow.nodes:
-        here = program.slice_of(node.mesh)
-        for value in node.operands:
-            source = homes[value]
-            if source and source != here and (value, here) not in arrived:
-                arrived.add((value, here))
-                traffic[source, here] = traffic.get((source, here), 0) + flow.types[value].bytes
-        homes += [here] * len(node.results)
+    arrived: set[tuple[Source, str]] = set()
+    for call in calls:
+        here = program.slice_of(call.node.mesh)
+        for source in (s for sources in call.sources for s in sources):
+            if source.slice and source.slice != here and (source, here) not in arrived:
+                arrived.add((source, here))
+                traffic[source.slice, here] = traffic.get((source.slice, here), 0) + source.bytes
     return traffic
 
 

@@ -52,7 +52,10 @@ def _seconds(program: Program) -> list[float]:
     calls: dict[tuple[str, str], float] = {}
     seconds: list[float] = []
     for node in program.flow.nodes:
-        if not node.callee:
+        if not node.is_call and not node.is_transfer:
+            seconds.append(0.0)  # how long is data
+            continue
+        if node.is_transfer:
             rate = dcn if node.op.route == "dcn" else ici
             seconds.append((node.op.bytes or 0) / rate)
             continue

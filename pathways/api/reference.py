@@ -13,10 +13,10 @@ import numpy as np
 from pathways.api.process import process
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.jax_api import ShapedArray, device_put, export, jit, tree_util
-from pathways.dialect.plan import Computation, Copy, Layout, Plan, Recv, Run, Send
+from pathways.dialect.plan import Branch, Computation, Copy, Layout, Plan, Recv, Run, Send
 from pathways.runtime import pjrt
 from pathways.runtime.inputs import as_host
-from pathways.runtime.linearize import linearize
+from pathways.runtime.linearize import Joined, linearize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,17 +56,22 @@ def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any
 
 def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
     """The results of one run, on the host."""
+    inputs = [as_host(v, p, plan.name) if p.slot >= 0 else None for p, v in zip(plan.inputs, arguments, strict=True)]
+    return _run(plan, inputs, {})
+
+
+def _run(plan: Plan, arguments: Sequence[Any], called: dict[tuple[int, int], Any]) -> list["np.ndarray[Any, Any]"]:
+    """The results of the program or of a body; `called` are its computations as functions."""
     values: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
     channels: dict[int, np.ndarray[Any, Any]] = {}
     islands = process().machine.islands_for(plan)
     for port, value in zip(plan.inputs, arguments, strict=True):
         if port.slot >= 0:
-            values[port.island, port.slot] = as_host(value, port, plan.name)
+            values[port.island, port.slot] = value
     for held in plan.constant_buffers:
         type_ = plan.stream(held.island).buffers[held.slot].type
         raw = np.frombuffer(plan.constants[held.member], numpy_dtype(type_.dtype))
         values[held.island, held.slot] = raw.reshape(type_.shape)
-    called: dict[tuple[int, int], Any] = {}
     for at, instruction in linearize(plan):
         island = plan.streams[at].island
         match instruction:
@@ -83,9 +88,28 @@ def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any,
                 values[island, instruction.slot] = channels[instruction.channel]
             case Copy():
                 values[island, instruction.target] = values[island, instruction.source]
+            case Joined():
+                parts = [(plan.streams[s].island, part) for s, part in instruction.parts]
+                given = {n: values[i, slot] for i, p in parts for n, slot in zip(p.taken, p.inputs, strict=True)}
+                made = _branch(plan, instruction.branch, [given[n] for n in sorted(given)], called)
+                for name, p in parts:
+                    values.update(((name, slot), made[n]) for n, slot in zip(p.made, p.outputs, strict=True))
             case _:
                 pass
     return [values[p.island, p.slot] for p in plan.results]
+
+
+def _branch(
+    plan: Plan, branch: Branch, operands: list[Any], called: dict[tuple[int, int], Any]
+) -> list["np.ndarray[Any, Any]"]:
+    if branch.kind == "cond":
+        number = min(max(int(operands[0]), 0), len(branch.bodies) - 1)
+        return _run(plan.of_body(branch.bodies[number]), operands[1:], called)
+    test, body = (plan.of_body(number) for number in branch.bodies)
+    fixed = len(operands) - len(body.results)
+    while _run(test, operands, called)[0]:
+        operands = [*operands[:fixed], *_run(body, operands, called)]
+    return operands[fixed:]
 
 
 def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:

@@ -38,8 +38,8 @@ module attributes {pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call  calls @missing, which does not exist
+error[PWC0701]: the IR is not valid: pw.call  calls @missing, which is not there
   --> -:32
   have:  %0 = "pw.call"(%arg0, %arg1) {callee = @missing, mesh = @m0} : (tensor<4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
-  need:  a nested module of the module
+  need:  a nested module that no other function calls
   try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all

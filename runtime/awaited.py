@@ -1,0 +1,111 @@
+"""Computations that call back to the host, and may fail: when it is known how one ended, and what it is then called."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.host_callbacks import find
+from pathways.dialect.plan import Computation, Run
+from pathways.runtime import pjrt
+from pathways.runtime.callbacks import Watched, result_types
+from pathways.runtime.errors import ComputationFailed, UnknownCallback
+from pathways.runtime.store import Poison
+from pathways.runtime.waves import Dispatch, Slots, Steps
+
+
+@dataclass(eq=False)
+class Awaited:
+    """A computation that calls back to the host, and may fail: what depends on it waits."""
+
+    run: Run
+    island: str
+    outputs: list[int]
+    callbacks: Sequence[Watched]
+    mark: int
+    """The slot that says how many exceptions there were before, and when it is done everywhere; -1: no callbacks."""
+
+    def start(self, slots: Slots, run: Dispatch) -> Steps:
+        yield (Outcome(self, slots),)
+        self.wait(slots)
+
+    def is_known(self, slots: Slots) -> bool | None:
+        values = [slots[i] for i in self.outputs]
+        return all(isinstance(v, Poison) or v.is_ready() for v in values) if values else None
+
+    def wait(self, slots: Slots) -> None:
+        """Returns when its results are known; if it failed anywhere, its whole gang's are poison."""
+        launched: Launched | None = slots[self.mark] if self.mark >= 0 else None
+        if any(isinstance(slots[i], Poison) for i in self.outputs) or (self.mark >= 0 and launched is None):
+            return
+        problem: Exception | None = None
+        try:
+            if launched is not None:
+                for token in launched.tokens:
+                    token.block_until_ready()
+            for index in self.outputs:
+                slots[index].block_until_ready()
+        except pjrt.FAILURES as error:
+            problem = error
+        raised = self._raised(launched)
+        if problem is None and raised is None:
+            return
+        poison = Poison(failed(self.run, self.island, problem or raised or Exception(), raised))
+        for index in self.outputs:
+            slots[index] = poison
+        if not self.outputs:  # nobody will ever read it
+            print(poison.error(), file=sys.stderr)
+
+    def _raised(self, launched: "Launched | None") -> Exception | None:
+        """An exception since the launch; of another run of the same plan that overlaps, perhaps."""
+        if launched is None:
+            return None
+        found = (e for c, n in zip(self.callbacks, launched.before, strict=True) for e in c.errors[n:])
+        return next(found, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an awaited computation gives in one run."""
+
+    awaited: Awaited
+    slots: Slots
+
+    def is_known(self) -> bool | None:
+        return self.awaited.is_known(self.slots)
+
+    def wait(self) -> None:
+        self.awaited.wait(self.slots)
+
+
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """A computation with callbacks was launched: exceptions of each before, and tokens of its end."""
+
+    before: list[int]
+    tokens: list[Any]
+
+
+def failed(run: Run, island: str, error: Exception, raised: Exception | None = None) -> ComputationFailed:
+    """What a failure is called: the exception of a callback, where one was raised."""
+    cause = str(error)
+    if raised is not None:
+        frames = traceback.extract_tb(raised.__traceback__)
+        at = f", raised at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+        cause = f"{type(raised).__name__}: {raised}{at}"
+    return ComputationFailed(computation=run.name, island=island, cause=cause, where=run.where)
+
+
+def watched_callbacks(run: Run, computation: Computation) -> list[Watched]:
+    if not computation.callbacks:
+        return []
+    found: list[Watched] = []
+    types = result_types(computation.module)
+    for index, number in enumerate(computation.callbacks):
+        function = find(number)
+        if function is None:
+            raise PathwaysError(UnknownCallback(computation=run.name, where=run.where))
+        found.append(Watched(function, run.name, types.get(index)))
+    return found

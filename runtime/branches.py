@@ -1,0 +1,123 @@
+"""Control flow that is data: what decides is awaited, then bodies are enqueued, each time into slots of its own."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pathways.dialect.plan import Branch
+from pathways.runtime import pjrt
+from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.flights import Launch
+from pathways.runtime.store import Poison
+from pathways.runtime.transfers import Side
+from pathways.runtime.waves import Dispatch, Pending, PreparedWave, Steps, drive
+
+Values: TypeAlias = list[Any]
+"""Arrays, or poison in place of them."""
+Working: TypeAlias = Generator[Sequence[Pending], None, Values]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedBody:
+    """A body that is ready to run, any number of times. Slots are its own; -1: an operand that it does not read."""
+
+    waves: Sequence[PreparedWave]
+    launches: Sequence[Launch]
+    size: int
+    inputs: Sequence[int]
+    results: Sequence[int]
+    constants: Mapping[int, Any]
+
+    def run(self, operands: Sequence[Any], dispatch: Dispatch) -> Working:
+        """Enqueues it; yields what it waits for inside."""
+        tokens: list[Any] = []
+        slots: list[Any] = [*[None] * self.size, tokens]
+        for index, array in self.constants.items():
+            slots[index] = array
+        for index, value in zip(self.inputs, operands, strict=True):
+            if index >= 0:
+                slots[index] = value
+        yield from drive(self.waves, slots, dispatch.begin(self.launches), dispatch)
+        dispatch.ends_with(self, tokens)
+        return [slots[index] for index in self.results]
+
+
+@dataclass(frozen=True, eq=False)
+class _Deciding:
+    """A number that says how it goes on."""
+
+    array: Any
+
+    def is_known(self) -> bool:
+        return bool(self.array.is_ready())
+
+    def wait(self) -> None:
+        try:
+            self.array.block_until_ready()
+        except pjrt.FAILURES:
+            return  # whoever reads it finds out
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A branch as a task: slots of its operands and results, by their numbers, and the sides of its results."""
+
+    branch: Branch
+    island: str
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    sides: Sequence[Side]
+    bodies: Sequence[LoadedBody]
+    cause: Callable[[ComputationFailed], Poison]
+
+    def start(self, slots: list[Any], run: Dispatch) -> Steps:
+        operands = [slots[i] for i in self.inputs]
+        results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, run)
+        for index, value in zip(self.outputs, self._own(results, operands), strict=True):
+            slots[index] = value
+
+    def _cond(self, operands: Values, run: Dispatch) -> Working:
+        number = yield from self._decided(operands[0])
+        if isinstance(number, Poison):
+            return [number] * len(self.outputs)
+        chosen = self.bodies[min(max(number, 0), len(self.bodies) - 1)]
+        return (yield from chosen.run(operands[1:], run))
+
+    def _while(self, operands: Values, run: Dispatch) -> Working:
+        test, body = self.bodies
+        fixed = len(operands) - len(self.outputs)
+        while True:
+            (still,) = yield from test.run(operands, run)
+            goes_on = yield from self._decided(still)
+            if isinstance(goes_on, Poison):
+                return [goes_on] * len(self.outputs)
+            if not goes_on:
+                return operands[fixed:]
+            operands = [*operands[:fixed], *(yield from body.run(operands, run))]
+
+    def _decided(self, array: Any) -> Generator[Sequence[Pending], None, int | Poison]:
+        """The number in an array, or why there is none."""
+        if isinstance(array, Poison):
+            return array
+        yield (_Deciding(array),)
+        try:
+            return int(np.asarray(pjrt.shard(array, 0)))
+        except pjrt.FAILURES as error:
+            branch = self.branch
+            failed = ComputationFailed(
+                computation=f"what decides {branch.name}", island=self.island, cause=str(error), where=branch.where
+            )
+            return self.cause(failed)
+
+    def _own(self, results: Values, operands: Values) -> Values:
+        """Results that share no buffer with what was there before, or with each other: any may be overwritten."""
+        taken = {id(v) for v in (*operands, *(c for b in self.bodies for c in b.constants.values()))}
+        own: Values = []
+        for value, side in zip(results, self.sides, strict=True):
+            if id(value) in taken and pjrt.is_array(value):
+                value = pjrt.copy_whole(value, pjrt.device_list(side.devices), side.real)
+            taken.add(id(value))
+            own.append(value)
+        return own

@@ -1,0 +1,62 @@
+"""One run while it is enqueued: part by part, giving way to others in between and while it waits."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.runtime import faults
+from pathways.runtime.clients import ClientState
+from pathways.runtime.closely import enqueue_part
+from pathways.runtime.controller import Controller
+from pathways.runtime.flights import Flight, Launch
+from pathways.runtime.steps import Part
+from pathways.runtime.turns import Ticket
+from pathways.runtime.waves import Pending, Slots, wait_any
+
+
+@dataclass(eq=False)
+class Enqueuing:
+    """The turn of a run (`ticket`), whose progress is watched (`flight`)."""
+
+    controller: Controller
+    ticket: Ticket
+    flight: Flight
+    client: ClientState
+    _ends: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
+
+    def begin(self, launches: Sequence[Launch]) -> int:
+        base = self.controller.machine.take_launches(len(launches))
+        self.flight.launched.append((base, launches))
+        return base
+
+    def enqueue(self, part: Part, slots: Slots, base: int, *, last: bool) -> None:
+        controller = self.controller
+        if faults.active or controller.recorder is not None:
+            enqueue_part(controller, part, slots, base, self.flight)
+        else:
+            for step in part.steps:
+                step(slots, base)
+        self.flight.moved = time.monotonic()
+        if controller.turns.contended and not last:
+            controller.turns.pause(self.ticket, self._patience)
+
+    def wait(self, pendings: Sequence[Pending]) -> None:
+        """Returns when any of these is known; others may enqueue meanwhile. Raises PWC0509 if the client goes."""
+        if not any(p.is_known() for p in pendings):
+            self.controller.turns.step_aside(self.ticket)
+            wait_any(pendings)
+            self.flight.moved = time.monotonic()
+            self.controller.turns.pause(self.ticket, self._patience)
+        if self.client.closed:
+            self._patience(self.ticket)
+
+    def ends_with(self, who: Any, tokens: list[Any]) -> None:
+        self._ends[who] = tokens
+
+    def tokens(self) -> list[Any]:
+        """What is done when all bodies are."""
+        return [token for tokens in self._ends.values() for token in tokens]
+
+    def _patience(self, ticket: Ticket) -> None:
+        self.controller.patience(ticket, self.client)

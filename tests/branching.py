@@ -1,0 +1,87 @@
+"""A program with a loop and a branch on data over two slices, and what it gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+
+jit: Any = jax.jit
+X = np.arange(8, dtype=np.float32)
+
+
+def placed(function: Callable[..., Any], devices: int = 2) -> Any:
+    """A function on a slice of its own."""
+    split = NamedSharding(pw.make_virtual_device_set().add_slice(devices=devices).mesh("x"), P("x"))
+    return jit(function, in_shardings=split, out_shardings=split)
+
+
+def double(x: Any) -> Any:
+    return 2 * x
+
+
+def less(x: Any) -> Any:
+    return x - 1
+
+
+def half(x: Any) -> Any:
+    return x / 2
+
+
+def other(x: Any) -> Any:
+    return x + 100
+
+
+def looping() -> Any:
+    """A loop over two slices, a branch behind it, and something that needs neither."""
+    f, g, h = placed(double), placed(less), placed(other)
+
+    @pw.program
+    def work(x: Any, n: Any) -> Any:
+        y = lax.fori_loop(0, n, lambda i, v: g(f(v)), x)
+        z = lax.cond(y.sum() > 0, lambda v: f(v), lambda v: g(v) * 3, y)
+        return y, z, h(x)
+
+    return work
+
+
+def plain(x: Any, n: int) -> tuple[Any, Any, Any]:
+    y = x
+    for _ in range(n):
+        y = 2 * y - 1
+    return y, (2 * y if y.sum() > 0 else (y - 1) * 3), x + 100
+
+
+def same(results: Any, expected: Any) -> None:
+    for ours, theirs in zip(results, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-6)
+
+
+SOURCE = """
+import jax, numpy as np, pathways as pw
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+def placed(function):
+    split = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
+    return jax.jit(function, in_shardings=split, out_shardings=split)
+
+def double(x):
+    return 2 * x
+
+def less(x):
+    return x - 1
+
+f, g = placed(double), placed(less)
+
+@pw.program(example_args=(jax.ShapeDtypeStruct((8,), np.float32), jax.ShapeDtypeStruct((), np.int32)))
+def work(x, n):
+    y = lax.fori_loop(0, n, lambda i, v: g(f(v)), x)
+    return y, lax.cond(y.sum() > 0, lambda v: f(v), lambda v: g(v) * 3, y)
+"""
+"""The same as a file."""
