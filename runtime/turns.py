@@ -48,15 +48,20 @@ class Turns:
 
         Whatever is raised meanwhile (Ctrl-C, too) takes the run out of line.
         """
-        ticket = self._tickets[request.number] = Ticket(request)
+        ticket = Ticket(request)
         try:
-            self.post(lambda scheduler: scheduler.submit(request))
+            self.line_up(ticket)
             if not ticket.gate.acquire(blocking=False):
                 self._wait(ticket, patience)
         except BaseException:
             self.cancel(ticket)
             raise
         return ticket
+
+    def line_up(self, ticket: Ticket) -> None:
+        """Puts a run in line; its gate opens when its turn comes."""
+        self._tickets[ticket.request.number] = ticket
+        self.post(lambda scheduler: scheduler.submit(ticket.request))
 
     def step_aside(self, ticket: Ticket) -> None:
         """Lets others enqueue for as long as the run waits for data; `pause` brings it back."""

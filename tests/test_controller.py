@@ -1,0 +1,212 @@
+"""Scheduler, store and machine together, as the controller joins them, on devices that are none: no thread, no sleep.
+
+Random runs of several clients are submitted, pause, are enqueued, end or are given up; arrays are dropped, clients go,
+devices are lost and come back.
+"""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import pytest
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.controller import Controller
+from pathways.runtime.credit import DeviceQueue
+from pathways.runtime.machine import Machine, PhysicalIsland
+from pathways.runtime.scheduling import POLICIES, Request
+from pathways.runtime.store import Handle, Poison, StoredBuffer, lost_among
+from pathways.runtime.turns import Ticket
+
+LIMITS = {"w": 100, "x": 100, "y": 150, "z": 60}
+PER_ISLAND = 2
+
+
+@dataclass(eq=False)
+class Run:
+    """One run: what it needs on each of its devices, and what becomes of it."""
+
+    ticket: Ticket
+    client: ClientState
+    islands: list[PhysicalIsland]
+    size: int
+    began: bool = False
+    results: list[Handle] = field(default_factory=list[Handle])
+    outcome: str = ""
+
+
+class World:
+    def __init__(self, policy: str, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.machine = Machine("none")
+        self.controller = Controller(self.machine, POLICIES[policy]())
+        for name, limit in LIMITS.items():
+            devices = tuple((name, position) for position in range(PER_ISLAND))
+            island = PhysicalIsland(name, devices, tuple(DeviceQueue() for _ in devices), name)
+            self.machine.bound[name, PER_ISLAND] = island
+            for device in devices:
+                self.machine.ledger.limit(device, limit)
+        self.islands = list(self.machine.bound.values())
+        self.clients = [ClientState(name, weight) for name, weight in zip("abcd", (1, 2, 4, 1), strict=True)]
+        self.numbers = itertools.count()
+        self.runs: list[Run] = []
+        self.order: dict[str, list[int]] = {name: [] for name in LIMITS}
+
+    def of(self, *states: str) -> list[Run]:
+        return [run for run in self.runs if run.outcome in states]
+
+    def submit(self) -> None:
+        client = self.random.choice(self.clients)
+        islands = self.random.sample(self.islands, self.random.choice([1, 1, 1, 2, 3]))
+        size = self.random.choice([0, 10, 30, 60])
+        wanted: dict[Hashable, int] = {d: size for i in islands for d in i.devices} if size else {}
+        keys = frozenset(i.key for i in islands)
+        request = Request(next(self.numbers), client.label, "program", keys, client.weight, bytes=wanted)
+        run = Run(Ticket(request), client, islands, size)
+        self.runs.append(run)
+        self.controller.turns.line_up(run.ticket)
+
+    def look(self) -> None:
+        """Sees whose turn has come, and checks what must always hold."""
+        for run in self.of(""):
+            if run.ticket.gate.acquire(blocking=False):
+                run.outcome = "enqueuing"
+                if not run.began:
+                    run.began = True
+                    for island in run.islands:
+                        self.order[island.name].append(run.ticket.request.number)
+        busy = Counter(i.name for run in self.of("enqueuing") for i in run.islands)
+        assert all(count == 1 for count in busy.values())
+        for island in self.islands:
+            for device in island.devices:
+                assert self.used(island, device) <= LIMITS[island.name]
+
+    def used(self, island: PhysicalIsland, device: Hashable) -> int:
+        """Bytes that are really taken: by runs, and by what others of clients hold."""
+        going = [r for r in self.runs if r.began and r.outcome in ("", "enqueuing", "flying") and island in r.islands]
+        numbers = {r.ticket.request.number for r in going}
+        held = (b for b in self.controller.store.buffers.values() if device in b.devices and b.run not in numbers)
+        return sum(r.size for r in going) + sum(b.bytes for b in held if b.counted)
+
+    def enqueue(self, run: Run) -> None:
+        """All of a run is enqueued: it has results, which are poison where a device is lost."""
+        spec = MeshSpec((("x", PER_ISLAND),), tuple(range(PER_ISLAND)))
+        token = current_client.set(run.client)
+        for island in run.islands if run.size and not run.client.closed else ():
+            array = lost_among([island]) or object()
+            buffer = StoredBuffer(
+                array, ArrayType((run.size,), "int8"), "int8", Sharding(spec, ((),)), island.devices, "result",
+                ("call", island.key, None), run.client, run.size // 2, run.ticket.request.number,
+            )  # fmt: skip
+            run.results.append(self.controller.store.hold(buffer))
+        current_client.reset(token)
+        run.outcome = "flying"
+        self.controller.turns.enqueued(run.ticket, dict(run.ticket.request.bytes))
+
+    def step(self) -> None:
+        choice, r = self.random.random(), self.random
+        enqueuing, flying, done = self.of("enqueuing"), self.of("flying"), self.of("done")
+        if choice < 0.4:
+            self.submit()
+        elif choice < 0.65 and enqueuing:
+            run = r.choice(enqueuing)
+            if r.random() < 0.3:
+                run.outcome = ""
+                self._pause(run)
+            else:
+                self.enqueue(run)
+        elif choice < 0.85 and flying:
+            run = r.choice(flying)
+            run.outcome = "done"
+            self.controller.turns.finished(run.ticket)
+        elif choice < 0.92 and done:
+            r.choice(done).results.clear()  # handles die
+        elif choice < 0.95 and (waiting := [x for x in self.of("") if not x.began] + enqueuing):
+            run = r.choice(waiting)
+            run.outcome = "cancelled"
+            self.controller.turns.cancel(run.ticket)
+        elif choice < 0.98:
+            self._change_health()
+        else:
+            self._replace(r.randrange(len(self.clients)))
+        self.look()
+
+    def _pause(self, run: Run) -> None:
+        self.controller.turns.post(lambda scheduler: scheduler.pause(run.ticket.request.number))
+
+    def _change_health(self) -> None:
+        island = self.random.choice(self.islands)
+        position = self.random.randrange(PER_ISLAND)
+        if position in island.lost:
+            self.machine.recover(island, position)
+            return
+        self.controller.lose(island, position, "on purpose")
+        device = island.devices[position]
+        for run in self.runs:
+            for handle in run.results:
+                if device in handle.buffer.devices and not run.client.closed:
+                    assert isinstance(handle.buffer.array, Poison)
+
+    def _replace(self, number: int) -> None:
+        """A client goes, with all that it holds, and another comes."""
+        gone = self.clients[number]
+        self.controller.close(gone)
+        assert not self.controller.store.of(gone)
+        self.clients[number] = ClientState(gone.name, gone.weight)
+
+    def read(self, run: Run) -> None:
+        """Every result is a value, or says why there is none."""
+        token = current_client.set(run.client)
+        for handle in run.results:
+            if run.client.closed:
+                with pytest.raises(PathwaysError, match="PWC0509"):
+                    handle.array(lambda: None)
+            else:
+                array = handle.array(lambda: None)
+                assert array is not None and (not isinstance(array, Poison) or array.error().code == "PWC0512")
+        current_client.reset(token)
+
+    def end(self) -> None:
+        """What was begun goes to its end, and clients drop what they hold: nobody waits for ever."""
+        for _ in range(10 * len(self.runs) + 10):
+            for run in self.of("enqueuing"):
+                self.enqueue(run)
+            for run in self.of("flying"):
+                run.outcome = "done"
+                self.controller.turns.finished(run.ticket)
+            self.look()
+            if not self.of("", "enqueuing", "flying"):
+                return
+            if not self.of("enqueuing", "flying"):  # all who wait want memory that handles hold
+                holding = [r for r in self.of("done") if r.results]
+                assert holding, "runs wait, and nobody holds anything"
+                holding[0].results.clear()
+                self.look()
+        raise AssertionError("some runs never had their turn")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(40))
+def test_random_runs_and_losses(policy: str, seed: int) -> None:
+    world = World(policy, seed)
+    for _ in range(300):
+        world.step()
+    world.end()
+    for run in world.runs:
+        assert run.outcome in ("done", "cancelled")
+        world.read(run)
+        run.results.clear()
+    controller, ledger = world.controller, world.machine.ledger
+    assert not controller.store.buffers and controller.store.bytes == 0
+    assert set(ledger.held.values()) == {0} and set(ledger.reserved.values()) == {0}
+    scheduler = controller.turns.scheduler
+    assert not scheduler.waiting and not scheduler.running and not scheduler.active
+    assert not any(scheduler.in_flight.values())
+    for first, second in itertools.combinations(world.order.values(), 2):  # one order for runs that span islands
+        both = set(first) & set(second)
+        assert [n for n in first if n in both] == [n for n in second if n in both]
