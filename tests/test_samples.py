@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support import run_python
 
@@ -54,6 +55,13 @@ def test_training_goes_on_when_a_device_is_lost(root: Path, tmp_path: Path, caps
     assert losses == undisturbed
     said = capsys.readouterr()
     assert "unplugged; on from step 5" in said.out and "placed anew" in said.err
+
+
+def test_decoding_with_two_models_equals_one(root: Path) -> None:
+    sample = load(root / "samples" / "speculative_decoding.py")
+    tokens, rounds = sample.generate(sample.small, sample.large, sample.prompt)
+    np.testing.assert_array_equal(np.asarray(tokens), sample.one_after_another(sample.large, sample.prompt))
+    assert int(rounds) < sample.LENGTH - len(sample.prompt)
 
 
 def test_samples_run_as_scripts(root: Path) -> None:
