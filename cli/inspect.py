@@ -183,10 +183,9 @@ def _branch(plan: Plan, branch: Branch) -> str:
     """A branch in a stream: its operands here by number, `0=%3`."""
     bodies = [plan.bodies[b].name for b in branch.bodies]
     what = f"one of {', '.join(bodies)}" if branch.kind == "cond" else f"{bodies[1]} while {bodies[0]}"
-    given, made = (
-        " ".join(f"{n}=%{s}" for n, s in zip(numbers, slots, strict=True))
-        for numbers, slots in ((branch.taken, branch.inputs), (branch.made, branch.outputs))
-    )
+    ends = [f"{n}=%{s}" for n, s in zip(branch.taken, branch.inputs, strict=True)]
+    given = " ".join(f"{end}{'!' if i in branch.donated else ''}" for i, end in enumerate(ends))
+    made = " ".join(f"{n}=%{s}" for n, s in zip(branch.made, branch.outputs, strict=True))
     return f"await, then run {what}: {given or 'nothing here'} -> {made or 'nothing here'}"
 
 

@@ -185,6 +185,7 @@ class _Reader:
                     name_of(op.operation),
                     where,
                     op.temporaries or 0,
+                    op.donated,
                 )
             case _:
                 return Free(op.step, op.slots)

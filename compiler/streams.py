@@ -1,5 +1,6 @@
 """The streams of all islands, as nouns of the plan: slots, births and deaths, donation, instructions. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -43,18 +44,23 @@ def plan_streams(
     *,
     donated: Mapping[str, tuple[int, ...]] | None = None,
     temporaries: Mapping[str, int] | None = None,
+    donate: bool = True,
 ) -> tuple[tuple[Stream, Peak], ...]:
     """What each island does, in the order of the program, and where its memory is highest.
 
     By computation, `donated` are the operands that it overwrites (default: as many as may be), and `temporaries` the
-    bytes on a device that its executable needs while it runs.
+    bytes on a device that its executable needs while it runs. `donate`: loops may overwrite what they carry.
     """
-    return _Planner(program, donated, temporaries or {}).run()
+    return _Planner(program, donated, temporaries or {}, donate).run()
 
 
 class _Planner:
     def __init__(
-        self, program: Program, donated: Mapping[str, tuple[int, ...]] | None, temporaries: Mapping[str, int]
+        self,
+        program: Program,
+        donated: Mapping[str, tuple[int, ...]] | None,
+        temporaries: Mapping[str, int],
+        donates: bool,
     ) -> None:
         self.program = program
         self.flow = program.flow
@@ -62,7 +68,7 @@ class _Planner:
         self.owners = owners(program)
         self.slots = number_slots(program)
         self.alive = lifetimes(program)
-        self._given = donated
+        self.given, self.donates = donated, donates
         self.donated = donations(program, self.alive) if donated is None else donated
         self.arguments = program.arguments
         self.computations = {symbol: i for i, symbol in enumerate(program.computations)}
@@ -190,11 +196,14 @@ class _Planner:
         op, step, name = node.op, node.op.step, name_of(node.op.operation)
         for i, value in enumerate(node.results):
             self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value")
-        bodies = [planned_body(self.program, b, self._given, self.temporaries) for b in self.program.bodies_of(op)]
+        bodies = [planned_body(self, b) for b in self.program.bodies_of(op)]
         numbers = [list(self.program.bodies).index(symbol) for symbol in op.bodies]
         homes = [self._island(v) for v in node.operands], [self._island(v) for v in node.results]
         used = {s: m for body in bodies for s, m in body.meshes.items()}
-        dead = [v for v in dict.fromkeys((*node.operands, *node.results)) if self.alive.ends(v, step)]
+        given = self._given_up(node)
+        dead = [
+            v for v in dict.fromkeys((*node.operands, *node.results)) if self.alive.ends(v, step) and v not in given
+        ]
         for island in dict.fromkeys((*homes[0], *homes[1], *(self.islands[m] for m in used.values()))):
             taken = tuple(i for i, home in enumerate(homes[0]) if home == island)
             made = tuple(i for i, home in enumerate(homes[1]) if home == island)
@@ -210,9 +219,18 @@ class _Planner:
                 name,
                 where_of(op.operation),
                 max((body.beside(island, isinstance(op, pw.CondOp)) for body in bodies), default=0),
+                tuple(at for at, i in enumerate(taken) if node.operands[i] in given),
             )
             self._draft(island).instructions.append(branch)
             self._free(self._draft(island), step, [v for v in dead if self._island(v) == island])
+
+    def _given_up(self, node: Node) -> set[int]:
+        """What a loop carries, and may overwrite: nobody needs it afterwards."""
+        if not isinstance(node.op, pw.WhileOp) or not self.donates:
+            return set()
+        carried = node.operands[len(node.operands) - len(node.results) :]
+        alive, step, count = self.alive, node.op.step, Counter(node.operands)
+        return {v for v in carried if alive.ends(v, step) and alive.owned[v] and count[v] == 1}
 
     def _free(self, draft: _Draft, step: int, dead: list[int]) -> None:
         if dead:
@@ -242,18 +260,13 @@ class PlannedBody:
         return max((0, *found))
 
 
-def planned_body(
-    program: Program,
-    body: Program,
-    donated: Mapping[str, tuple[int, ...]] | None,
-    temporaries: Mapping[str, int],
-) -> PlannedBody:
-    """Plans a body to see what it needs."""
-    planner = _Planner(body, donated, temporaries)
+def planned_body(around: _Planner, body: Program) -> PlannedBody:
+    """Plans a body to see what it needs, as the function around it is planned."""
+    planner = _Planner(body, around.given, around.temporaries, around.donates)
     streams = [stream for stream, _ in planner.run()]
-    flow, meshes = body.flow, plan_meshes(program)
+    flow, meshes = body.flow, plan_meshes(body)
     largest: dict[str, str] = {}
-    inner = (planned_body(program, b, donated, temporaries) for n in flow.branches() for b in body.bodies_of(n.op))
+    inner = (planned_body(planner, b) for n in flow.branches() for b in body.bodies_of(n.op))
     found = [*(p.mesh for p in flow.places if p is not None), *(n.mesh for n in flow.calls())]
     for mesh in (*found, *(m for b in inner for m in b.meshes.values())):
         old = largest.get(body.slice_of(mesh))

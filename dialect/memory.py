@@ -50,7 +50,8 @@ def changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]:
         step = instruction.step
         match instruction:
             case Branch():
-                yield from _net(step, [held[s] for s in instruction.outputs], [])
+                given = [held[instruction.inputs[i]] for i in instruction.donated]
+                yield from _net(step, [held[s] for s in instruction.outputs], given)
                 owner = f"{TEMPORARIES}{instruction.name}"
                 for mesh in instruction.meshes if instruction.temporaries else ():
                     yield Change(step, mesh, owner, instruction.temporaries)

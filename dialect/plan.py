@@ -184,6 +184,8 @@ class Branch:
     where: Where | None
     temporaries: int = 0
     """Bytes on one of their devices that bodies need beside inputs and outputs."""
+    donated: tuple[int, ...] = ()
+    """Positions in `inputs`: what a loop carries, and nobody needs afterwards."""
 
 
 Instruction: TypeAlias = Run | Send | Recv | Copy | Free | Branch

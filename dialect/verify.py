@@ -341,7 +341,7 @@ def _effects(op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
         case pw.CopyOp():
             return (op.source,), (op.target,), ()
         case pw.BranchOp():
-            return op.inputs, op.outputs, ()
+            return op.inputs, op.outputs, tuple(op.inputs[i] for i in op.donated)
         case pw.FreeOp():
             return op.slots, (), op.slots
         case _:

@@ -1,11 +1,12 @@
 """Loading the bodies of a plan's branches, and putting constants where they are used."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
-from pathways.dialect.plan import Plan, Port
+from pathways.dialect.plan import Branch, Plan, Port, Run
 from pathways.runtime import pjrt
 from pathways.runtime.branches import LoadedBody
 from pathways.runtime.defer import defer
@@ -13,6 +14,7 @@ from pathways.runtime.executables import Executables
 from pathways.runtime.linearize import linearize
 from pathways.runtime.steps import Preparer, Sides, offsets_of
 from pathways.runtime.transfers import Side
+from pathways.runtime.validate import effects
 
 
 def load_bodies(plan: Plan, sides: Sides, executables: Executables, path: str, *, sequential: bool) -> list[LoadedBody]:
@@ -29,8 +31,21 @@ def load_bodies(plan: Plan, sides: Sides, executables: Executables, path: str, *
 
         inputs, results = ([slot(p) for p in ports] for ports in (body.inputs, body.results))
         constants = put_constants(body, sides)
-        loaded.append(LoadedBody(waves, prepared.launches, prepared.size, inputs, results, constants))
+        gone = _overwritten(body, offsets)
+        overwritten = frozenset(i for i, index in enumerate(inputs) if index in gone)
+        loaded.append(LoadedBody(waves, prepared.launches, prepared.size, inputs, results, constants, overwritten))
     return loaded
+
+
+def _overwritten(plan: Plan, offsets: Mapping[str, int]) -> set[int]:
+    """The slots that are donated to a computation, or to a loop."""
+    return {
+        offsets[stream.island] + slot
+        for stream in plan.streams
+        for instruction in stream.instructions
+        if isinstance(instruction, Run | Branch)
+        for slot in effects(instruction)[2]
+    }
 
 
 def put_constants(plan: Plan, sides: Sides) -> dict[int, Any]:

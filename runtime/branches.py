@@ -1,6 +1,7 @@
 """Control flow that is data: what decides is awaited, then bodies are enqueued, each time into slots of its own."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,7 +22,10 @@ Working: TypeAlias = Generator[Sequence[Pending], None, Values]
 
 @dataclass(frozen=True, eq=False)
 class LoadedBody:
-    """A body that is ready to run, any number of times. Slots are its own; -1: an operand that it does not read."""
+    """A body that is ready to run, any number of times. Slots are its own; -1: an operand that it does not read.
+
+    `overwritten` are the operands that it donates to its computations.
+    """
 
     waves: Sequence[PreparedWave]
     launches: Sequence[Launch]
@@ -29,9 +33,10 @@ class LoadedBody:
     inputs: Sequence[int]
     results: Sequence[int]
     constants: Mapping[int, Any]
+    overwritten: frozenset[int] = frozenset()
 
-    def run(self, operands: Sequence[Any], dispatch: Dispatch) -> Working:
-        """Enqueues it; yields what it waits for inside."""
+    def run(self, operands: Values, dispatch: Dispatch) -> Working:
+        """Enqueues it; yields what it waits for inside. The list of operands is emptied: it may be the last hold."""
         tokens: list[Any] = []
         slots: list[Any] = [*[None] * self.size, tokens]
         for index, array in self.constants.items():
@@ -39,6 +44,7 @@ class LoadedBody:
         for index, value in zip(self.inputs, operands, strict=True):
             if index >= 0:
                 slots[index] = value
+        operands.clear()
         yield from drive(self.waves, slots, dispatch.begin(self.launches), dispatch)
         dispatch.ends_with(self, tokens)
         return [slots[index] for index in self.results]
@@ -62,11 +68,16 @@ class _Deciding:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A branch as a task: slots of its operands and results, by their numbers, and the sides of its results."""
+    """A branch as a task: slots of its operands and results, by their numbers, and the sides of its results.
+
+    `donated` are the operands that nobody needs afterwards. Whatever a body overwrites, and all results, share no buffer
+    with anything else: what does is copied.
+    """
 
     branch: Branch
     island: str
     inputs: Sequence[int]
+    donated: frozenset[int]
     outputs: Sequence[int]
     sides: Sequence[Side]
     bodies: Sequence[LoadedBody]
@@ -74,28 +85,38 @@ class Choice:
 
     def start(self, slots: list[Any], run: Dispatch) -> Steps:
         operands = [slots[i] for i in self.inputs]
-        results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, run)
-        for index, value in zip(self.outputs, self._own(results, operands), strict=True):
+        others = {id(v) for n, v in enumerate(operands) if n not in self.donated}
+        others.update(id(c) for body in self.bodies for c in body.constants.values())
+        for number in self.donated:
+            slots[self.inputs[number]] = None
+        results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, others, run)
+        own = self._own(results, set(range(len(results))), others)
+        for index, value in zip(self.outputs, own, strict=True):
             slots[index] = value
 
-    def _cond(self, operands: Values, run: Dispatch) -> Working:
+    def _cond(self, operands: Values, others: set[int], run: Dispatch) -> Working:
         number = yield from self._decided(operands[0])
         if isinstance(number, Poison):
             return [number] * len(self.outputs)
         chosen = self.bodies[min(max(number, 0), len(self.bodies) - 1)]
         return (yield from chosen.run(operands[1:], run))
 
-    def _while(self, operands: Values, run: Dispatch) -> Working:
+    def _while(self, operands: Values, others: set[int], run: Dispatch) -> Working:
         test, body = self.bodies
-        fixed = len(operands) - len(self.outputs)
+        count = len(operands) - len(self.outputs)
+        fixed, carried = operands[:count], operands[count:]
+        operands.clear()
+        overwritten = {i - count for i in body.overwritten}
         while True:
-            (still,) = yield from test.run(operands, run)
+            (still,) = yield from test.run([*fixed, *carried], run)
             goes_on = yield from self._decided(still)
             if isinstance(goes_on, Poison):
                 return [goes_on] * len(self.outputs)
             if not goes_on:
-                return operands[fixed:]
-            operands = [*operands[:fixed], *(yield from body.run(operands, run))]
+                return carried
+            given = [*fixed, *self._own(carried, overwritten, others)]
+            carried.clear()
+            carried = yield from body.run(given, run)
 
     def _decided(self, array: Any) -> Generator[Sequence[Pending], None, int | Poison]:
         """The number in an array, or why there is none."""
@@ -111,13 +132,13 @@ class Choice:
             )
             return self.cause(failed)
 
-    def _own(self, results: Values, operands: Values) -> Values:
-        """Results that share no buffer with what was there before, or with each other: any may be overwritten."""
-        taken = {id(v) for v in (*operands, *(c for b in self.bodies for c in b.constants.values()))}
-        own: Values = []
-        for value, side in zip(results, self.sides, strict=True):
-            if id(value) in taken and pjrt.is_array(value):
-                value = pjrt.copy_whole(value, pjrt.device_list(side.devices), side.real)
-            taken.add(id(value))
-            own.append(value)
+    def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
+        """The results, or what is carried: some of them (`which`) share no buffer with others, or with each other."""
+        known = Counter(id(v) for v in values)
+        own = list(values)
+        for i in which:
+            value, side = own[i], self.sides[i]
+            if (id(value) in others or known[id(value)] > 1) and pjrt.is_array(value):
+                known[id(value)] -= 1
+                own[i] = pjrt.copy_whole(value, pjrt.device_list(side.devices), side.real)
         return own

@@ -139,7 +139,9 @@ class Preparer:
         """A branch, with its operands and results in their order."""
         inputs: dict[int, int] = {}
         outputs: dict[int, int] = {}
+        donated: set[int] = set()
         for at, part in joined.parts:
+            donated.update(part.taken[i] for i in part.donated)
             offset = self.offsets[self.plan.streams[at].island]
             inputs.update((n, offset + s) for n, s in zip(part.taken, part.inputs, strict=True))
             outputs.update((n, offset + s) for n, s in zip(part.made, part.outputs, strict=True))
@@ -149,6 +151,7 @@ class Preparer:
             branch,
             self.plan.streams[joined.parts[0][0]].island,
             [inputs[n] for n in sorted(inputs)],
+            frozenset(donated),
             results,
             [self._sides.of(self.types[i][1]) for i in results],
             [self.bodies[n] for n in branch.bodies],

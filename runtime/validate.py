@@ -147,6 +147,8 @@ def _stream(plan: Plan, stream: Stream) -> _Problems:
             yield f"step {instruction.step} of {stream.island} drops slots {bad}", "constants and results to stay"
         if isinstance(instruction, Run):
             yield from _run(plan, stream, instruction, borrowed)
+        if isinstance(instruction, Branch) and (bad := borrowed & set(drops)):
+            yield f"step {instruction.step} of {stream.island} donates {sorted(bad)}", "slots that are not the caller's"
         if isinstance(instruction, Copy):
             source, target = stream.buffers[instruction.source], stream.buffers[instruction.target]
             if source.type != target.type:
@@ -246,6 +248,7 @@ def effects(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...],
         case Copy():
             return (instruction.source,), (instruction.target,), ()
         case Branch():
-            return instruction.inputs, instruction.outputs, ()
+            inputs = instruction.inputs
+            return inputs, instruction.outputs, tuple(inputs[i] for i in instruction.donated if 0 <= i < len(inputs))
         case Free():
             return instruction.slots, (), instruction.slots

@@ -45,6 +45,9 @@ def _parts(plan: Plan, parts: Sequence[tuple[str, Branch]]) -> _Problems:
         if len(b.inputs) != len(b.taken) or len(b.outputs) != len(b.made):
             yield f"{name} names {len(b.inputs)} slots for {len(b.taken)} operands", "a slot for each"
             return
+        if len(set(b.donated)) != len(b.donated) or any(not 0 <= i < len(b.inputs) for i in b.donated):
+            yield f"{name} donates {b.donated} of {len(b.inputs)} inputs", "each at most once"
+            return
         meshes = [m for m in b.meshes if not 0 <= m < len(plan.meshes) or plan.meshes[m].island != island]
         if meshes:
             yield f"{name} works on meshes {meshes} of {island}", "meshes of its island"
@@ -81,6 +84,9 @@ def _bodies(
         return
     for position, number in enumerate(branch.bodies):
         inner = plan.of_body(number)
+        last = len(taken) - len(results) if loops and position == 1 else len(taken)
+        if any(p.donated for p in inner.inputs[:last]):
+            yield f"{name} runs a body that overwrites what it is given", "a loop that overwrites what it carries"
         yield from _side(inner, inner.inputs, taken, f"{name} operand")
         if loops and position == 0:
             types = [p.type for p in inner.results]

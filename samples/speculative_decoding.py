@@ -1,5 +1,5 @@
 # pyright: basic
-"""Speculative decoding: a small model on one slice proposes tokens, a large one on another checks them, until all are made.
+"""Speculative decoding: a small model on one slice proposes tokens, a large one on another checks them.
 
     python samples/speculative_decoding.py
 

@@ -139,8 +139,10 @@ class _Emitter:
         self.symbols_ip = after
         used = body.used()
         arguments = [self._constant(c, self._home(c, homes)) for c in constants]
+        carried = body.inputs[-len(body.outputs) :] if role == "body" and body.outputs else []
         for value, name in zip(body.inputs, names, strict=True):
-            arguments.append(Argument(name, mesh=self._home(value, homes) if value in used else None))
+            mesh = self._home(value, homes) if value in used else None
+            arguments.append(Argument(name, mesh=mesh, donate=value in carried))
         function.arg_attrs = ir.ArrayAttr.get([a.write() for a in arguments])
         if body.outputs:
             results = (Argument(f"result {i}") for i in range(len(body.outputs)))

@@ -1,7 +1,7 @@
 """Every value gets a buffer, every island its instruction stream."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from pathways.compiler.errors import OutOfMemory
 from pathways.compiler.lifetimes import donations, lifetimes
@@ -17,6 +17,10 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Branch, Buffers, Copy, Free, Instruction, Recv, Run, Send, Stream
 from pathways.dialect.program import Body, Program, described, main_of
 from pathways.dialect.sdy import Placed, write_shardings
+
+_Donated: TypeAlias = dict[str, tuple[int, ...]]
+Planned: TypeAlias = tuple[tuple[Stream, Peak], ...]
+"""The stream of each island, and its peak."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class PlanIslands(Pass):
     """Refuse a plan whose peak is above the memory that the topology states."""
 
     def apply(self, program: Program, session: Session) -> None:
-        donated: dict[str, tuple[int, ...]] = {}
+        donated: _Donated = {}
         temporaries: dict[str, int] = {}
         for function in program.functions:
             donated |= donations(function, lifetimes(function)) if self.donate else {}
@@ -46,7 +50,7 @@ class PlanIslands(Pass):
                     _mark_donated(computation, donated.get(symbol, ()))
             # What XLA needs depends on what it may overwrite.
             temporaries |= temporaries_of(function, session.analyzer)
-        planned = [(f, plan_streams(f, donated=donated, temporaries=temporaries)) for f in program.functions]
+        planned = [(f, self._streams(f, donated, temporaries)) for f in program.functions]
         if self.enforce:
             check_memory(program, planned[-1][1])
         with program.context, ir.Location.unknown():
@@ -57,8 +61,11 @@ class PlanIslands(Pass):
                     _Writer(function, stream).run()
         program.phase = Phase.PLAN
 
+    def _streams(self, function: Program, donated: _Donated, temporaries: dict[str, int]) -> Planned:
+        return plan_streams(function, donated=donated, temporaries=temporaries, donate=self.donate)
 
-def check_memory(program: Program, planned: tuple[tuple[Stream, Peak], ...]) -> None:
+
+def check_memory(program: Program, planned: Planned) -> None:
     """Raises PWC0302, for all islands at once, where a peak is above what the topology says there is."""
     problems: list[OutOfMemory] = []
     for stream, peak in planned:
@@ -196,6 +203,7 @@ class _Writer:
                     taken=instruction.taken,
                     outputs=instruction.outputs,
                     made=instruction.made,
+                    donated=instruction.donated,
                     meshes=tuple(self.meshes[m] for m in instruction.meshes),
                     temporaries=instruction.temporaries or None,
                 )

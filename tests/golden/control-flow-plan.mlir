@@ -221,7 +221,7 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
     "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 4>, deaths = array<i64: 0>, name = "#0", owner = "pw.while", role = "value", sharding = #sdy.sharding_per_value<[<@m0, []>]>, shards = [tensor<i32>], slot = 3 : i64, types = [tensor<i32>]} : () -> ()
     "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 4>, deaths = array<i64: 0>, name = "#1", owner = "pw.while", role = "value", sharding = #sdy.sharding_per_value<[<@m0, []>]>, shards = [tensor<i32>], slot = 4 : i64, types = [tensor<i32>]} : () -> ()
     "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 16>, deaths = array<i64: -1>, name = "#2", owner = "results", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 5 : i64, types = [tensor<8xf32>]} : () -> ()
-    "pw.branch"() {bodies = [@work_while_cond, @work_while_body], inputs = array<i64: 0, 2, 1>, kind = "while", made = array<i64: 0, 1, 2>, meshes = [@m0], outputs = array<i64: 3, 4, 5>, step = 0 : i64, taken = array<i64: 0, 1, 2>, temporaries = 20 : i64} : () -> ()
+    "pw.branch"() {bodies = [@work_while_cond, @work_while_body], donated = array<i64>, inputs = array<i64: 0, 2, 1>, kind = "while", made = array<i64: 0, 1, 2>, meshes = [@m0], outputs = array<i64: 3, 4, 5>, step = 0 : i64, taken = array<i64: 0, 1, 2>, temporaries = 20 : i64} : () -> ()
     "pw.free"() {slots = array<i64: 2, 1, 3, 4>, step = 0 : i64} : () -> ()
     "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 4>, deaths = array<i64: 2>, name = "", owner = "slice_to_convert_element_type", role = "value", sharding = #sdy.sharding_per_value<[<@m0, []>]>, shards = [tensor<i32>], slot = 6 : i64, types = [tensor<i32>]} : () -> ()
     "pw.run"() {callee = @slice_to_convert_element_type, donated = array<i64>, inputs = array<i64: 5>, mesh = @m0, outputs = array<i64: 6>, step = 1 : i64} : () -> ()
@@ -230,7 +230,7 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
     "pw.free"() {slots = array<i64: 6>, step = 2 : i64} : () -> ()
   }) {island = @island0, peak_bytes = 68 : i64} : () -> ()
   "pw.plan"() ({
-    "pw.branch"() {bodies = [@work_while_cond, @work_while_body], inputs = array<i64>, kind = "while", made = array<i64>, meshes = [@m1], outputs = array<i64>, step = 0 : i64, taken = array<i64>, temporaries = 16 : i64} : () -> ()
+    "pw.branch"() {bodies = [@work_while_cond, @work_while_body], donated = array<i64>, inputs = array<i64>, kind = "while", made = array<i64>, meshes = [@m1], outputs = array<i64>, step = 0 : i64, taken = array<i64>, temporaries = 16 : i64} : () -> ()
   }) {island = @island1, peak_bytes = 16 : i64} : () -> ()
 }
 
