@@ -201,9 +201,8 @@ class _Planner:
         homes = [self._island(v) for v in node.operands], [self._island(v) for v in node.results]
         used = {s: m for body in bodies for s, m in body.meshes.items()}
         given = self._given_up(node)
-        dead = [
-            v for v in dict.fromkeys((*node.operands, *node.results)) if self.alive.ends(v, step) and v not in given
-        ]
+        left = [v for v in dict.fromkeys((*node.operands, *node.results)) if v not in given]
+        dead = [v for v in left if self.alive.ends(v, step)]
         for island in dict.fromkeys((*homes[0], *homes[1], *(self.islands[m] for m in used.values()))):
             taken = tuple(i for i, home in enumerate(homes[0]) if home == island)
             made = tuple(i for i, home in enumerate(homes[1]) if home == island)
@@ -229,8 +228,8 @@ class _Planner:
         if not isinstance(node.op, pw.WhileOp) or not self.donates:
             return set()
         carried = node.operands[len(node.operands) - len(node.results) :]
-        alive, step, count = self.alive, node.op.step, Counter(node.operands)
-        return {v for v in carried if alive.ends(v, step) and alive.owned[v] and count[v] == 1}
+        alive, count = self.alive, Counter(node.operands)
+        return {v for v in carried if alive.ends(v, node.op.step or 0) and alive.owned[v] and count[v] == 1}
 
     def _free(self, draft: _Draft, step: int, dead: list[int]) -> None:
         if dead:

@@ -70,8 +70,8 @@ class _Deciding:
 class Choice:
     """A branch as a task: slots of its operands and results, by their numbers, and the sides of its results.
 
-    `donated` are the operands that nobody needs afterwards. Whatever a body overwrites, and all results, share no buffer
-    with anything else: what does is copied.
+    `donated` are the operands that nobody needs afterwards. Whatever a body overwrites, and all results, share no
+    buffer with anything else: what does is copied.
     """
 
     branch: Branch
