@@ -13,7 +13,8 @@ Attributes of the program's arguments (`pw.program` func.func):
 | `pw.value` | a constant of at most 1 KiB: its raw bytes in hexadecimal |
 | `pw.constant` | a larger constant: the digest under which its bytes lie beside the module |
 
-Results carry `pw.name`, `pw.dtype` and `pw.weak`.
+Results carry `pw.name`, `pw.dtype` and `pw.weak`. The same attributes are on bodies (`pw.body`), where `pw.donate` says
+that a loop may overwrite what it carries.
 """
 
 from collections.abc import Iterator

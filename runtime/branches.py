@@ -45,8 +45,10 @@ class LoadedBody:
             if index >= 0:
                 slots[index] = value
         operands.clear()
-        yield from drive(self.waves, slots, dispatch.begin(self.launches), dispatch)
-        dispatch.ends_with(self, tokens)
+        try:
+            yield from drive(self.waves, slots, dispatch.begin(self.launches), dispatch)
+        finally:
+            dispatch.ends_with(self, tokens)
         return [slots[index] for index in self.results]
 
 

@@ -23,6 +23,8 @@ class Enqueuing:
     ticket: Ticket
     flight: Flight
     client: ClientState
+    turns: int = 1
+    """How often it was its turn."""
     _ends: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
 
     def begin(self, launches: Sequence[Launch]) -> int:
@@ -39,7 +41,7 @@ class Enqueuing:
                 step(slots, base)
         self.flight.moved = time.monotonic()
         if controller.turns.contended and not last:
-            controller.turns.pause(self.ticket, self._patience)
+            self._pause()
 
     def wait(self, pendings: Sequence[Pending]) -> None:
         """Returns when any of these is known; others may enqueue meanwhile. Raises PWC0509 if the client goes."""
@@ -47,7 +49,7 @@ class Enqueuing:
             self.controller.turns.step_aside(self.ticket)
             wait_any(pendings)
             self.flight.moved = time.monotonic()
-            self.controller.turns.pause(self.ticket, self._patience)
+            self._pause()
         if self.client.closed:
             self._patience(self.ticket)
 
@@ -57,6 +59,10 @@ class Enqueuing:
     def tokens(self) -> list[Any]:
         """What is done when all bodies are."""
         return [token for tokens in self._ends.values() for token in tokens]
+
+    def _pause(self) -> None:
+        self.turns += 1
+        self.controller.turns.pause(self.ticket, self._patience)
 
     def _patience(self, ticket: Ticket) -> None:
         self.controller.patience(ticket, self.client)

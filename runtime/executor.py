@@ -67,6 +67,8 @@ class LoadedPlan:
         self._peaks = self._limited_peaks()
         self._seconds = 1e-3
         """What a run takes, as it was seen."""
+        self._turns = float(max(1, sum(len(w.parts) for w in self._waves)))
+        """In how many turns, if others want theirs; as it was seen, where that is data."""
 
     def _limited_peaks(self) -> dict[Hashable, int]:
         """What a run takes on each device that has a limit; constants are held as long as the plan is loaded."""
@@ -141,7 +143,7 @@ class LoadedPlan:
             for port, handle in zip(self.plan.inputs, handles, strict=True):
                 if handle is not None and port.slot >= 0 and self._is_in_place(handle, port):
                     _less(bytes_, handle.buffer)
-        turns = max(1, sum(len(w.parts) for w in self._waves))
+        turns = self._turns
         return Request(number, client.label, self.plan.name, self._keys, client.weight, self._seconds / turns, bytes_)
 
     def _is_in_place(self, handle: Handle, port: Port) -> bool:
@@ -177,6 +179,7 @@ class LoadedPlan:
                 run.wait(pendings)
         finally:
             slots[-1].extend(run.tokens())
+            self._turns += (run.turns - self._turns) / 8
 
     def _flown(self, ticket: Ticket | None, flight: Flight | None) -> None:
         """The run is in the queues of devices: others may enqueue, and its end is watched.

@@ -42,6 +42,8 @@ class Machine:
         self.bound: dict[tuple[str, int], PhysicalIsland] = {}
         self._queues: dict[pjrt.Device, DeviceQueue] = {}
         self._spare: list[pjrt.Device] = []
+        self._made = 0
+        """CPU devices."""
         self._lock = threading.Lock()
         self._next_launch = 0
         self.changes = 0
@@ -96,7 +98,7 @@ class Machine:
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
         if self.platform == "cpu":
-            return self._make_cpu(wanted)
+            return self._make_cpu(program, wanted)
         groups = host_islands()
         taken = {d for bound in self.bound.values() for d in bound.devices}
         free = [[d for d in group if d not in taken] for group in groups]
@@ -110,7 +112,7 @@ class Machine:
             pool[island.name], group[: island.size] = group[: island.size], []
         return pool
 
-    def _make_cpu(self, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
+    def _make_cpu(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
         """Devices for all islands from one client if it has room, so that copies between them stay inside it.
 
         Only half of a client's devices are handed out. Its thread pool has one thread a device, and a collective
@@ -120,6 +122,11 @@ class Machine:
         total = sum(i.size for i in wanted)
         if total > len(self._spare):
             usable = max(total, _FEWEST)
+            if self._made + 2 * usable > _MOST:
+                have = f"{self._made} CPU devices made in this process, of at most {_MOST}"
+                needs = f"{2 * usable} more; slices keep theirs as long as the process lives: make them once"
+                raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
+            self._made += 2 * usable
             self._spare = pjrt.make_cpu_devices(2 * usable)[:usable]
         pool: dict[str, list[pjrt.Device]] = {}
         for island in wanted:
@@ -136,6 +143,9 @@ def _check_kind(program: str, island: Island, devices: Sequence[pjrt.Device]) ->
 
 _FEWEST = 4
 """How many CPU devices are made at the least. Not many: a larger pool of threads makes every launch slower."""
+_MOST = 6000
+"""How many are made at the most. XLA has 4 threads for each, and Linux 65,530 maps a process, 2 a thread: beyond that
+XLA ends the process."""
 
 
 def host_islands() -> list[list[pjrt.Device]]:

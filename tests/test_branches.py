@@ -21,6 +21,7 @@ from support import run_python, start_python
 
 import pathways as pw
 from pathways.api.process import process
+from pathways.dialect.plan import Branch, Run
 from pathways.runtime.defer import defer
 from pathways.runtime.linearize import linearize
 
@@ -149,6 +150,34 @@ def test_results_of_a_branch_are_nobody_elses() -> None:
             a = 2 * a - 1
         same(results, (2 * y, 2 * a, a, y))
         np.testing.assert_array_equal(np.asarray(kept), values)
+
+
+def test_a_loop_overwrites_what_it_carries_and_nothing_else() -> None:
+    f, g = placed(double), placed(less)
+
+    def work(x: Any, y: Any, n: Any) -> Any:
+        turned = lax.fori_loop(0, n, lambda i, c: (c[1], f(g(c[0]))), (x, y))
+        doubled = lax.fori_loop(0, n, lambda i, c: (f(g(c[0])), f(g(c[0]))), (x, x))
+        return turned, doubled, lax.fori_loop(0, n, lambda i, c: f(g(c)), y)
+
+    kept, given = (
+        pw.program(work),
+        pw.program(lambda x, n: lax.fori_loop(0, n, lambda i, c: f(g(c)), x), donate_argnums=0),
+    )
+    x, y = (pw.program(placed(double))(v) for v in (X, X + 1))
+    for n in (0, 1, 2, 3):
+        a, b, c, d = 2 * X, 2 * X + 2, 2 * X, 2 * X + 2
+        for _ in range(n):
+            a, b, c, d = b, 2 * (a - 1), 2 * (c - 1), 2 * (d - 1)
+        turned, doubled, last = kept(x, y, np.int32(n))
+        same((*turned, *doubled, last), (a, b, c, c, d))
+        same((x, y), (2 * X, 2 * X + 2))
+    plan = given.lower(X, np.int32(0)).compile().plan
+    branch = next(i for s in plan.streams for i in s.instructions if isinstance(i, Branch) and i.inputs)
+    assert [branch.taken[i] for i in branch.donated] == [2]  # behind the counter and its end
+    body = plan.bodies[branch.bodies[1]]
+    assert any(i.donated for s in body.streams for i in s.instructions if isinstance(i, Run))
+    np.testing.assert_array_equal(np.asarray(given(X, np.int32(2))), 4 * X - 6)
 
 
 def test_a_body_that_fails_poisons_what_depends_on_it_alone() -> None:

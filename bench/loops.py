@@ -1,0 +1,85 @@
+# pyright: basic
+"""A loop whose length is data, over two slices of one device: one call of a plan against a Python loop of `jax.jit` and
+`jax.device_put` on the same devices that reads its condition from the device before every turn, as it must.
+
+    python bench/loops.py
+
+Both are repeated in turns in one run; microseconds are per turn of the loop (two computations, two transfers, the
+condition), and ratios are of medians. Above 1 the plan is faster.
+"""
+
+import argparse
+import statistics
+import time
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.api.process import process
+
+TURNS, WIDTH = 200, 16
+
+
+def grow(x):
+    return x * 1.01
+
+
+def shrink(x):
+    return x - 0.001
+
+
+def below(x, limit):
+    return x.max() < limit
+
+
+def make_program():
+    devices = pw.make_virtual_device_set()
+    one, two = (NamedSharding(devices.add_slice(devices=1).mesh("x"), P()) for _ in range(2))
+    f, g = jax.jit(grow, in_shardings=one), jax.jit(shrink, in_shardings=two)
+    return pw.program(lambda x, limit: lax.while_loop(lambda v: below(v, limit), lambda v: g(f(v)), x))
+
+
+def by_hand(f, g, test, x, limit, one, two):
+    while bool(test(x, limit)):
+        x = jax.device_put(g(jax.device_put(f(x), two)), one)
+    return x.block_until_ready()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    rounds = parser.parse_args().rounds
+    host = np.ones(WIDTH, np.float32)
+    limit = host.max()
+    for _ in range(TURNS):
+        limit = np.float32(limit * np.float32(1.01)) - np.float32(0.001)
+    limit = np.float32(limit - 0.01)
+    compiled = make_program().lower(host, limit).compile()
+    x, bound = pw.program(lambda x, limit: (x, limit))(host, limit)
+    first, second = (i.devices[0] for i in list(process().machine.bound.values())[:2])
+    one, two = SingleDeviceSharding(first), SingleDeviceSharding(second)
+    hand = (jax.jit(grow), jax.jit(shrink), jax.jit(below), jax.device_put(host, one), jax.device_put(limit, one))
+    assert np.allclose(np.asarray(compiled(x, bound)), np.asarray(by_hand(*hand, one, two)), rtol=1e-5)
+    ways = {
+        "plan": lambda: compiled(x, bound).block_until_ready(),
+        "by hand": lambda: by_hand(*hand, one, two),
+    }
+    times = {name: [] for name in ways}
+    for turn in range(rounds + 1):
+        for name, way in ways.items():
+            begin = time.perf_counter()
+            way()
+            if turn:
+                times[name].append(time.perf_counter() - begin)
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    print(f"jax {jax.__version__}, a loop of about {TURNS} turns over two devices, float32[{WIDTH}]")
+    for name, median in medians.items():
+        print(f"  {name:10}{1e6 * median / TURNS:8.1f} us a turn, by hand / this {medians['by hand'] / median:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
