@@ -21,6 +21,8 @@ from pathways.runtime.callbacks import Watched
 
 _OPTIONS = "spmd shardy 1"
 """Changes with the options that `pjrt.py` compiles with."""
+MOST = 1024
+"""So much code is kept for plans to come, beside what loaded plans hold: code that nobody runs any more must go."""
 
 
 class Executables:
@@ -50,10 +52,27 @@ class Executables:
         key = module, tuple(devices)
         if self._used is not None:
             self._used.add((module, len(devices)))
-        if key not in self._loaded:
+        found = self._loaded.get(key)
+        if found is None:
             with self._lock:
-                self._loaded[key] = self._loaded.get(key) or self._make(*key)
-        return self._loaded[key]
+                found = self._loaded[key] = self._loaded.get(key) or self._make(*key)
+                if self._used is None:  # else somebody wants all code of a plan
+                    self.forget(MOST)
+        return found
+
+    @property
+    def kept(self) -> int:
+        """For how many modules and devices there is code."""
+        return len(self._loaded)
+
+    def forget(self, keep: int = 0) -> None:
+        """The oldest code goes, but what loaded plans hold."""
+        while len(self._loaded) > keep:
+            del self._loaded[next(iter(self._loaded))]
+        while len(self._first) > keep:
+            kind = next(iter(self._first))
+            del self._first[kind]
+            self._raw.pop(kind, None)
 
     def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
         kind = module, len(devices)

@@ -1,5 +1,6 @@
 """Options and fixtures for all tests. Collectives that hang end soon, so that a broken test cannot stall the run."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ os.environ["XLA_FLAGS"] = (
 )
 sys.path.insert(0, str(Path(__file__).parent))
 
+import jax
 import pytest
 from hypothesis import settings
 
@@ -45,6 +47,15 @@ def moe_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = pwc("compile", str(ROOT / "samples" / "mixture_of_experts.py"), "-o", str(path), "--with-phases")
     assert done.returncode == 0, done.stderr
     return path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compiled_code_goes() -> Iterator[None]:
+    """What one module compiled, others do not need. A process has 65,530 maps, of which code takes two a computation."""
+    yield
+    process().controller.executables.forget()
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)

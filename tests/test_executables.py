@@ -121,3 +121,16 @@ def test_doctor() -> None:
     code, stdout, stderr = pwc_here("doctor")
     assert code == 0, stdout + stderr
     assert stdout.count("ok ") == 5 and "two slices of 2" in stdout
+
+
+def test_code_goes_when_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executables, "MOST", 1)
+    plan = compiled().plan
+    loaded, code = load(plan)
+    again, _ = load(plan)
+    assert code.compiled == 2 and code.kept == 1
+    for ready in (loaded, again):
+        (result,) = ready.run([X])
+        assert float(np.asarray(result.buffer.array)) == float(((X + 1) * 2).sum())
+    code.forget()
+    assert code.kept == 0
