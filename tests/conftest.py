@@ -51,7 +51,7 @@ def moe_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def _compiled_code_goes() -> Iterator[None]:
-    """What one module compiled, others do not need. A process has 65,530 maps, of which code takes two a computation."""
+    """What one module compiled, others do not need: a process has 65,530 maps, and code takes two a computation."""
     yield
     process().controller.executables.forget()
     jax.clear_caches()

