@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pathways.cli.inspect import describe, dump_of
-from pathways.cli.summary import dcn_bytes, size
+from pathways.cli.summary import dcn_bytes, in_bodies, size
 from pathways.dialect.mlir import make_context, parse, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port, Run
@@ -124,9 +124,8 @@ def _order(plan: Plan, slice_: str) -> list[str]:
 
 
 def _bytes(old: Plan, new: Plan) -> Iterator[str]:
-    (a_count, a_bytes), (b_count, b_bytes) = dcn_bytes(old), dcn_bytes(new)
-    if (a_count, a_bytes) != (b_count, b_bytes):
-        was, now = (f"{n} transfers of {size(b)}" for n, b in ((a_count, a_bytes), (b_count, b_bytes)))
+    was, now = (f"{n} transfers of {size(b)}{in_bodies(p)}" for p in (old, new) for n, b in [dcn_bytes(p)])
+    if was != now:
         yield f"bytes      between islands: {was} -> {now} a run"
     a_peak, b_peak = ({s.island: s.peak_bytes for s in p.streams} for p in (old, new))
     for island in sorted(a_peak.keys() | b_peak.keys()):

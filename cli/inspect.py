@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pathways.cli.errors import NoDump
-from pathways.cli.summary import channels, dcn_bytes, schedule_text, size, table
+from pathways.cli.summary import channels, dcn_bytes, in_bodies, schedule_text, size, table
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.memory import by_kind, peak, timeline
 from pathways.dialect.parts import read_part
@@ -78,7 +78,7 @@ def describe(plan: Plan) -> str:
         f"islands {plan.topology}",
         f"schedule {plan.schedule.name}: {schedule_text(plan.schedule)}",
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
-        f"transfers between islands: {moves}, {size(crossing)} a run",
+        f"transfers between islands: {moves}, {size(crossing)} a run{in_bodies(plan)}",
         table(
             [[a.name, str(a.type), f"{_at(plan, a)} -> {_at(plan, b)}"] for a, b in channels(plan)] or [["none"]], "  "
         ),

@@ -46,7 +46,7 @@ def compile_summary(plan: Plan, timing: Timing) -> str:
         f"program  {plan.name} for {plan.platform}: {len(plan.inputs)} inputs, {len(plan.results)} results",
         f"calls    {len(runs)} of {used} distinct computations{_awaited(plan)}",
         f"islands  {plan.topology}",
-        f"moved    {moves} transfers between islands, {size(crossing)} a run{_in_bodies(plan)}",
+        f"moved    {moves} transfers between islands, {size(crossing)} a run{in_bodies(plan)}",
         f"placed   {plan.placement}" + ("" if plan.reproducible else "; NOT REPRODUCIBLE: a time limit decided"),
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
         *_reshards(plan),
@@ -121,7 +121,7 @@ def _memory(plan: Plan, island: str) -> list[str]:
     return [island, size(found.bytes), when, owners, _calls(runs_of(plan, island))]
 
 
-def _in_bodies(plan: Plan) -> str:
+def in_bodies(plan: Plan) -> str:
     """What bodies move, each time they run."""
     moved = [dcn_bytes(plan.of_body(number)) for number in range(len(plan.bodies))]
     count, crossing = (sum(column) for column in zip((0, 0), *moved, strict=True))

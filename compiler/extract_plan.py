@@ -11,7 +11,7 @@ from pathways.compiler.streams import plan_meshes
 from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.mlir import Operation, bytecode, name_of, portable, where_of
+from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, ir, name_of, portable, where_of
 from pathways.dialect.plan import (
     Body,
     Branch,
@@ -47,6 +47,7 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
     readers = {f.name: _Reader(f, numbers, constants, raw) for f in (program, *program.bodies.values())}
     bodies = {name: reader.body() for name, reader in readers.items()}
     main = bodies.pop(program.name)
+    found = {c.name: c for reader in readers.values() for c in reader.computations()}
     return Plan(
         name=program.name,
         platform=program.platform,
@@ -56,7 +57,7 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
             for symbol, op in program.slices.items()
         ),
         meshes=plan_meshes(program),
-        computations=tuple(c for reader in readers.values() for c in reader.computations()),
+        computations=tuple(found[symbol] for symbol in numbers.computations),
         streams=main.streams,
         inputs=main.inputs,
         results=main.results,
@@ -92,12 +93,13 @@ def read_topology(program: Program) -> Topology:
 
 
 class _Numbers:
-    """The numbers that symbols have in the plan; computations of bodies come behind those of the program."""
+    """The numbers that symbols have in the plan; computations as they stand in the module."""
 
     def __init__(self, program: Program) -> None:
-        functions = (program, *program.bodies.values())
         self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
-        self.computations = {symbol: i for i, symbol in enumerate(s for f in functions for s in f.computations)}
+        operations = (op.operation for op in program.module.body.operations)
+        symbols = (op.attributes["sym_name"].value for op in operations if op.name == "builtin.module")
+        self.computations = {symbol: i for i, symbol in enumerate(symbols)}
         self.bodies = {symbol: i for i, symbol in enumerate(program.bodies)}
 
 
@@ -204,7 +206,7 @@ class _Reader:
             alone = localize(op, axes, in_layouts, out_layouts)
         return Computation(
             symbol,
-            portable(bytecode(op)),
+            _written(op),
             donated,
             ins,
             in_layouts,
@@ -212,7 +214,7 @@ class _Reader:
             out_layouts,
             axes,
             read_callbacks(op),
-            b"" if alone is None else portable(bytecode(alone.operation)),
+            b"" if alone is None else _written(alone.operation),
         )
 
     def arguments(self) -> tuple[tuple[Port, ...], tuple[ConstantData, ...]]:
@@ -247,6 +249,29 @@ class _Reader:
             self.slots[value],
             argument.donate,
         )
+
+
+def _written(computation: Operation) -> bytes:
+    """The portable form of a computation, the same whether its IR was made or read.
+
+    Text does not say in which line the values of a loop are, which use of a value came first, and that nothing is said
+    of the arguments or results of a function.
+    """
+    for op in computation.regions[0].blocks[0].operations:
+        for key in ("arg_attrs", "res_attrs"):
+            if key in op.operation.attributes and not any(map(len, op.operation.attributes[key])):
+                del op.operation.attributes[key]
+    if b"while" in bytecode(computation):
+        computation.walk(_settle)
+    return portable(bytecode(computation, WITHOUT_USES))
+
+
+def _settle(op: Operation) -> Any:
+    if op.name == "stablehlo.while":
+        for region in op.regions:
+            for argument in region.blocks[0].arguments:
+                argument.set_location(op.location)
+    return ir.WalkResult.ADVANCE
 
 
 def _dims(attribute: Any, type_: ArrayType) -> Dims:

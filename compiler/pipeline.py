@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pathways.compiler.errors import BadArguments
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
@@ -61,7 +62,16 @@ class Options:
 
 
 def default_pipeline(options: Options = Options()) -> tuple[Pass, ...]:
-    """The passes from `trace` to `plan`."""
+    """The passes from `trace` to `plan`. Raises PWC0104 for an option that there is not."""
+    if options.remat not in REMAT:
+        rule = ", ".join(REMAT)
+        bad = BadArguments(
+            problem="remat says when activations are computed again",
+            have_=f"remat={options.remat!r}",
+            rule=rule,
+            advice="remat='auto' computes them again where memory does not suffice",
+        )
+        raise PathwaysError(bad)
     return (
         # What the loop was is seen best before anything is specialized or moved.
         FindPipeline(),

@@ -199,11 +199,11 @@ class _Planner:
         bodies = [planned_body(self, b) for b in self.program.bodies_of(op)]
         numbers = [list(self.program.bodies).index(symbol) for symbol in op.bodies]
         homes = [self._island(v) for v in node.operands], [self._island(v) for v in node.results]
-        used = {s: m for body in bodies for s, m in body.meshes.items()}
+        used = _cover(self.program, [m for body in bodies for m in body.meshes])
         given = self._given_up(node)
         left = [v for v in dict.fromkeys((*node.operands, *node.results)) if v not in given]
         dead = [v for v in left if self.alive.ends(v, step)]
-        for island in dict.fromkeys((*homes[0], *homes[1], *(self.islands[m] for m in used.values()))):
+        for island in dict.fromkeys((*homes[0], *homes[1], *(self.islands[m] for m in used))):
             taken = tuple(i for i, home in enumerate(homes[0]) if home == island)
             made = tuple(i for i, home in enumerate(homes[1]) if home == island)
             branch = Branch(
@@ -214,7 +214,7 @@ class _Planner:
                 taken,
                 tuple(self.slots[node.results[i]] for i in made),
                 made,
-                tuple(self.meshes[m] for m in used.values() if self.islands[m] == island),
+                tuple(self.meshes[m] for m in used if self.islands[m] == island),
                 name,
                 where_of(op.operation),
                 max((body.beside(island, isinstance(op, pw.CondOp)) for body in bodies), default=0),
@@ -242,9 +242,9 @@ class _Planner:
 
 @dataclass(frozen=True)
 class PlannedBody:
-    """What a body needs. `meshes` is the largest mesh of each slice that it works on; bytes are on each device."""
+    """What a body needs. `meshes` cover all devices that it works on, the largest first; bytes are on each device."""
 
-    meshes: dict[str, str]
+    meshes: list[str]
     peaks: dict[str, dict[int, int]]
     inputs: dict[str, dict[int, int]]
     outputs: dict[str, dict[int, int]]
@@ -264,16 +264,24 @@ def planned_body(around: _Planner, body: Program) -> PlannedBody:
     planner = _Planner(body, around.given, around.temporaries, around.donates)
     streams = [stream for stream, _ in planner.run()]
     flow, meshes = body.flow, plan_meshes(body)
-    largest: dict[str, str] = {}
     inner = (planned_body(planner, b) for n in flow.branches() for b in body.bodies_of(n.op))
     found = [*(p.mesh for p in flow.places if p is not None), *(n.mesh for n in flow.calls())]
-    for mesh in (*found, *(m for b in inner for m in b.meshes.values())):
-        old = largest.get(body.slice_of(mesh))
-        if old is None or body.mesh(mesh).size > body.mesh(old).size:
-            largest[body.slice_of(mesh)] = mesh
+    found += [m for b in inner for m in b.meshes]
     high = {s.island: peaks(s, meshes, planner.borrowed(s.island)) for s in streams}
     ins, outs = (planner.bytes_of(side) for side in (body.inputs, list(dict.fromkeys(flow.returned))))
-    return PlannedBody(largest, high, ins, outs)
+    return PlannedBody(_cover(body, found), high, ins, outs)
+
+
+def _cover(program: Program, meshes: list[str]) -> list[str]:
+    """Some of these meshes, the largest first, with all of their devices."""
+    covered: set[tuple[str, int]] = set()
+    chosen: list[str] = []
+    for mesh in sorted(dict.fromkeys(meshes), key=lambda m: -program.mesh(m).size):
+        devices = {(program.slice_of(mesh), d) for d in program.mesh(mesh).devices}
+        if not devices <= covered:
+            covered |= devices
+            chosen.append(mesh)
+    return chosen
 
 
 def plan_meshes(program: Program) -> tuple[PlanMesh, ...]:

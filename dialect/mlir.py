@@ -76,10 +76,14 @@ def pretty(module: Module) -> str:
     return module.operation.get_asm(use_name_loc_as_prefix=True)
 
 
-def bytecode(operation: Operation) -> bytes:
+def bytecode(operation: Operation, version: int | None = None) -> bytes:
     out = io.BytesIO()
-    operation.write_bytecode(out)
+    operation.write_bytecode(out, version)
     return out.getvalue()
+
+
+WITHOUT_USES = 2
+"""The last version of the bytecode that does not say in which order values are used, which text does not say either."""
 
 
 def portable(raw: bytes) -> bytes:

@@ -179,7 +179,7 @@ class Branch:
     outputs: tuple[int, ...]
     made: tuple[int, ...]
     meshes: tuple[int, ...]
-    """One mesh of each slice of this island that a body works on."""
+    """Meshes with all devices of this island that bodies work on."""
     name: str
     where: Where | None
     temporaries: int = 0

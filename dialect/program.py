@@ -188,7 +188,7 @@ class Program:
 
     @property
     def arguments(self) -> list[Argument]:
-        return [_read_argument(a) for a in self.func.arg_attrs]
+        return [_read_argument(a) for a in described(self.func, "arg_attrs", len(self.block.arguments))]
 
     @arguments.setter
     def arguments(self, arguments: list[Argument]) -> None:
@@ -199,7 +199,7 @@ class Program:
     def results(self) -> list[Argument]:
         if not self.returned:
             return []
-        return [_read_argument(a) for a in self.func.result_attrs]
+        return [_read_argument(a) for a in described(self.func, "res_attrs", len(self.returned))]
 
     @property
     def inputs(self) -> list[int]:

@@ -254,7 +254,7 @@ class BranchOp(PwOp):
     outputs = Field(INTEGERS, "slots of this island that are written")
     made = Field(INTEGERS, "which results those are")
     donated = Field(INTEGERS, "positions in `inputs` whose buffers the loop overwrites")
-    meshes = Field(SYMBOLS, "one mesh of each slice of this island that a body works on")
+    meshes = Field(SYMBOLS, "meshes with all devices of this island that bodies work on")
     temporaries = OptionalField(INTEGER, "bytes on one device that the fullest body needs beside inputs and outputs")
 
 

@@ -1,8 +1,8 @@
 """Computations that call back to the host, and may fail: when it is known how one ended, and what it is then called."""
 
+import contextlib
 import sys
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,8 @@ class Awaited:
     run: Run
     island: str
     outputs: list[int]
-    callbacks: Sequence[Watched]
     mark: int
-    """The slot that says how many exceptions there were before, and when it is done everywhere; -1: no callbacks."""
+    """The slot that says what exceptions there were, and when it is done everywhere; -1: no callbacks."""
 
     def start(self, slots: Slots, run: Dispatch) -> Steps:
         yield (Outcome(self, slots),)
@@ -59,11 +58,7 @@ class Awaited:
             print(poison.error(), file=sys.stderr)
 
     def _raised(self, launched: "Launched | None") -> Exception | None:
-        """An exception since the launch; of another run of the same plan that overlaps, perhaps."""
-        if launched is None:
-            return None
-        found = (e for c, n in zip(self.callbacks, launched.before, strict=True) for e in c.errors[n:])
-        return next(found, None)
+        return None if launched is None else next((e for errors in launched.errors for e in errors), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +77,16 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """A computation with callbacks was launched: exceptions of each before, and tokens of its end."""
+    """A computation with callbacks was launched: exceptions of each, and tokens of its end."""
 
-    before: list[int]
+    errors: list[list[Exception]]
     tokens: list[Any]
+
+    def wait(self) -> None:
+        """Returns when it is done: only then can it be launched again, or nobody knew whose an exception is."""
+        for token in self.tokens:
+            with contextlib.suppress(*pjrt.FAILURES):
+                token.block_until_ready()
 
 
 def failed(run: Run, island: str, error: Exception, raised: Exception | None = None) -> ComputationFailed:

@@ -45,10 +45,12 @@ class LoadedBody:
             if index >= 0:
                 slots[index] = value
         operands.clear()
+        whole = False
         try:
-            yield from drive(self.waves, slots, dispatch.begin(self.launches), dispatch)
+            yield from drive(self.waves, slots, dispatch.begin(self, self.launches), dispatch)
+            whole = True
         finally:
-            dispatch.ends_with(self, tokens)
+            dispatch.ends_with(self, tokens, whole=whole)
         return [slots[index] for index in self.results]
 
 

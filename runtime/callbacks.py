@@ -58,6 +58,12 @@ class Watched:
         self.computation = computation
         self.results = results
         self.errors: list[Exception] = []
+        """Of the last launch."""
+
+    def begin(self) -> list[Exception]:
+        """A launch, when all before are done; gives the list of its exceptions to be."""
+        self.errors = []
+        return self.errors
 
     def __call__(self, *args: Any) -> Any:
         thread = threading.get_ident()

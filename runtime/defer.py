@@ -101,5 +101,5 @@ def _one_by_one(order: Sequence[Placed]) -> Iterator[Wave]:
             yield wave
             wave = Wave(1 << number)
             number += 1
-    if wave.steps:
+    if wave.steps or not number:
         yield wave

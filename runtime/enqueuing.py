@@ -27,9 +27,9 @@ class Enqueuing:
     """How often it was its turn."""
     _ends: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
 
-    def begin(self, launches: Sequence[Launch]) -> int:
+    def begin(self, who: Any, launches: Sequence[Launch]) -> int:
         base = self.controller.machine.take_launches(len(launches))
-        self.flight.launched.append((base, launches))
+        self.flight.begin(who, base, launches)
         return base
 
     def enqueue(self, part: Part, slots: Slots, base: int, *, last: bool) -> None:
@@ -53,8 +53,8 @@ class Enqueuing:
         if self.client.closed:
             self._patience(self.ticket)
 
-    def ends_with(self, who: Any, tokens: list[Any]) -> None:
-        self._ends[who] = tokens
+    def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
+        self._ends[who] = tokens if whole else [*self._ends.get(who, ()), *tokens]
 
     def tokens(self) -> list[Any]:
         """What is done when all bodies are."""

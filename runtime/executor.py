@@ -33,6 +33,8 @@ class Bound:
 
     owners: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
     taken: list[Handle] = field(default_factory=list[Handle])
+    kept: list[Handle] = field(default_factory=list[Handle])
+    """On what the run reads, while others may enqueue in between: nobody overwrites it."""
 
 
 class LoadedPlan:
@@ -69,6 +71,7 @@ class LoadedPlan:
         """What a run takes, as it was seen."""
         self._turns = float(max(1, sum(len(w.parts) for w in self._waves)))
         """In how many turns, if others want theirs; as it was seen, where that is data."""
+        self._pauses = self._turns > 1 or any(w.tasks for w in self._waves)
 
     def _limited_peaks(self) -> dict[Hashable, int]:
         """What a run takes on each device that has a limit; constants are held as long as the plan is loaded."""
@@ -135,6 +138,7 @@ class LoadedPlan:
                     handle.give_up(self.plan.name, where())
             finally:
                 self._flown(ticket, flight)
+                bound.kept.clear()
 
     def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
         bytes_: Mapping[Hashable, int] = self._peaks
@@ -168,7 +172,7 @@ class LoadedPlan:
         return flight
 
     def _enqueue(self, slots: Slots, run: Enqueuing) -> None:
-        base = run.begin(self._prepared.launches)
+        base = run.begin(None, self._prepared.launches)
         first = self._waves[0]
         if len(self._waves) == 1 and not first.tasks:
             for part in first.parts:
@@ -223,6 +227,8 @@ class LoadedPlan:
                 array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
             elif in_place and not port.donated:
                 bound.owners[index] = buffer
+                if self._pauses:
+                    bound.kept.append(self._controller.store.hold(buffer))
             if port.donated:
                 bound.taken.append(handle)
             slots[index] = array

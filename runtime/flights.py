@@ -17,8 +17,8 @@ from pathways.dialect.plan import Plan, Run
 from pathways.runtime.credit import DeviceQueue
 from pathways.runtime.pjrt import FAILURES
 
-MOST = 256
-"""Parts of a run that are remembered: more than can be in the queues of its devices."""
+MOST = 16
+"""Times of a body that are remembered: more than can be in the queues of its devices."""
 IDLE = 0.5
 """Seconds between two looks of a thread that nobody waits for."""
 
@@ -44,13 +44,17 @@ class Flight:
     client: str
     done: Callable[[float], None]
     """Called once, with the seconds that it kept its devices."""
-    launched: deque[tuple[int, Sequence[Launch]]] = field(default_factory=lambda: deque(maxlen=MOST))
-    """What it launched, with the first launch id of each part; a loop over bodies drops what is long done."""
+    launched: dict[Any, deque[tuple[int, Sequence[Launch]]]] = field(default_factory=dict[Any, Any])
+    """What the program and its bodies launched, with the first launch id of each time; what is long done goes."""
     since: float = field(default_factory=time.monotonic)
     moved: float = field(default_factory=time.monotonic)
     """When it last got on with enqueuing."""
     line: "Line | None" = None
     """In whose line it is, once it is enqueued."""
+
+    def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
+        """The program (None) or a body is about to launch."""
+        self.launched.setdefault(who, deque(maxlen=MOST)).append((base, launches))
 
     def still(self) -> float:
         """Seconds for which nothing has moved on its devices."""

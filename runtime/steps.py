@@ -15,7 +15,6 @@ from pathways.dialect.plan import Branch, Copy, Free, Instruction, Layout, Plan,
 from pathways.runtime import alone, pjrt, transfers
 from pathways.runtime.awaited import Awaited, Launched, failed, watched_callbacks
 from pathways.runtime.branches import Choice, LoadedBody
-from pathways.runtime.callbacks import Watched
 from pathways.runtime.credit import Gang
 from pathways.runtime.defer import Wave
 from pathways.runtime.errors import ComputationFailed
@@ -99,8 +98,6 @@ class Preparer:
         self._executables = executables
         self._channels: dict[int, int] = {}
         self._last: set[int] = set()
-        self._watched: dict[int, list[Watched]] = {}
-        """Host callbacks by step."""
         self._marks: dict[int, int] = {}
         """The slots of `Launched`, by step."""
         self._prepared: Prepared | None = None
@@ -172,8 +169,7 @@ class Preparer:
         )
 
     def _awaited(self, run: Run, at: int) -> Awaited:
-        watched, mark = self._watched[run.step], self._marks.get(run.step, -1)
-        return Awaited(run, self.plan.streams[at].island, self._outputs(run, at), watched, mark)
+        return Awaited(run, self.plan.streams[at].island, self._outputs(run, at), self._marks.get(run.step, -1))
 
     def _outputs(self, run: Run, at: int) -> list[int]:
         offset = self.offsets[self.plan.streams[at].island]
@@ -217,7 +213,8 @@ class Preparer:
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
-        watched = self._watched[run.step] = watched_callbacks(run, computation)
+        watched = watched_callbacks(run, computation)
+        previous: list[Launched] = []
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
         physical = self._sides.islands[island]
@@ -245,12 +242,15 @@ class Preparer:
         def step(slots: Slots, base: int) -> None:
             due = admit()
             try:
-                before = [len(w.errors) for w in watched] if watched else _NO_TOKENS
+                if previous:
+                    previous.pop().wait()
+                errors = [w.begin() for w in watched] if watched else _NO_TOKENS
                 arrays, tokens = launch([slots[i] for i in inputs], base + number, due, last)
                 if tokens:  # whoever watches sees progress at each
                     slots[-1].extend(tokens)
                     if watched:
-                        slots[mark] = Launched(before, tokens)
+                        slots[mark] = launched = Launched(errors, tokens)
+                        previous.append(launched)
                 for slot, array in zip(outputs, arrays, strict=True):
                     slots[slot] = array
             except Exception as error:  # whatever it is, dependents must learn of it and others go on

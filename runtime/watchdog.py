@@ -100,8 +100,8 @@ def roll_call(flight: Flight, flights: list[Flight], timeout: float) -> Hang:
 
 def _pending(flight: Flight) -> Iterator[tuple[Run, str]]:
     """What was launched and is not done, in order, with the devices on which it waits."""
-    launched = [(base + n, launch) for base, part in list(flight.launched) for n, launch in enumerate(part)]
-    for number, launch in launched:
+    parts = sorted((part for times in list(flight.launched.values()) for part in list(times)), key=lambda p: p[0])
+    for number, launch in ((base + n, launch) for base, launches in parts for n, launch in enumerate(launches)):
         waiting = [i for i, d in enumerate(launch.devices) if pjrt.is_pending(d, number)]
         if waiting:
             count = len(launch.devices)

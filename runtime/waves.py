@@ -37,14 +37,14 @@ Steps: TypeAlias = Generator[Sequence[Pending], None, None]
 class Dispatch(Protocol):
     """One run while it is enqueued (executor.py)."""
 
-    def begin(self, launches: "Sequence[Launch]") -> int:
-        """The first launch id for some launches."""
+    def begin(self, who: Any, launches: "Sequence[Launch]") -> int:
+        """The first launch id for what the program (None) or a body launches."""
         ...
 
     def enqueue(self, part: "Part", slots: Slots, base: int, *, last: bool) -> None: ...
 
-    def ends_with(self, who: Any, tokens: list[Any]) -> None:
-        """What somebody's last launches are; those of an earlier time are done before."""
+    def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
+        """A body's last launches. Where it was run as a whole, those of an earlier time are done before."""
         ...
 
 

@@ -83,5 +83,30 @@ f, g = placed(double), placed(less)
 def work(x, n):
     y = lax.fori_loop(0, n, lambda i, v: g(f(v)), x)
     return y, lax.cond(y.sum() > 0, lambda v: f(v), lambda v: g(v) * 3, y)
+
+args = jax.ShapeDtypeStruct((8,), np.float32), jax.ShapeDtypeStruct((), np.int32)
+
+@pw.program(example_args=args)
+def nested(x, n):
+    def inner(i, v):
+        return lax.cond(v.sum() > 10, lambda u: g(f(u)), lambda u: f(u) + i, v)
+    return lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, lax.fori_loop(0, c[0], inner, c[1])), (0, x))
+
+@pw.program(example_args=args)
+def differentiated(x, n):
+    def loss(x):
+        def body(c, _):
+            return lax.cond(c[0] > 0, lambda v: g(f(v)), lambda v: g(v), c), c.sum()
+        c, ys = lax.scan(body, x, None, length=3)
+        return (c**2).sum() + ys.sum()
+    return jax.value_and_grad(loss)(x)
+
+@pw.program(example_args=args)
+def randomized(x, n):
+    return f(x) + jax.random.normal(jax.random.key(0), (8,)) + n
+
+@pw.program(example_args=args)
+def of_nothing(x, n):
+    return lax.cond(n > 0, lambda: f(np.ones(8, np.float32)), lambda: g(np.zeros(8, np.float32)))
 """
 """The same as a file."""

@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from branching import SOURCE, X, looping, plain, same
+from branching import SOURCE, X, double, jit, less, looping, other, placed, plain, same
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from support import pwc_here
 
+import pathways as pw
 from pathways.api.reference import run_reference
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan import Branch, Plan, Run
+from pathways.dialect.memory import peaks
+from pathways.dialect.plan import Branch, Plan, Run, Send
 from pathways.dialect.planfile import read_plan, write_plan
 from pathways.runtime.defer import defer
 from pathways.runtime.linearize import Joined, linearize
@@ -51,10 +56,11 @@ def test_through_a_file_and_the_command_line(tmp_path: Path) -> None:
     assert code == 0 and text.strip() == "the plans are the same"
 
 
-def test_every_dump_compiles_on_to_the_same_plan(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["work", "nested", "differentiated", "randomized", "of_nothing"])
+def test_every_dump_compiles_on_to_the_same_plan(tmp_path: Path, name: str) -> None:
     source, path = tmp_path / "model.py", tmp_path / "model.bin"
     source.write_text(SOURCE)
-    assert pwc_here("compile", f"{source}:work", "-o", str(path), "--dump-phases-to", str(tmp_path / "ir"))[0] == 0
+    assert pwc_here("compile", f"{source}:{name}", "-o", str(path), "--dump-phases-to", str(tmp_path / "ir"))[0] == 0
     dumps = sorted((tmp_path / "ir").glob("*.mlir"))
     assert len(dumps) == 6
     for dump in dumps:
@@ -67,6 +73,44 @@ def test_every_dump_compiles_on_to_the_same_plan(tmp_path: Path) -> None:
 def test_the_plan_file_gives_back_what_it_was_given(plan: Plan) -> None:
     assert read_plan(write_plan(plan)) == replace(plan, phases={})
     assert run_reference(plan, [X, np.int32(3)])[0] == pytest.approx(plain(X, 3)[0])
+
+
+def test_large_constants_of_bodies_are_the_programs() -> None:
+    f, g = placed(double), placed(less)
+    large = np.ones(1024, np.float32)
+
+    def body(x: Any, n: Any) -> Any:
+        for i in range(3):
+            x = lax.cond(n > i, lambda v: f(v) + large, lambda v: g(v), x)
+        return x
+
+    plan = pw.program(body).lower(large, np.int32(1)).compile().plan
+    assert all(plan.constants[c.member] != large.tobytes() for b in plan.bodies for c in b.constant_buffers)
+    held = [c for c in plan.constant_buffers if plan.constants[c.member] == large.tobytes()]
+    assert len(held) == 1
+
+
+def test_memory_counts_on_all_devices_of_a_slice() -> None:
+    devices = pw.make_virtual_device_set().add_slice(devices=4).devices
+    halves = (NamedSharding(Mesh(np.array(half), ("x",)), P("x")) for half in (devices[:2], devices[2:]))
+    f, g = (jit(double, in_shardings=s, out_shardings=s) for s in halves)
+    plan = pw.program(lambda x, n: lax.fori_loop(0, n, lambda i, v: g(f(v)), x)).lower(X, np.int32(1)).compile().plan
+    (stream,) = plan.streams
+    high = peaks(stream, plan.meshes, frozenset())
+    assert sorted(high) == [0, 1, 2, 3] and min(high.values()) >= X.nbytes // 2
+
+
+def test_what_a_loop_compares_is_where_the_loop_has_it() -> None:
+    """A value that no placed call wants goes to where it is compared, not the other way round in every turn."""
+    f, g, other_ = placed(double), placed(less), placed(other)
+
+    def work(x: Any, n: Any) -> Any:
+        m = other_(x)[0].astype(np.int32) + n
+        return lax.fori_loop(0, m, lambda i, v: g(f(v)) + i, x)
+
+    plan = pw.program(work).lower(X, np.int32(1)).compile().plan
+    test = next(b for b in plan.bodies if b.name.endswith("while_cond"))
+    assert not any(isinstance(i, Send) for s in test.streams for i in s.instructions)
 
 
 def _first_branch(plan: Plan) -> tuple[int, int, Branch]:
@@ -106,6 +150,17 @@ def test_a_branch_that_does_not_fit_is_refused(plan: Plan, what: str) -> None:
     with pytest.raises(PathwaysError) as caught:
         validate(_with(plan, **_BAD[what]))
     assert caught.value.code == "PWC0604"
+
+
+def test_only_what_a_loop_carries_is_overwritten(plan: Plan) -> None:
+    for number, body in enumerate(plan.bodies):
+        inputs = tuple(replace(p, donated=True) for p in body.inputs)
+        bodies = tuple(replace(b, inputs=inputs) if i == number else b for i, b in enumerate(plan.bodies))
+        if body.name.endswith("while_body"):  # all that it takes is carried
+            validate(replace(plan, bodies=bodies))
+        elif body.inputs:
+            with pytest.raises(PathwaysError, match="PWC0604"):
+                validate(replace(plan, bodies=bodies))
 
 
 def test_a_body_never_runs_itself(plan: Plan) -> None:

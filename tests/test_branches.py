@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ import pathways as pw
 from pathways.api.process import process
 from pathways.dialect.plan import Branch, Run
 from pathways.runtime.defer import defer
+from pathways.runtime.flights import Flight
 from pathways.runtime.linearize import linearize
 
 jit: Any = jax.jit
@@ -242,6 +244,52 @@ def test_memory_is_flat_and_as_planned() -> None:
     assert highest[0] == highest[1]
     peaks = [s.peak_bytes for s in compiled.plan.streams]
     assert max(peaks) <= 5 * large.nbytes + 64  # given, carried and made, and what the caller keeps
+
+
+def test_nobody_overwrites_what_a_loop_reads() -> None:
+    """Another run of the same client may donate an array while a loop that reads it is under way."""
+    f, g = placed(lambda x: 2 * x + x.sum() * 0), placed(less)
+
+    def loop(x: Any, n: Any) -> Any:
+        last = lax.while_loop(lambda c: c[1] < n + 0 * c[0].sum(), lambda c: (g(f(c[0])) * 0.5, c[1] + 1), (x, 0.0))
+        return last[0], f(x + 0 * last[0])
+
+    reads, takes, make = pw.program(loop), pw.program(lambda x: f(x), donate_argnums=0), pw.program(lambda x: f(x))
+    x = make(X)
+    expected = [np.asarray(v) for v in reads(x, np.float32(50))]
+    takes(make(X)).block_until_ready()
+    results: list[Any] = []
+    begun = threading.Event()
+
+    def run() -> None:
+        begun.set()
+        results.extend(reads(x, np.float32(50)))
+
+    with pw.testing.fault("delay", computation="less", seconds=0.3):
+        thread = threading.Thread(target=run)
+        thread.start()
+        begun.wait()
+        time.sleep(0.1)
+        np.testing.assert_array_equal(np.asarray(takes(x)), 4 * X)
+        thread.join()
+    for ours, theirs in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), theirs)
+
+
+def test_nothing_to_do_one_after_the_other() -> None:
+    compiled = pw.program(lambda x, n: x).lower(X, np.int32(1)).compile(dispatch="sequential")
+    np.testing.assert_array_equal(np.asarray(compiled(X, np.int32(1))), X)
+    with pytest.raises(pw.PathwaysError, match="PWC0104"):
+        looping().lower(X, np.int32(0)).compile(remat="yes")
+
+
+def test_what_the_program_launched_is_not_forgotten() -> None:
+    flight = Flight(0, looping().lower(X, np.int32(0)).compile().plan, (), [], "main", lambda _: None)
+    flight.begin(None, 1, ())
+    for base in range(2, 1000):
+        flight.begin("body", base, ())
+    assert [base for base, _ in flight.launched[None]] == [1]
+    assert [base for base, _ in flight.launched["body"]][-1] == 999 and len(flight.launched["body"]) < 100
 
 
 def process_arrays() -> list[Any]:

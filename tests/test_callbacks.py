@@ -1,5 +1,6 @@
 """Computations that call back to the host: their values, their failures, and what waits for them."""
 
+import threading
 import time
 from typing import Any
 
@@ -125,6 +126,33 @@ def test_a_failure_that_nobody_reads(capfd: pytest.CaptureFixture[str]) -> None:
     for factor in (1, 100, 1):
         np.testing.assert_array_equal(np.asarray(program(factor * X)), 2 * factor * X)
     assert capfd.readouterr().err.count("too much") >= 1
+
+
+def test_an_exception_is_of_one_run_alone() -> None:
+    """Whoever else runs the same program at that time has nothing to do with it."""
+    a, b = slices(2)
+    check, other = placed(picky(-1.0), a), placed(lambda x: x + 1, b)
+    program = pw.program(lambda x: other(check(x)))
+    np.asarray(program(X))
+    wrong: list[str] = []
+
+    def work(value: float, fails: bool) -> None:
+        with pw.Client(f"client {value}"):
+            for _ in range(10):
+                try:
+                    np.asarray(program(np.full_like(X, value)))
+                    if fails:
+                        wrong.append("passed")
+                except pw.PathwaysError as error:
+                    if not fails:
+                        wrong.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(v, v == -1.0)) for v in (1.0, -1.0, 2.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 def test_only_dependents_wait() -> None:

@@ -1,6 +1,6 @@
 """`lax.cond`, `switch`, `while_loop` and `fori_loop` over calls on several meshes: bodies, each a graph of its own.
 
-What a body closes over JAX has made operands already; constants that remain are the body's own.
+What a body closes over JAX has made operands already; small constants that remain are the body's own.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,9 +9,11 @@ from typing import Any, Protocol
 from jax import lax
 
 from pathways.compiler.frontend.compat import Body, Eqn, as_function, body_of, make_jaxpr, struct, where_of
-from pathways.compiler.frontend.graph import Branch, Graph, Operand, Value
-from pathways.compiler.frontend.sink import sink
+from pathways.compiler.frontend.graph import Branch, Constant, Graph, Operand, Value
+from pathways.compiler.frontend.homes import aval_bytes
+from pathways.compiler.frontend.sink import sink, substitute
 from pathways.dialect.jax_api import numpy, optimization_barrier
+from pathways.dialect.program import INLINE_LIMIT
 
 
 class Walker(Protocol):
@@ -20,6 +22,7 @@ class Walker(Protocol):
     graph: Graph
 
     def inside(self, graph: Graph) -> "Walker": ...
+    def constant(self, array: Any, name: str = "") -> Constant: ...
     def as_value(self, operand: Operand) -> Value: ...
     def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]: ...
     def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]: ...
@@ -35,13 +38,28 @@ def branch(walker: Walker, eqn: Eqn, operands: Sequence[Operand], scope: str) ->
     else:
         bodies = _loop(walker, eqn.params, values, scope)
         first, fixed = [], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
-    taken = values[len(first) :]
+    large = _hoist(walker, bodies)
+    taken, fixed = [*large, *values[len(first) :]], fixed + len(large)
     used = [i for i in range(len(taken)) if i >= fixed or any(b.inputs[i] in b.used() for b in bodies)]
     for body in bodies:
         body.inputs = [body.inputs[i] for i in used]
     outputs = [Value(v.aval) for v in eqn.outvars]
     walker.graph.nodes.append(Branch(kind, bodies, [*first, *(taken[i] for i in used)], outputs, where_of(eqn)))
     return [*outputs]
+
+
+def _hoist(walker: Walker, bodies: Sequence[Graph]) -> list[Value]:
+    """Large constants of bodies become operands, the first ones: the program holds each once, and counts it."""
+    large = [[c for c in body.constants() if aval_bytes(c.aval) > INLINE_LIMIT] for body in bodies]
+    outside: list[Value] = list(dict.fromkeys(walker.constant(c.array, c.name) for found in large for c in found))
+    for body, found in zip(bodies, large, strict=True):
+        fresh = {outer: Value(outer.aval) for outer in outside}
+        copies: dict[Value, Value] = {c: fresh[walker.constant(c.array)] for c in found}
+        for node in body.nodes:
+            substitute(node, copies)
+        body.inputs = [*fresh.values(), *body.inputs]
+        body.outputs = [copies.get(v, v) for v in body.outputs]
+    return outside
 
 
 _Fill = Callable[[Walker, list[Operand]], Sequence[Operand]]

@@ -10,7 +10,7 @@ every turn; in a branch where it lies, so that nothing moves for a body that doe
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pathways.compiler.frontend.compat import Aval, is_key
@@ -89,12 +89,14 @@ def _settle_branch(node: Branch, homes: Homes) -> None:
     """Homes of all that its bodies take, do and give."""
     alone = [_discovered(body, {}) for body in node.bodies]
     first = next((h for found in alone for h in found.nodes.values()), None) or _somewhere(homes, None)
+    wanted = _wanted_inside(node, alone)
+    if node.kind == "while":  # what the test compares goes to where the body has it
+        known = [{v: w for v, w in zip(body.inputs, wanted, strict=True) if w is not None} for body in node.bodies]
+        wanted = _wanted_inside(node, [_discovered(b, k) for b, k in zip(node.bodies, known, strict=True)])
     places: list[SliceMesh] = []
-    for i, value in enumerate(node.taken):
+    for value, want in zip(node.taken, wanted, strict=True):
         lies = homes.values.get(value)
-        inside = (found.values.get(body.inputs[i]) for body, found in zip(node.bodies, alone, strict=True))
-        wanted = next((home for home in inside if home is not None), None)
-        places.append((lies or wanted or first) if node.kind == "cond" else (wanted or lies or first))
+        places.append((lies or want or first) if node.kind == "cond" else (want or lies or first))
     for body in node.bodies:
         given = dict(zip(body.inputs, places, strict=True))
         homes.bodies[body] = _closed(body, _discovered(body, given), first)
@@ -104,6 +106,12 @@ def _settle_branch(node: Branch, homes: Homes) -> None:
     else:
         results = places[len(places) - len(node.outputs) :]
     homes.values.update(zip(node.outputs, results, strict=True))
+
+
+def _wanted_inside(node: Branch, found: Sequence[Homes]) -> list[SliceMesh | None]:
+    """Where the first body that cares wants each value that control flow takes."""
+    inside = [[h.values.get(v) for v in b.inputs] for b, h in zip(node.bodies, found, strict=True)]
+    return [next((home for home in column if home is not None), None) for column in zip(*inside, strict=True)]
 
 
 def _wanted(node: Node, homes: Homes) -> list[SliceMesh]:

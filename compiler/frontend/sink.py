@@ -4,6 +4,7 @@
 one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -58,7 +59,7 @@ def sink(graph: Graph) -> None:
             if value in made:
                 copies[value] = _copy(value, made, follows, nodes, done)
         if copies:
-            _substitute(node, copies)
+            substitute(node, copies)
         nodes.append(node)
     graph.nodes = nodes
     graph.prune()
@@ -86,7 +87,8 @@ def _copy(value: Value, made: _Made, follows: Loose | None, nodes: list[Node], d
     return done[value]
 
 
-def _substitute(node: Node, copies: dict[Value, Value]) -> None:
+def substitute(node: Node, copies: Mapping[Value, Value]) -> None:
+    """Reads other values in place of some."""
     match node:
         case Loose():
             node.operands = [copies.get(o, o) if isinstance(o, Value) else o for o in node.operands]

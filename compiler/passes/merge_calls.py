@@ -19,6 +19,8 @@ from pathways.dialect.program import Program
 from pathways.dialect.sdy import Placed, write_shardings
 from pathways.dialect.sharding import Dims
 
+_DONE = "pw.merged"
+"""On the module: what was merged is not looked at again, or a dump would compile on to something else."""
 LARGE = 64
 """Operations from which on a computation takes so long to compile that it is not repeated without need."""
 REPEATED = 2048
@@ -47,6 +49,10 @@ class MergeCalls(Pass):
     """The most parts of one call."""
 
     def apply(self, program: Program, session: Session) -> None:
+        attributes = program.module.operation.attributes
+        if _DONE in attributes:
+            return
+        attributes[_DONE] = ir.UnitAttr.get(program.context)
         for function in program.functions:
             groups = find_groups(function, int(self.limit))
             if not groups:
