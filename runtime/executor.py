@@ -33,8 +33,8 @@ class Bound:
 
     owners: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
     taken: list[Handle] = field(default_factory=list[Handle])
-    kept: list[Handle] = field(default_factory=list[Handle])
-    """On what the run reads, while others may enqueue in between: nobody overwrites it."""
+    kept: list[StoredBuffer] = field(default_factory=list[StoredBuffer])
+    """What the run reads, while others may enqueue in between: nobody overwrites it."""
 
 
 class LoadedPlan:
@@ -138,7 +138,7 @@ class LoadedPlan:
                     handle.give_up(self.plan.name, where())
             finally:
                 self._flown(ticket, flight)
-                bound.kept.clear()
+                self._controller.store.let_go(bound.kept)
 
     def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
         bytes_: Mapping[Hashable, int] = self._peaks
@@ -227,11 +227,13 @@ class LoadedPlan:
                 array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
             elif in_place and not port.donated:
                 bound.owners[index] = buffer
-                if self._pauses:
-                    bound.kept.append(self._controller.store.hold(buffer))
             if port.donated:
                 bound.taken.append(handle)
             slots[index] = array
+        if self._pauses:
+            kept = list(bound.owners.values())
+            self._controller.store.keep(kept)
+            bound.kept = kept
 
     def _arrive(self, handle: Handle, port: Port, index: int, where: Line) -> Any:
         """The array of a handle where this plan wants it: itself, or moved there from another program's place."""

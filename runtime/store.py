@@ -99,6 +99,16 @@ class Store:
         if not same:
             self.changed(buffer.devices, buffer.bytes if held else -buffer.bytes)
 
+    def keep(self, buffers: Iterable[StoredBuffer]) -> None:
+        """A run reads what others hold, too: while it does, nobody overwrites it."""
+        with self._lock:
+            for buffer in buffers:
+                buffer.holders += 1
+
+    def let_go(self, buffers: Iterable[StoredBuffer]) -> None:
+        for buffer in buffers:
+            self.release(buffer)
+
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
             buffer.holders -= 1
