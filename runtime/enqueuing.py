@@ -50,6 +50,8 @@ class Enqueuing:
             wait_any(pendings)
             self.flight.moved = time.monotonic()
             self._pause()
+        elif self.controller.turns.contended:
+            self._pause()
         if self.client.closed:
             self._patience(self.ticket)
 
