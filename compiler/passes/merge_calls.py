@@ -52,11 +52,11 @@ class MergeCalls(Pass):
         attributes = program.module.operation.attributes
         if _DONE in attributes:
             return
-        attributes[_DONE] = ir.UnitAttr.get(program.context)
         for function in program.functions:
             groups = find_groups(function, int(self.limit))
             if not groups:
                 continue
+            attributes[_DONE] = ir.UnitAttr.get(program.context)
             with program.context, ir.Location.unknown():
                 writer = _Writer(function)
                 for group in groups:
