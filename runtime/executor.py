@@ -63,6 +63,8 @@ class LoadedPlan:
             if isinstance(i, Run | Branch)
             for slot in i.outputs
         }
+        runs = list(plan.runs())
+        self._only = self._outputs_of(runs[0]) if len(runs) == 1 and not plan.bodies else ()
         self._held = self._hold_constants()
         self._keys = frozenset(i.key for i in self._islands.values())
         self._line = controller.flights.line(min(self._keys)) if self._keys else None
@@ -71,7 +73,12 @@ class LoadedPlan:
         """What a run takes, as it was seen."""
         self._turns = float(max(1, sum(len(w.parts) for w in self._waves)))
         """In how many turns, if others want theirs; as it was seen, where that is data."""
+        self._donates = any(p.donated for p in plan.inputs)
         self._pauses = self._turns > 1 or any(w.tasks for w in self._waves)
+
+    def _outputs_of(self, run: Run) -> Sequence[int]:
+        island = self.plan.meshes[run.mesh].island
+        return [self._offsets[island] + slot for slot in run.outputs]
 
     def _limited_peaks(self) -> dict[Hashable, int]:
         """What a run takes on each device that has a limit; constants are held as long as the plan is loaded."""
@@ -119,12 +126,12 @@ class LoadedPlan:
             recorder.submitted(number, self.plan, client.label)
         bound = Bound()
         ticket = flight = None
+        slots: Slots = [*[None] * self._prepared.size, []]
         launched = False
         try:
             ticket = controller.enter(self._request(number, client, handles), client)
             if recorder is not None:
                 recorder.turn(number)
-            slots: Slots = [*[None] * self._prepared.size, []]
             flight = self._take_off(ticket, slots)
             for index, array in self._constants.items():
                 slots[index] = array
@@ -137,7 +144,7 @@ class LoadedPlan:
                 for handle in bound.taken if launched else ():  # not before the results hold what they share with it
                     handle.give_up(self.plan.name, where())
             finally:
-                self._flown(ticket, flight)
+                self._flown(ticket, flight, slots)
                 self._controller.store.let_go(bound.kept)
 
     def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
@@ -185,7 +192,11 @@ class LoadedPlan:
             slots[-1].extend(run.tokens())
             self._turns += (run.turns - self._turns) / 8
 
-    def _flown(self, ticket: Ticket | None, flight: Flight | None) -> None:
+    def _is_done(self, slots: Slots) -> bool:
+        """Whether a run of one computation is done already: what is small runs on the thread that enqueues it."""
+        return bool(self._only) and all(pjrt.is_array(slots[i]) and slots[i].is_ready() for i in self._only)
+
+    def _flown(self, ticket: Ticket | None, flight: Flight | None, slots: Slots) -> None:
         """The run is in the queues of devices: others may enqueue, and its end is watched.
 
         All that it may take stays reserved until then: handles may die, and devices still work on what they held.
@@ -193,13 +204,17 @@ class LoadedPlan:
         controller = self._controller
         if ticket is None:
             return
+        done = self._is_done(slots)
         try:
-            controller.turns.enqueued(ticket, dict(self._peaks) if self._peaks else None)
+            if not done:
+                controller.turns.enqueued(ticket, dict(self._peaks) if self._peaks else None)
             if controller.recorder is not None:
                 controller.recorder.enqueued(ticket.request.number)
         finally:
             try:
-                if self._line is not None and flight is not None and flight.tokens:
+                if done and flight is not None:
+                    flight.end()
+                elif self._line is not None and flight is not None and flight.tokens:
                     self._line.put(flight, eager=controller.eager)
                 else:
                     controller.turns.finished(ticket)
@@ -210,7 +225,7 @@ class LoadedPlan:
         self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line
     ) -> None:
         """Puts the arguments into slots."""
-        used = Counter(id(h.buffer) for h in handles if h is not None)
+        used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
         for port, value, handle in zip(self.plan.inputs, arguments, handles, strict=True):
             if port.slot < 0:
                 continue
@@ -282,6 +297,9 @@ class LoadedPlan:
             if index in self._constants:
                 held[index] = self._stored(self._constants[index], port, index, current_client.get(), -1)
         return held
+
+
+_NONE: Counter[int] = Counter()
 
 
 def _less(bytes_: dict[Hashable, int], buffer: StoredBuffer) -> None:

@@ -56,6 +56,10 @@ class Flight:
         """The program (None) or a body is about to launch."""
         self.launched.setdefault(who, deque(maxlen=MOST)).append((base, launches))
 
+    def end(self) -> None:
+        """It is done, as whoever enqueued it has seen."""
+        self.done(time.monotonic() - self.since)
+
     def still(self) -> float:
         """Seconds for which nothing has moved on its devices."""
         moved = max((q.moved for q in self.queues), default=0.0)
@@ -86,6 +90,10 @@ class Line:
             self._wake.set()
 
     def hurry(self) -> None:
+        if self.flights:
+            self._wake.set()
+
+    def stop(self) -> None:
         self._wake.set()
 
     def _ensure(self) -> None:
@@ -145,7 +153,8 @@ class Flights:
     def stop(self) -> None:
         """All threads end now."""
         self.ending = True
-        self.hurry()
+        for line in list(self.lines.values()):
+            line.stop()
 
     def hurry(self) -> None:
         """Somebody waits: every thread looks now."""

@@ -18,6 +18,9 @@ DEPTH = 4
 """So many runs may be in flight on an island while clients compete for it. Fewer leave gaps, more are slow to turn."""
 
 
+_NONE: Counter[str] = Counter()
+
+
 class Scheduler:
     """Every method takes one event, and gives the numbers of the runs whose turn has come."""
 
@@ -149,7 +152,7 @@ class Scheduler:
         """Its islands that others want or use, too. One client alone is held up by nothing but its devices' queues."""
         for island in request.islands:
             others = (r for r in self.waiting.values() if r.client != request.client and island in r.islands)
-            if any(others) or self.in_flight.get(island, Counter()).keys() - {request.client}:
+            if any(others) or self.in_flight.get(island, _NONE).keys() - {request.client}:
                 yield island
 
     def _is_full(self, island: str) -> bool:
