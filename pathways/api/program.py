@@ -24,6 +24,9 @@ from pathways.runtime.pjrt import lowering_platform
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
 
 
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
 @dataclass(frozen=True)
 class _Call:
     """Arguments bound to parameters. `static` are (place, type, value): 2, 2.0 and True are different programs.
@@ -83,6 +86,10 @@ class Program:
         if self._donate & self._static:
             have = f"argument {min(self._donate & self._static)} in both"
             raise self._refuse("an argument cannot be donated and static", have, "disjoint argnums")
+        parameters = self._signature.parameters
+        simple = not self._static and all(p.kind in _POSITIONAL for p in parameters.values())
+        self._plain = (tuple(range(len(parameters))), tuple(parameters)) if simple else None
+        """Places and names of the arguments of most calls: all positional, nothing static."""
         self._methods: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
         self._compiled: dict[Any, Compiled] = {}
         code = getattr(inspect.unwrap(function), "__code__", None)
@@ -109,7 +116,7 @@ class Program:
         leaves, tree = tree_util.tree_flatten(call.dynamic)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return self.function(*args, **kwargs)  # called by another program, or under a transformation: a part of it
-        key = (call.key, tree, ambient(), *(_key(self._aval(leaf)) for leaf in leaves))
+        key = (call.key, tree, ambient(), *map(self._key, leaves))
         compiled = self._compiled.get(key)
         if compiled is None:
             with COMPILING:
@@ -175,6 +182,9 @@ class Program:
         return frozenset(n % count for n in given)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Call":
+        if self._plain is not None and not kwargs and len(args) == len(self._plain[0]):
+            places, names = self._plain
+            return _Call((), args, places, places, names, ())
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -199,6 +209,13 @@ class Program:
             tuple(parameters[i][1] for i in places),
             tuple(bound.kwargs),
         )
+
+    def _key(self, leaf: Any) -> Any:
+        """What the signature says of a leaf."""
+        if isinstance(leaf, Array):
+            return leaf.shape, leaf.dtype, leaf.weak_type
+        aval = self._aval(leaf)
+        return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
 
     def _aval(self, leaf: Any) -> Any:
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -278,7 +295,3 @@ def _bound_parameters(signature: inspect.Signature, bound: inspect.BoundArgument
         else:
             found.append((numbers[name], name))
     return found
-
-
-def _key(aval: Any) -> Any:
-    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
