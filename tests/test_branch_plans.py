@@ -35,7 +35,8 @@ def test_the_waves_of_a_plan(plan: Plan) -> None:
     (_, _, loop), *_ = waves[0].awaits
     assert isinstance(loop, Joined) and loop.branch.kind == "while" and len(loop.parts) == 2
     later = [w for w in waves if w.awaits][1]
-    assert later.needs == 1 and later.awaits[0][2].branch.kind == "cond"  # type: ignore[union-attr]
+    (_, _, choice), *_ = later.awaits
+    assert later.needs == 1 and isinstance(choice, Joined) and choice.branch.kind == "cond"
 
 
 def test_through_a_file_and_the_command_line(tmp_path: Path) -> None:
