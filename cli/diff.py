@@ -117,7 +117,7 @@ def _reordered(old: Plan, new: Plan) -> Iterator[str]:
 def _order(plan: Plan, slice_: str) -> list[str]:
     meshes = {i for i, m in enumerate(plan.meshes) if m.slice == slice_}
     found: list[str] = []
-    for streams in (plan.streams, *(body.streams for body in plan.bodies)):
+    for streams in plan.all_streams:
         runs = [i for s in streams for i in s.instructions if isinstance(i, Run) and i.mesh in meshes]
         found += [r.name for r in sorted(runs, key=lambda r: r.step)]
     return found

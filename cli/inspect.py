@@ -197,7 +197,7 @@ def _as_json(plan: Plan) -> dict[str, Any]:
     for computation, original in zip(row["computations"], plan.computations, strict=True):
         computation["module"], computation["local"] = len(original.module), len(original.local)
     rows = [row["streams"], *(body["streams"] for body in row["bodies"])]
-    for streams, originals in zip(rows, [plan.streams, *(b.streams for b in plan.bodies)], strict=True):
+    for streams, originals in zip(rows, plan.all_streams, strict=True):
         for stream, original in zip(streams, originals, strict=True):
             stream["instructions"] = [{"op": type(i).__name__.lower(), **asdict(i)} for i in original.instructions]
     return row

@@ -130,11 +130,10 @@ def in_bodies(plan: Plan) -> str:
 
 def _awaited(plan: Plan) -> str:
     """What the controller waits for: control flow that is data."""
-    functions = (plan.streams, *(body.streams for body in plan.bodies))
-    branches = [
-        {(i.step, i.kind) for s in streams for i in s.instructions if isinstance(i, Branch)} for streams in functions
-    ]
-    kinds = Counter(kind for found in branches for _, kind in found)
+    kinds: Counter[str] = Counter()
+    for streams in plan.all_streams:
+        found = {i.step: i.kind for s in streams for i in s.instructions if isinstance(i, Branch)}
+        kinds.update(found.values())
     shown = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
     return f"; awaited: {shown}, {len(plan.bodies)} bodies" if kinds else ""
 

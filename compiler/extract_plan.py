@@ -261,9 +261,11 @@ def _written(computation: Operation) -> bytes:
         for key in ("arg_attrs", "res_attrs"):
             if key in op.operation.attributes and not any(map(len, op.operation.attributes[key])):
                 del op.operation.attributes[key]
-    if b"while" in bytecode(computation):
+    raw = bytecode(computation, WITHOUT_USES)
+    if b"while" in raw:
         computation.walk(_settle)
-    return portable(bytecode(computation, WITHOUT_USES))
+        raw = bytecode(computation, WITHOUT_USES)
+    return portable(raw)
 
 
 def _settle(op: Operation) -> Any:

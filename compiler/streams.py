@@ -75,6 +75,8 @@ class _Planner:
         self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
         self.islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
         self.drafts: dict[str, _Draft] = {}
+        self.bodies: list[PlannedBody] = []
+        """Of the branches so far."""
         self._kinds: dict[tuple[ArrayType, Placed], BufferKind] = {}
 
     def run(self) -> tuple[tuple[Stream, Peak], ...]:
@@ -197,6 +199,7 @@ class _Planner:
         for i, value in enumerate(node.results):
             self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value")
         bodies = [planned_body(self, b) for b in self.program.bodies_of(op)]
+        self.bodies += bodies
         numbers = [list(self.program.bodies).index(symbol) for symbol in op.bodies]
         homes = [self._island(v) for v in node.operands], [self._island(v) for v in node.results]
         used = _cover(self.program, [m for body in bodies for m in body.meshes])
@@ -264,9 +267,8 @@ def planned_body(around: _Planner, body: Program) -> PlannedBody:
     planner = _Planner(body, around.given, around.temporaries, around.donates)
     streams = [stream for stream, _ in planner.run()]
     flow, meshes = body.flow, plan_meshes(body)
-    inner = (planned_body(planner, b) for n in flow.branches() for b in body.bodies_of(n.op))
     found = [*(p.mesh for p in flow.places if p is not None), *(n.mesh for n in flow.calls())]
-    found += [m for b in inner for m in b.meshes]
+    found += [m for b in planner.bodies for m in b.meshes]
     high = {s.island: peaks(s, meshes, planner.borrowed(s.island)) for s in streams}
     ins, outs = (planner.bytes_of(side) for side in (body.inputs, list(dict.fromkeys(flow.returned))))
     return PlannedBody(_cover(body, found), high, ins, outs)

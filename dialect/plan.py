@@ -331,9 +331,14 @@ class Plan:
             constant_buffers=body.constant_buffers, bodies=self.bodies[:number], decisions=(), phases={},
         )  # fmt: skip
 
+    @property
+    def all_streams(self) -> list[tuple[Stream, ...]]:
+        """The streams of the program, then those of each body."""
+        return [self.streams, *(body.streams for body in self.bodies)]
+
     def runs(self) -> Iterator[Run]:
         """All runs, those in bodies too."""
-        for streams in (self.streams, *(b.streams for b in self.bodies)):
+        for streams in self.all_streams:
             yield from (i for s in streams for i in s.instructions if isinstance(i, Run))
 
     def stream(self, island: str) -> Stream:
