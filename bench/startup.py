@@ -7,6 +7,7 @@ Loads the plan of samples/train_lm.py afresh, several times each way, in turns; 
 """
 
 import argparse
+import gc
 import importlib.util
 import statistics
 import time
@@ -33,6 +34,7 @@ def seconds(plan, machine, ready):
     controller = Controller(machine)
     controller.executables.folder = None
     controller.executables.offer(plan.executables if ready else {})
+    gc.collect()  # the code of the round before
     begin = time.perf_counter()
     LoadedPlan(plan, controller)
     return time.perf_counter() - begin, controller.executables.compiled

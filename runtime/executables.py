@@ -11,8 +11,10 @@ import hashlib
 import os
 import platform
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeAlias
 
 import jaxlib.version
 
@@ -21,6 +23,8 @@ from pathways.runtime.callbacks import Watched
 
 _OPTIONS = "spmd shardy 1"
 """Changes with the options that `pjrt.py` compiles with."""
+Wanted: TypeAlias = tuple[bytes | str, tuple[pjrt.Device, ...]]
+"""A module, and the devices that run it together."""
 MOST = 1024
 """So much code is kept for plans to come, beside what loaded plans hold: code that nobody runs any more must go."""
 
@@ -30,14 +34,15 @@ class Executables:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or _folder()
-        self.compiled = 0
-        """How many modules this process compiled itself."""
-        self._loaded: dict[tuple[bytes | str, tuple[pjrt.Device, ...]], pjrt.Executable] = {}
+        self._compiled: list[str] = []
+        """The names of what this process compiled itself."""
+        self._loaded: dict[Wanted, pjrt.Executable] = {}
         self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
         self._raw: dict[tuple[bytes | str, int], bytes] = {}
         """What was serialized once. Code that was read back must not be serialized again: it loses its functions."""
         self._ready: dict[str, bytes] = {}
         self._lock = threading.RLock()
+        self._serializing = threading.Lock()
         self._used: set[tuple[bytes | str, int]] | None = None
         self._calling: list[pjrt.Executable] = []
         """What calls back is never freed: a callback must not die while a device is in it."""
@@ -59,6 +64,31 @@ class Executables:
                 if self._used is None:  # else somebody wants all code of a plan
                     self.forget(MOST)
         return found
+
+    def load_all(self, wanted: Iterable[Wanted]) -> None:
+        """Makes what is not there yet, on all cores: each module once, then its copies for other devices."""
+        with self._lock:
+            if self._used is None:
+                self.forget(MOST)
+            missing = [key for key in wanted if key not in self._loaded]
+            missing.sort(key=lambda key: len(key[0]), reverse=True)  # what takes longest must not come last
+            self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values())
+            self._make_all([key for key in missing if key not in self._loaded])
+
+    def _make_all(self, missing: Collection[Wanted]) -> None:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            making = {key: threads.submit(self._make, *key) for key in missing}
+            try:
+                for key, made in making.items():
+                    self._loaded[key] = made.result()
+            finally:
+                for made in making.values():
+                    made.cancel()
+
+    @property
+    def compiled(self) -> int:
+        """How many modules this process compiled itself."""
+        return len(self._compiled)
 
     @property
     def kept(self) -> int:
@@ -82,7 +112,7 @@ class Executables:
         made = self._from_ready(module, devices)
         if made is None:
             made = pjrt.compile_module(module, devices)
-            self.compiled += 1
+            self._compiled.append(ready_name(module, devices))
             self._keep(module, made, devices)
         self._first.setdefault(kind, made)
         return made
@@ -105,9 +135,10 @@ class Executables:
         return None
 
     def _serialized(self, kind: tuple[bytes | str, int]) -> bytes:
-        if kind not in self._raw:
-            self._raw[kind] = pjrt.serialize(self._first[kind])
-        return self._raw[kind]
+        with self._serializing:
+            if kind not in self._raw:
+                self._raw[kind] = pjrt.serialize(self._first[kind])
+            return self._raw[kind]
 
     def _keep(self, module: bytes | str, made: pjrt.Executable, devices: tuple[pjrt.Device, ...]) -> None:
         """Writes code to the folder, whole or not at all; a full disk is no reason to fail."""

@@ -8,17 +8,19 @@ from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan import Branch, Plan, Port, Run
-from pathways.runtime import callbacks, pjrt, transfers
+from pathways.runtime import callbacks, pjrt
+from pathways.runtime.ahead import load_ahead
 from pathways.runtime.bodies import load_bodies, put, put_constants
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.controller import Controller
 from pathways.runtime.defer import defer
 from pathways.runtime.enqueuing import Enqueuing
-from pathways.runtime.errors import CalledInside, WrongInput
+from pathways.runtime.errors import CalledInside
 from pathways.runtime.flights import Flight
 from pathways.runtime.inputs import as_host, handle_of
 from pathways.runtime.linearize import linearize
 from pathways.runtime.machine import PhysicalIsland
+from pathways.runtime.ports import Input, Result
 from pathways.runtime.scheduling import Request
 from pathways.runtime.steps import Preparer, Sides
 from pathways.runtime.store import Handle, Line, Poison, StoredBuffer, lost_among
@@ -49,20 +51,15 @@ class LoadedPlan:
         self._lost: PhysicalIsland | None = None
         controller.limit(plan, self._islands)
         self._sides = Sides(plan, self._islands)
+        load_ahead(plan, self._sides, controller.executables)
         bodies = load_bodies(plan, self._sides, controller.executables, path, sequential=sequential)
         prepared = self._prepared = Preparer(plan, self._sides, controller.executables, bodies)
         self._offsets = prepared.offsets
         self._constants = put_constants(plan, self._sides)
         self._waves = prepared.prepare(defer(plan, linearize(plan, path), everything=sequential))
         self._queues = tuple(dict.fromkeys(q for i in self._islands.values() for q in i.queues))
-        self._arrivals: dict[Any, transfers.Move] = {}
-        self._makers = {
-            self._offsets[s.island] + slot: i
-            for s in plan.streams
-            for i in s.instructions
-            if isinstance(i, Run | Branch)
-            for slot in i.outputs
-        }
+        self._inputs = [self._input(p) for p in plan.inputs]
+        self._results_of = self._result_ports()
         runs = list(plan.runs())
         self._only = self._outputs_of(runs[0]) if len(runs) == 1 and not plan.bodies else ()
         self._held = self._hold_constants()
@@ -75,6 +72,31 @@ class LoadedPlan:
         """In how many turns, if others want theirs; as it was seen, where that is data."""
         self._donates = any(p.donated for p in plan.inputs)
         self._pauses = self._turns > 1 or any(w.tasks for w in self._waves)
+
+    def _input(self, port: Port) -> Input | None:
+        """None for an argument that nobody reads."""
+        if port.slot < 0:
+            return None
+        index = self._offsets[port.island] + port.slot
+        type_, layout = self._prepared.types[index]
+        return Input(port, index, type_, self._sides.of(layout), self.plan.name, self._prepared.compile_on)
+
+    def _result_ports(self) -> list[Result]:
+        makers = {
+            self._offsets[s.island] + slot: i
+            for s in self.plan.streams
+            for i in s.instructions
+            if isinstance(i, Run | Branch)
+            for slot in i.outputs
+        }
+        found: list[Result] = []
+        for port in self.plan.results:
+            index = self._offsets[port.island] + port.slot
+            type_, layout = self._prepared.types[index]
+            maker = makers.get(index)
+            origin = (maker.name if maker else "the program", port.island, maker.where if maker else None)
+            found.append(Result(port, index, type_, self._sides.of(layout), origin, index in self._constants))
+        return found
 
     def _outputs_of(self, run: Run) -> Sequence[int]:
         island = self.plan.meshes[run.mesh].island
@@ -151,16 +173,11 @@ class LoadedPlan:
         bytes_: Mapping[Hashable, int] = self._peaks
         if bytes_:
             bytes_ = dict(self._peaks)
-            for port, handle in zip(self.plan.inputs, handles, strict=True):
-                if handle is not None and port.slot >= 0 and self._is_in_place(handle, port):
+            for wanted, handle in zip(self._inputs, handles, strict=True):
+                if handle is not None and wanted is not None and wanted.is_in_place(handle.buffer):
                     _less(bytes_, handle.buffer)
         turns = self._turns
         return Request(number, client.label, self.plan.name, self._keys, client.weight, self._seconds / turns, bytes_)
-
-    def _is_in_place(self, handle: Handle, port: Port) -> bool:
-        type_, layout = self._prepared.types[self._offsets[port.island] + port.slot]
-        side, buffer = self._sides.of(layout), handle.buffer
-        return buffer.devices == side.devices and buffer.sharding.same_layout(side.local, type_.shape)
 
     def _take_off(self, ticket: Ticket, slots: Slots) -> Flight:
         """From now on the run is watched."""
@@ -226,19 +243,17 @@ class LoadedPlan:
     ) -> None:
         """Puts the arguments into slots."""
         used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
-        for port, value, handle in zip(self.plan.inputs, arguments, handles, strict=True):
-            if port.slot < 0:
+        for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
+            if wanted is None:
                 continue
-            index = self._offsets[port.island] + port.slot
+            port, index, side = wanted.port, wanted.index, wanted.side
             if handle is None:
-                type_, layout = self._prepared.types[index]
-                slots[index] = put(as_host(value, port, self.plan.name, where), type_, self._sides.of(layout))
+                slots[index] = put(as_host(value, port, self.plan.name, where), wanted.type, side)
                 continue
-            array = self._arrive(handle, port, index, where)
+            array = wanted.arrive(handle, where)
             buffer = handle.buffer
             in_place = array is buffer.array
             if in_place and port.donated and (buffer.is_shared or used[id(buffer)] > 1) and pjrt.is_array(array):
-                side = self._sides.of(self._prepared.types[index][1])
                 array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
             elif in_place and not port.donated:
                 bound.owners[index] = buffer
@@ -250,53 +265,23 @@ class LoadedPlan:
             self._controller.store.keep(kept)
             bound.kept = kept
 
-    def _arrive(self, handle: Handle, port: Port, index: int, where: Line) -> Any:
-        """The array of a handle where this plan wants it: itself, or moved there from another program's place."""
-        buffer, array = handle.buffer, handle.array(where)
-        type_, layout = self._prepared.types[index]
-        if (buffer.type, buffer.dtype) != (type_, port.dtype):
-            have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{port.dtype} {list(type_.shape)}"
-            error = WrongInput(name=port.name, program=self.plan.name, have_=have, rule=need, where=where())
-            raise PathwaysError(error)
-        if isinstance(array, Poison) or self._is_in_place(handle, port):
-            return array
-        key = index, buffer.devices, buffer.sharding
-        if key not in self._arrivals:
-            source = transfers.Side(buffer.sharding, array.sharding, buffer.devices)
-            target = self._sides.of(layout)
-            self._arrivals[key] = transfers.prepare(type_, source, target, self._prepared.compile_on).move
-        return self._arrivals[key](array)
-
     def _results(self, slots: Slots, owners: dict[int, StoredBuffer], client: ClientState, number: int) -> list[Handle]:
         handles: list[Handle] = []
-        for port in self.plan.results:
-            index = self._offsets[port.island] + port.slot
+        for result in self._results_of:
+            index = result.index
             buffer = owners.get(index) or self._held.get(index)
             if buffer is None or buffer.client is not client:
-                buffer = owners[index] = self._stored(slots[index], port, index, client, number)
+                array = slots[index]
+                if self.lost is not None and not isinstance(array, Poison):  # while the run was enqueued
+                    array = lost_among(self._islands.values(), result.side.devices) or array
+                buffer = owners[index] = result.stored(array, client, number)
             handles.append(self._controller.store.hold(buffer))
         return handles
 
-    def _stored(self, array: Any, port: Port, index: int, client: ClientState, number: int) -> StoredBuffer:
-        type_, layout = self._prepared.types[index]
-        side, run = self._sides.of(layout), self._makers.get(index)
-        if self.lost is not None and not isinstance(array, Poison):  # a device may be lost while a run is enqueued
-            array = lost_among(self._islands.values(), side.devices) or array
-        origin = (run.name if run else "the program", port.island, run.where if run else None)
-        bytes_ = type_.shard_bytes(side.local.shard_shape(type_.shape))
-        pinned = index in self._constants
-        return StoredBuffer(
-            array, type_, port.dtype, side.local, side.devices, port.name, origin, client, bytes_, number, pinned
-        )
-
     def _hold_constants(self) -> dict[int, StoredBuffer]:
         """Constants that are results: held by the plan, too, so that nobody overwrites them."""
-        held: dict[int, StoredBuffer] = {}
-        for port in self.plan.results:
-            index = self._offsets[port.island] + port.slot
-            if index in self._constants:
-                held[index] = self._stored(self._constants[index], port, index, current_client.get(), -1)
-        return held
+        client = current_client.get()
+        return {r.index: r.stored(self._constants[r.index], client, -1) for r in self._results_of if r.pinned}
 
 
 _NONE: Counter[int] = Counter()

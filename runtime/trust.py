@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import threading
 from pathlib import Path
 
 _SIZE = 32
@@ -32,7 +33,7 @@ def _code(key: bytes, name: str, raw: bytes) -> bytes:
 def _key() -> bytes:
     """This user's key, made at first use; one for this process alone where it cannot be written."""
     path = Path(os.environ.get("PATHWAYS_KEY") or Path.home() / ".config" / "pathways" / "key")
-    with contextlib.suppress(OSError):
+    with _MAKING, contextlib.suppress(OSError):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with contextlib.suppress(FileExistsError):
@@ -45,4 +46,5 @@ def _key() -> bytes:
     return _OWN
 
 
+_MAKING = threading.Lock()
 _OWN = secrets.token_bytes(_SIZE)

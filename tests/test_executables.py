@@ -1,6 +1,7 @@
 """Ready code: in plans and in a folder, for this machine and this user alone."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from jax.sharding import PartitionSpec as P
 from support import pwc_here
 
 import pathways as pw
+from pathways.dialect.jax_api import JaxRuntimeError
 from pathways.dialect.planfile import load_plan, write_plan
-from pathways.runtime import executables, trust
+from pathways.runtime import executables, pjrt, trust
 from pathways.runtime.controller import Controller
 from pathways.runtime.executables import Executables
 from pathways.runtime.executor import LoadedPlan
@@ -134,3 +136,24 @@ def test_code_goes_when_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> 
         assert float(np.asarray(result.buffer.array)) == float(((X + 1) * 2).sum())
     code.forget()
     assert code.kept == 0
+
+
+def test_code_is_made_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two modules meet while they are compiled, and their copies while they are read: one at a time would wait."""
+    meet = threading.Barrier(2, timeout=60)
+    for name in ("compile_module", "deserialize"):
+        real = getattr(pjrt, name)
+        monkeypatch.setattr(pjrt, name, lambda *args, real=real: (meet.wait(), real(*args))[1])
+    monkeypatch.setattr(executables.os, "cpu_count", lambda: 2)
+    first, second = pjrt.make_cpu_devices(2)
+    modules = [
+        f"func.func public @main(%x: tensor<{n}xf32>) -> tensor<{n}xf32> {{ return %x : tensor<{n}xf32> }}"
+        for n in (4, 8)
+    ]
+    made = Executables()
+    made.load_all([(m, (d,)) for m in modules for d in (first, second)])
+    assert made.compiled == 2 and made.kept == 4 and not meet.n_waiting
+    assert made.load(modules[0], [second]) is made.load(modules[0], [second])
+    with pytest.raises(JaxRuntimeError):
+        made.load_all([(m, (first,)) for m in (modules[1].replace("return", "give"), modules[0].replace("main", "f"))])
+    assert made.compiled == 2 and made.kept == 4

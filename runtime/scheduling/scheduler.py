@@ -122,6 +122,9 @@ class Scheduler:
         return started
 
     def _next(self) -> Request | None:
+        if len(self.waiting) == 1:
+            (alone,) = self.waiting.values()
+            return alone if self._may_start(alone) else None
         blocked: set[str] = set()
         """Islands on which somebody ranks before whoever comes next in this loop."""
         paused: set[str] = set()
@@ -151,9 +154,13 @@ class Scheduler:
     def _contended(self, request: Request) -> Iterable[str]:
         """Its islands that others want or use, too. One client alone is held up by nothing but its devices' queues."""
         for island in request.islands:
-            others = (r for r in self.waiting.values() if r.client != request.client and island in r.islands)
-            if any(others) or self.in_flight.get(island, _NONE).keys() - {request.client}:
+            users = self.in_flight.get(island, _NONE)
+            if len(users) > (request.client in users) or (len(self.waiting) > 1 and self._is_wanted(island, request)):
                 yield island
+
+    def _is_wanted(self, island: str, request: Request) -> bool:
+        """Whether another client waits for an island, too."""
+        return any(r.client != request.client and island in r.islands for r in self.waiting.values())
 
     def _is_full(self, island: str) -> bool:
         return sum(self.in_flight[island].values()) >= self.depth if island in self.in_flight else False
