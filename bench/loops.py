@@ -60,7 +60,7 @@ def main():
     limit = np.float32(limit - 0.01)
     compiled = make_program().lower(host, limit).compile()
     x, bound = pw.program(lambda x, limit: (x, limit))(host, limit)
-    first, second = (i.devices[0] for i in list(process().machine.bound.values())[:2])
+    first, second = (i.devices[0] for i in process().machine.islands[:2])
     one, two = SingleDeviceSharding(first), SingleDeviceSharding(second)
     hand = (jax.jit(grow), jax.jit(shrink), jax.jit(below), jax.device_put(host, one), jax.device_put(limit, one))
     assert np.allclose(np.asarray(compiled(x, bound)), np.asarray(by_hand(*hand, one, two)), rtol=1e-5)

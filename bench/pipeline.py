@@ -60,7 +60,7 @@ def main():
     xs = [np.full(WIDTH, float(m), np.float32) for m in range(MICROBATCHES)]
     compiled = make_program().lower(weights, xs).compile()
     moved = pw.program(lambda w, x: (w, x))(weights, xs)
-    islands = [i.devices[0] for i in process().machine.bound.values() if len(i.devices) == 1][:STAGES]
+    islands = [i.devices[0] for i in process().machine.islands if len(i.devices) == 1][:STAGES]
     targets = [SingleDeviceSharding(d) for d in islands]
     stages = [jax.jit(work) for _ in range(STAGES)]
     placed = [jax.device_put(w, t) for w, t in zip(weights, targets, strict=True)]

@@ -68,7 +68,7 @@ def main():
     program = pw.program(lambda x: placed(x))
     host = np.eye(options.size, dtype=np.float32)
     program(host).block_until_ready()
-    device = next(iter(process().machine.bound.values())).devices[0]
+    device = process().machine.islands[0].devices[0]
     x, step = jax.device_put(host, SingleDeviceSharding(device)), jax.jit(work)
     ours, native = [], []
     for _ in range(options.rounds):

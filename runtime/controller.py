@@ -161,4 +161,4 @@ class Controller:
         self.store.lose(device, lost_poison(island, position))
 
     def island_of(self, device: Hashable) -> PhysicalIsland:
-        return next(i for i in self.machine.bound.values() if device in i.devices)
+        return next(i for i in self.machine.islands if device in i.devices)

@@ -39,7 +39,7 @@ class Machine:
 
     def __init__(self, platform: str) -> None:
         self.platform = platform
-        self.bound: dict[tuple[str, int], PhysicalIsland] = {}
+        self._bound: dict[tuple[str, int], PhysicalIsland] = {}
         self._queues: dict[pjrt.Device, DeviceQueue] = {}
         self._spare: list[pjrt.Device] = []
         self._made = 0
@@ -69,9 +69,14 @@ class Machine:
             island.lost.pop(position, None)
             self.changes += 1
 
+    @property
+    def islands(self) -> list[PhysicalIsland]:
+        """In the order in which they were bound; others may bind more meanwhile."""
+        return list(self._bound.values())
+
     def named(self, key: str) -> PhysicalIsland | None:
         """The island of this name in this process."""
-        return next((i for i in self.bound.values() if i.key == key), None)
+        return next((i for i in self.islands if i.key == key), None)
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
         """The physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""
@@ -80,27 +85,28 @@ class Machine:
             raise PathwaysError(WrongPlatform(program=plan.name, plan_platform=plan.platform, have_=here))
         wanted = [plan.topology.island(s.island) for s in plan.streams]
         with self._lock:
-            missing = [i for i in wanted if (i.name, i.size) not in self.bound]
+            missing = [i for i in wanted if (i.name, i.size) not in self._bound]
             pool = self._pool(plan.name, missing)
             for island in wanted:
                 key = island.name, island.size
-                devices = self.bound[key].devices if key in self.bound else pool[island.name]
+                devices = self._bound[key].devices if key in self._bound else pool[island.name]
                 _check_kind(plan.name, island, devices)
             for island in missing:
-                self._bind(island, pool[island.name])
-            return {i.name: self.bound[i.name, i.size] for i in wanted}
+                self.bind(island.name, pool[island.name])
+            return {i.name: self._bound[i.name, i.size] for i in wanted}
 
-    def _bind(self, island: Island, devices: Sequence[pjrt.Device]) -> None:
+    def bind(self, name: str, devices: Sequence[pjrt.Device]) -> None:
+        """From now on an island of this name and size stands for these devices."""
         queues = tuple(self._queues.setdefault(d, DeviceQueue()) for d in devices)
-        taken = {bound.key for bound in self.bound.values()}
-        key = island.name if island.name not in taken else f"{island.name}({island.size})"
-        self.bound[island.name, island.size] = PhysicalIsland(island.name, tuple(devices), queues, key)
+        taken = {bound.key for bound in self._bound.values()}
+        key = name if name not in taken else f"{name}({len(devices)})"
+        self._bound[name, len(devices)] = PhysicalIsland(name, tuple(devices), queues, key)
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
         if self.platform == "cpu":
             return self._make_cpu(program, wanted)
         groups = host_islands()
-        taken = {d for bound in self.bound.values() for d in bound.devices}
+        taken = {d for bound in self._bound.values() for d in bound.devices}
         free = [[d for d in group if d not in taken] for group in groups]
         pool: dict[str, list[pjrt.Device]] = {}
         for island in wanted:

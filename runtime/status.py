@@ -48,7 +48,7 @@ def status_of(controller: Controller) -> Status:
     controller.flights.drain(0.05)  # what is done already, and was not looked at
     waiting, running = controller.turns.ask(lambda s: (list(s.waiting.values()), list(s.running.values())))
     islands: list[IslandStatus] = []
-    for island in controller.machine.bound.values():
+    for island in controller.machine.islands:
         owners = [controller.store.owners_on(d) for d in island.devices]
         labels = sorted({label for o in owners for label in o})
         ledger = controller.machine.ledger

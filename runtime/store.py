@@ -123,9 +123,13 @@ class Store:
             buffer.array = None
         return gone
 
+    def _all(self) -> list[StoredBuffer]:
+        """A copy: the garbage collector may run anywhere, and with it the death of a handle. Under the lock."""
+        return list(self.buffers.values())
+
     def of(self, client: ClientState) -> list[StoredBuffer]:
         with self._lock:
-            return [b for b in self.buffers.values() if b.client is client]
+            return [b for b in self._all() if b.client is client]
 
     def drop(self, client: ClientState) -> None:
         """Frees all that a client holds; its handles stay, and hold nothing."""
@@ -138,7 +142,7 @@ class Store:
     def lose(self, device: Hashable, cause: Poison) -> None:
         """All that has a shard on a device is deleted, and its handles raise the cause."""
         with self._lock:
-            found = [b for b in self.buffers.values() if device in b.devices]
+            found = [b for b in self._all() if device in b.devices]
             for buffer in found:
                 array, buffer.array = buffer.array, cause
                 if pjrt.is_array(array):
@@ -148,7 +152,7 @@ class Store:
         """Bytes on a device by client."""
         with self._lock:
             owners: Counter[str] = Counter()
-            for buffer in self.buffers.values():
+            for buffer in self._all():
                 if buffer.counted and device in buffer.devices:
                     owners[buffer.client.label] += buffer.bytes
             return dict(owners)
@@ -157,7 +161,7 @@ class Store:
     def bytes(self) -> int:
         """Bytes of all logical buffers, replicas counted once."""
         with self._lock:
-            return sum(b.type.bytes for b in self.buffers.values())
+            return sum(b.type.bytes for b in self._all())
 
 
 class Handle:

@@ -80,7 +80,7 @@ def resume(controller: Controller, client: ClientState) -> None:
     try:
         for buffer, one in kept.items():
             host = one.read(buffer.type)
-            lost = lost_among(controller.machine.bound.values(), buffer.devices)
+            lost = lost_among(controller.machine.islands, buffer.devices)
             if lost is not None:
                 buffer.array = lost
                 one.forget()

@@ -63,6 +63,6 @@ def _all_devices_are_back() -> Iterator[None]:
     """What a test lost, it does not lose for others."""
     yield
     machine = process().machine
-    for island in machine.bound.values():
+    for island in machine.islands:
         for position in list(island.lost):
             machine.recover(island, position)

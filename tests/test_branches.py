@@ -294,7 +294,7 @@ def test_what_the_program_launched_is_not_forgotten() -> None:
 
 def process_arrays() -> list[Any]:
     """All arrays on the devices of this process."""
-    clients = {d.client for island in process().machine.bound.values() for d in island.devices}
+    clients = {d.client for island in process().machine.islands for d in island.devices}
     return [a for client in clients for a in client.live_arrays()]
 
 

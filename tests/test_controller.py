@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,6 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.controller import Controller
-from pathways.runtime.credit import DeviceQueue
 from pathways.runtime.machine import Machine, PhysicalIsland
 from pathways.runtime.scheduling import POLICIES, Request
 from pathways.runtime.store import Handle, Poison, StoredBuffer, lost_among
@@ -46,12 +46,11 @@ class World:
         self.machine = Machine("none")
         self.controller = Controller(self.machine, POLICIES[policy]())
         for name, limit in LIMITS.items():
-            devices = tuple((name, position) for position in range(PER_ISLAND))
-            island = PhysicalIsland(name, devices, tuple(DeviceQueue() for _ in devices), name)
-            self.machine.bound[name, PER_ISLAND] = island
+            devices: list[Any] = [(name, position) for position in range(PER_ISLAND)]
+            self.machine.bind(name, devices)
             for device in devices:
                 self.machine.ledger.limit(device, limit)
-        self.islands = list(self.machine.bound.values())
+        self.islands = self.machine.islands
         self.clients = [ClientState(name, weight) for name, weight in zip("abcd", (1, 2, 4, 1), strict=True)]
         self.numbers = itertools.count()
         self.runs: list[Run] = []

@@ -70,7 +70,7 @@ class Process:
 
     def lost_islands(self) -> frozenset[str]:
         """The names of islands that have lost a device: nothing is placed there."""
-        return frozenset(i.name for i in self.machine.bound.values() if i.lost)
+        return frozenset(i.name for i in self.machine.islands if i.lost)
 
     def load(self, plan: Plan, path: str = "plan", *, sequential: bool = False) -> LoadedPlan:
         self._note_preferences(plan)

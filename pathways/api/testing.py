@@ -64,7 +64,7 @@ def return_device(island: str, device: int = 0) -> None:
 def _island(name: str, device: int) -> PhysicalIsland:
     found = process().machine.named(name)
     if found is None or not 0 <= device < len(found.devices):
-        known = ", ".join(f"{i.key} (devices 0 to {len(i.devices) - 1})" for i in process().machine.bound.values())
+        known = ", ".join(f"{i.key} (devices 0 to {len(i.devices) - 1})" for i in process().machine.islands)
         have, rule = f"device {device} of {name!r}", known or "islands: none is bound yet"
         error = BadArguments(problem="there is no such device", have_=have, rule=rule, advice="", where=caller())
         raise PathwaysError(error)

@@ -34,4 +34,4 @@ def trace(path: str | Path) -> Generator[None]:
             controller.flights.drain()
         finally:
             controller.recorder = None
-            recorder.stop(list(controller.machine.bound.values()))
+            recorder.stop(controller.machine.islands)
