@@ -1,7 +1,7 @@
 """At most so many executions in flight on a device, whichever program they are of.
 
 Beyond 32, collective programs hang on CPU (jaxlib 0.10, measured), and dispatch blocks anyway. A device runs what it is
-given in order, so a token for every fifth execution is enough: when it is done, so are all before it.
+given in order, so a token for every eighth execution is enough: when it is done, so are all before it.
 """
 
 import contextlib
@@ -12,10 +12,10 @@ from typing import Any
 
 from pathways.runtime.pjrt import FAILURES
 
-STRIDE = 5
+STRIDE = 8
 """One token for so many executions."""
-TOKENS = 2
-"""So many tokens may be unfinished: at most STRIDE * (TOKENS + 1) = 15 executions are in flight on a device."""
+TOKENS = 1
+"""So many may be unfinished: at most STRIDE * (TOKENS + 1) = 16 executions are in flight on a device."""
 
 
 class DeviceQueue:
