@@ -12,6 +12,10 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.compiler.schedule.arrange import UNITS
+from pathways.compiler.schedule.pipeline import Pipeline
+from pathways.compiler.schedule.timeline import Graph
+from pathways.dialect.actions import Action
 
 WIDTH, LENGTH, RATE = 8, 4, 0.1
 jit: Any = jax.jit
@@ -177,3 +181,24 @@ STYLES: dict[str, Callable[[Sequence[Step], int], Step]] = {
     "random keys": _with_keys,
     "forward only": _forward,
 }
+
+
+def model(slices: int, chunks: int, microbatches: int, *, split: bool = False) -> Pipeline:
+    """A pipeline without a program; calls are numbered by microbatch, forward then backward."""
+    stages = slices * chunks
+    kinds = ["I", "W"] if split else ["B"]
+    actions = [Action(s, "F", m) for m in range(microbatches) for s in range(stages)]
+    actions += [Action(s, k, m) for m in range(microbatches) for s in reversed(range(stages)) for k in kinds]
+    rows = tuple(s % slices for s in range(stages))
+    return Pipeline(tuple(f"s{i}" for i in range(slices)), rows, microbatches, {a: (i,) for i, a in enumerate(actions)})
+
+
+def graph_of(pipeline: Pipeline) -> Graph:
+    waits: list[list[int]] = []
+    for action in pipeline.calls:
+        s, m = action.stage, action.microbatch
+        back = "I" if pipeline.is_split else "B"
+        needs = [Action(s - 1, "F", m)] if action.kind == "F" else [Action(s + 1, back, m), Action(s, "F", m)]
+        needs = [Action(s, "I", m)] if action.kind == "W" else needs
+        waits.append([pipeline.calls[a][0] for a in needs if a in pipeline.calls])
+    return Graph(waits, [pipeline.rows[a.stage] for a in pipeline.calls], [UNITS[a.kind] for a in pipeline.calls])
