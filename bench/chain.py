@@ -13,11 +13,10 @@ medians. Above 1 the plan is faster.
 import argparse
 import collections
 import functools
-import statistics
-import time
 
 import jax
 import numpy as np
+from in_turns import medians
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -99,12 +98,6 @@ def bare_pjrt(plan, devices, sharding, x):
     return chain
 
 
-def timed(function, *args):
-    start = time.perf_counter()
-    function(*args)
-    return time.perf_counter() - start
-
-
 def compare(function, rounds):
     lowered = make_plan(function).lower(np.ones(8 * DEVICES, np.float32))
     merged, apart = lowered.compile(), lowered.compile(merge=False)
@@ -126,16 +119,10 @@ def compare(function, rounds):
         "one jit": lambda: whole(y).block_until_ready(),
         "native loop": lambda: native_loop(step, y),
     }
-    times = {name: [] for name in ways}
-    for turn in range(rounds + 1):
-        for name, way in ways.items():
-            timed(way)  # the threads of the way before spin for a while, and the first one of all compiles
-            if turn:
-                times[name] += [timed(way), timed(way)]
-    medians = {name: statistics.median(found) for name, found in times.items()}
+    found = medians(ways, rounds)
     print(function.__doc__.splitlines()[0])
-    for name, median in medians.items():
-        ratio = medians["native loop"] / median
+    for name, median in found.items():
+        ratio = found["native loop"] / median
         print(f"  {name:14}{1e6 * median / LENGTH:8.1f} us a computation, native loop / this {ratio:7.2f}")
 
 

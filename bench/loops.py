@@ -9,11 +9,10 @@ condition), and ratios are of medians. Above 1 the plan is faster.
 """
 
 import argparse
-import statistics
-import time
 
 import jax
 import numpy as np
+from in_turns import medians
 from jax import lax
 from jax.sharding import NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
@@ -51,7 +50,7 @@ def by_hand(f, g, test, x, limit, one, two):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=10)
     rounds = parser.parse_args().rounds
     host = np.ones(WIDTH, np.float32)
     limit = host.max()
@@ -68,17 +67,10 @@ def main():
         "plan": lambda: compiled(x, bound).block_until_ready(),
         "by hand": lambda: by_hand(*hand, one, two),
     }
-    times = {name: [] for name in ways}
-    for turn in range(rounds + 1):
-        for name, way in ways.items():
-            begin = time.perf_counter()
-            way()
-            if turn:
-                times[name].append(time.perf_counter() - begin)
-    medians = {name: statistics.median(found) for name, found in times.items()}
+    found = medians(ways, rounds)
     print(f"jax {jax.__version__}, a loop of about {TURNS} turns over two devices, float32[{WIDTH}]")
-    for name, median in medians.items():
-        print(f"  {name:10}{1e6 * median / TURNS:8.1f} us a turn, by hand / this {medians['by hand'] / median:6.2f}")
+    for name, median in found.items():
+        print(f"  {name:10}{1e6 * median / TURNS:8.1f} us a turn, by hand / this {found['by hand'] / median:6.2f}")
 
 
 if __name__ == "__main__":

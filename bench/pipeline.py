@@ -9,11 +9,10 @@ ratios are of medians. Above 1 the plan is faster.
 """
 
 import argparse
-import statistics
-import time
 
 import jax
 import numpy as np
+from in_turns import medians
 from jax.sharding import NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
@@ -54,7 +53,7 @@ def by_hand(stages, weights, xs, targets):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
     weights = [np.full(WIDTH, 0.5 + s / 10, np.float32) for s in range(STAGES)]
     xs = [np.full(WIDTH, float(m), np.float32) for m in range(MICROBATCHES)]
@@ -72,18 +71,11 @@ def main():
         "plan": lambda: [a.block_until_ready() for a in compiled(*moved)],
         "by hand": lambda: jax.block_until_ready(by_hand(stages, placed, first, targets)),
     }
-    times = {name: [] for name in ways}
-    for turn in range(rounds + 1):
-        for name, way in ways.items():
-            begin = time.perf_counter()
-            way()
-            if turn:
-                times[name].append(time.perf_counter() - begin)
-    medians = {name: statistics.median(found) for name, found in times.items()}
+    found = medians(ways, rounds)
     print(f"jax {jax.__version__}, {STAGES} stages, {MICROBATCHES} microbatches, float32[{WIDTH}]")
-    for name, median in medians.items():
+    for name, median in found.items():
         per = 1e6 * median / STAGES / MICROBATCHES
-        print(f"{name:10}{per:8.1f} us an operation, by hand / this {medians['by hand'] / median:5.2f}")
+        print(f"{name:10}{per:8.1f} us an operation, by hand / this {found['by hand'] / median:5.2f}")
 
 
 if __name__ == "__main__":
