@@ -2,6 +2,7 @@
 
 import time
 
+from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan import Run
 from pathways.runtime import faults, pjrt
 from pathways.runtime.alone import Shards
@@ -20,20 +21,24 @@ def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, fl
     for step, prepared in zip(part.steps, part.prepared, strict=True):
         run = prepared.instruction
         fault = faults.find(flight.plan, run, flight.client) if isinstance(run, Run) else None
-        poison = None if fault is None else _happen(controller, fault, prepared, slots)
+        poison, late = (None, None) if fault is None else _happen(controller, fault, prepared, slots)
         if prepared.island.lost:
             poison = poison or lost_among([prepared.island], prepared.devices)
         begin = time.perf_counter_ns()
         if poison is None:
             step(slots, base)
+            if fault is not None and late is not None:
+                _hold_up(controller, fault.device % len(prepared.devices), prepared, slots, late)
         else:
             prepared.fail(slots, poison)
         if recorder is not None:
             recorder.step(flight, prepared, base, begin, time.perf_counter_ns())
 
 
-def _happen(controller: Controller, fault: Fault, prepared: Prepared, slots: Slots) -> Poison | None:
-    """The poison of the step's whole gang, where the fault is one."""
+def _happen(
+    controller: Controller, fault: Fault, prepared: Prepared, slots: Slots
+) -> tuple[Poison | None, pjrt.Array | None]:
+    """The poison of the step's whole gang, where the fault is one; else what comes on its device when it is over."""
     run = prepared.instruction
     assert isinstance(run, Run)
     if fault.kind == "lose":
@@ -45,15 +50,36 @@ def _happen(controller: Controller, fault: Fault, prepared: Prepared, slots: Slo
             shards = value if isinstance(value, Shards) else [value] if pjrt.is_array(value) else []
             if any(device in s.sharding.device_set for s in shards):
                 slots[index] = poison
-        return poison
+        return poison, None
     executable, watched = faults.prepare(fault, prepared.devices, run.name)
     launch = controller.machine.take_launches(1)
     try:  # a gang of one runs on this thread
-        token = executable.execute_sharded([], launch_id=launch, with_tokens=True).consume_token()
+        results = executable.execute_sharded([], launch_id=launch, with_tokens=True)
+        token = results.consume_token()
         if fault.kind != "raise":
             slots[-1].append(token)
-            return None
+            (shards,) = results.disassemble_into_single_device_arrays()
+            return None, shards[fault.device % len(prepared.devices)]
         token.block_until_ready()
     except pjrt.FAILURES as error:
-        return Poison(failed(run, prepared.island.key, error, watched.errors[-1] if watched.errors else None))
-    return None
+        return Poison(failed(run, prepared.island.key, error, watched.errors[-1] if watched.errors else None)), None
+    return None, None
+
+
+def _hold_up(controller: Controller, position: int, prepared: Prepared, slots: Slots, late: pjrt.Array) -> None:
+    """Has what a step makes on one device wait for something there.
+
+    On CPU a device may take what is ready before what it was given first, if nothing in it needs other devices.
+    """
+    for index in prepared.outputs:
+        value = slots[index]
+        if isinstance(value, Poison):
+            continue
+        shards = list(value if isinstance(value, Shards) else pjrt.shards_of(value))
+        held = ArrayType(shards[position].shape, shards[position].dtype.name)
+        wait = controller.executables.load(faults.waiting(held), [prepared.devices[position]])
+        ((shards[position],),) = wait.execute_sharded([shards[position], late]).disassemble_into_single_device_arrays()
+        if isinstance(value, Shards):
+            slots[index] = Shards(shards)
+        else:
+            slots[index] = pjrt.assemble(ArrayType(value.shape, value.dtype.name), value.sharding, shards)

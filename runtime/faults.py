@@ -1,8 +1,8 @@
 """Faults on purpose, at any step of a plan: real ones, by a host callback on one device of the gang.
 
 A fault is a program of its own in the queues of the step's devices, right before it. To raise is to be fallible: the
-step is not launched before it is known, and its whole gang is poison. A delay or a hang holds up one device; whatever
-needs it, a collective say, waits there.
+step is not launched before it is known, and its whole gang is poison. A delay or a hang holds up one device: whatever
+needs it, a collective say, waits there, and what the step makes there comes when it is over.
 """
 
 import threading
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.parts import read_part
 from pathways.dialect.plan import Plan, Run
 from pathways.runtime import pjrt
@@ -133,6 +134,15 @@ _DO: dict[str, Callable[[Fault], None]] = {"raise": _raise, "delay": _delay, "ha
 
 _CALL = "stablehlo.custom_call @xla_ffi_python_cpu_callback"
 _INDEX = "{has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (tensor<1xi32>) -> tensor<1xi32>"
+
+
+def waiting(type_: ArrayType) -> str:
+    """A program that gives what it takes, when something else is there, too."""
+    return f"""module @held_up {{
+  func.func public @main(%x: {type_.mlir}, %late: tensor<1xi32>) -> {type_.mlir} {{
+    return %x : {type_.mlir}
+  }}
+}}"""
 
 
 def _module(count: int) -> str:

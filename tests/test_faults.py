@@ -76,6 +76,24 @@ def test_a_delay_changes_nothing() -> None:
     assert fault.happened == 2
 
 
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_delay_holds_up_what_needs_no_other_device(device: int) -> None:
+    call, after = placed(lambda x: x * 2, mesh(2)), placed(lambda x: x + 1, mesh(2))
+    program = pw.program(lambda x: after(call(x)))
+    program(X).block_until_ready()
+    with pw.testing.fault("delay", seconds=2, device=device, step=0):
+        result = program(X)
+        assert not result.is_ready()
+    np.testing.assert_array_equal(np.asarray(result), X * 2 + 1)
+
+
+def test_a_fault_that_nothing_met() -> None:
+    program = chain()
+    with pytest.raises(pw.PathwaysError, match="nothing went wrong") as caught, pw.testing.fault("raise", program="f"):
+        check(program(X))
+    assert caught.value.code == "PWC0104" and "program='f'" in str(caught.value)
+
+
 def test_faults_that_do_not_exist() -> None:
     with pytest.raises(pw.PathwaysError, match="no such fault"), pw.testing.fault("explode"):
         pass

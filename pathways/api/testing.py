@@ -34,7 +34,8 @@ def fault(
     depends on them, are poison), `delay` (one device is held up for `seconds`), `hang` (for ever: the watchdog ends the
     process with exit code 4), or `lose` (the device is gone, and with it all that has a shard there). `device` is a
     position in the gang; `computation` a name as `pwc inspect` shows it, or that of a part of a merged call; `client`
-    the name that `pw.status()` shows. Gives the fault, whose `happened` counts.
+    the name that `pw.status()` shows. Gives the fault, whose `happened` counts. Raises PWC0104 at the end of the block
+    if it never happened.
 
         with pw.testing.fault("raise", computation="stage1", device=2):
             train_step(params, batch)
@@ -49,6 +50,18 @@ def fault(
         yield made
     finally:
         faults.active.remove(made)
+    if not made.happened:
+        wanted = {"program": program, "computation": computation, "step": step, "client": client}
+        asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items() if value is not None) or "any step"
+        raise PathwaysError(
+            BadArguments(
+                problem=f"no step met the fault {kind!r}, so that nothing went wrong",
+                have_=f"{asked}, after {made.after} more" if made.after else asked,
+                rule="a run of such a step while the block lasts",
+                advice="names as pwc inspect shows them; the run belongs inside of the with block",
+                where=caller(),
+            )
+        )
 
 
 def lose_device(island: str, device: int = 0, reason: str = "lost on purpose") -> None:
