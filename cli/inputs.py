@@ -36,7 +36,7 @@ def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> d
 
 
 def random_inputs(plan: Plan) -> list[Any]:
-    """Seeded random data for every input: small numbers, small indices."""
+    """Seeded random data for every input: small numbers, small indices; none negative, since some are to be rooted."""
     rng = np.random.default_rng(SEED)
     return [_random(rng, p) for p in plan.inputs]
 
@@ -48,8 +48,8 @@ def _random(rng: np.random.Generator, port: Port) -> Any:
     if port.type.dtype.startswith(("int", "uint")):
         return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
     if dtype.kind == "c":
-        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
-    return np.asarray(0.1 * rng.standard_normal(shape)).astype(dtype)
+        return (rng.random(shape) + 1j * rng.random(shape)).astype(dtype)
+    return np.asarray(0.2 * rng.random(shape)).astype(dtype)
 
 
 def _read_archive(path: Path) -> dict[str, Any]:

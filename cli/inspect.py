@@ -43,10 +43,11 @@ def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, as_json: 
     check_modules(plan, str(path))
     if ir is not None:
         _print_ir(plan, Phase(ir))
-    elif schedule:
-        click.echo(_actions(plan))
-    elif memory:
-        click.echo("\n".join(_usage(plan, s) for s in plan.streams))
+    elif schedule or memory:
+        if schedule:
+            click.echo(_actions(plan))
+        if memory:
+            click.echo("\n".join(_usage(plan, s) for s in plan.streams))
     elif as_json:
         click.echo(json.dumps({"version": 1} | _as_json(plan)))
     else:

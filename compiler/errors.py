@@ -199,7 +199,7 @@ class UnsuitableSchedule(Diagnostic):
 class UnknownSchedule(Diagnostic):
     code: ClassVar[str] = "PWC0405"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "there is no schedule {schedule!r}"
+    title: ClassVar[str] = "there is no schedule {schedule}"
     have: ClassVar[str] = "{schedule}"
     need: ClassVar[str] = "a name, or a table as FILE.csv"
     hint: ClassVar[str] = "known: {known}"
@@ -245,7 +245,7 @@ class BadPolicy(Diagnostic):
 @dataclass(frozen=True)
 class BadLayout(Diagnostic):
     code: ClassVar[str] = "PWC0308"
-    title: ClassVar[str] = "the layout {layout!r} does not fit the program"
+    title: ClassVar[str] = "the layout {layout} does not fit the program"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = (
@@ -264,6 +264,17 @@ class NotPinned(Diagnostic):
     need: ClassVar[str] = "island= for every slice"
     hint: ClassVar[str] = "add_slice(..., island='island0'), or --placement spread"
     slices: str
+
+
+@dataclass(frozen=True)
+class PassRaised(Diagnostic):
+    code: ClassVar[str] = "PWC0706"
+    title: ClassVar[str] = "the pass {name} raised {error}"
+    have: ClassVar[str] = "an exception that is no PathwaysError"
+    need: ClassVar[str] = "a pass that changes the program or leaves it alone; what it refuses is a coded error"
+    hint: ClassVar[str] = "the IR that it got is in the reproducer; pwc opt runs the pass on it again"
+    name: str
+    error: str
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,20 @@ def _make(name: str, options: str) -> Pass:
         key = key.replace("-", "_")
         if key not in known or not equals:
             raise _unknown(f"the pass {name} has no such option", option, tuple(known))
-        values[key] = value == "true" if known[key] in (bool, "bool") else value
+        values[key] = _value(name, option, str(getattr(known[key], "__name__", known[key])), value)
     return cls(**values)
+
+
+def _value(name: str, option: str, kind: str, text: str) -> Any:
+    """An option as the type that its field states; what is neither flag nor number stays text."""
+    kind = kind.removesuffix(" | None")
+    try:
+        if kind == "bool":
+            return {"true": True, "false": False}[text.lower()]
+        return {"int": int, "float": float}.get(kind, str)(text)
+    except (KeyError, ValueError):
+        rule = {"bool": "true or false", "int": "a whole number", "float": "a number"}[kind]
+        raise _unknown(f"the pass {name} cannot read an option", option, (rule,)) from None
 
 
 def _users(name: str) -> type[Pass]:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pathways.compiler.errors import BadArguments
+from pathways.compiler.errors import BadArguments, PassRaised
+from pathways.compiler.frontend.compat import where_of_exception
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
@@ -114,7 +115,8 @@ def run_pipeline(
 ) -> Timing:
     """Runs those of `passes` that the program still needs to reach `upto`.
 
-    Raises PWC0703 where a pass's requirement is not met, PWC0701 where its result breaks a rule.
+    Raises PWC0703 where a pass's requirement is not met, PWC0701 where its result breaks a rule, PWC0706 for whatever a
+    pass of the user's own raises.
     """
     timing = Timing()
     for step in passes:
@@ -144,6 +146,9 @@ def run_pass(
     except Exception as error:
         for instrument in instruments:
             instrument.failed(step, error)
+        if step.spelled and not isinstance(error, PathwaysError):
+            said = f"{type(error).__name__}: {error}"
+            raise PathwaysError(PassRaised(name=step.spelled, error=said, where=where_of_exception(error))) from error
         raise
     timing.add(step.name, time.perf_counter() - start)
     for instrument in instruments:

@@ -55,6 +55,20 @@ class BadTopology(Diagnostic):
 
 
 @dataclass(frozen=True)
+class BadSetting(Diagnostic):
+    code: ClassVar[str] = "PWC0707"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{source} cannot be read"
+    have: ClassVar[str] = "{value}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{example}"
+    source: str
+    value: str
+    rule: str
+    example: str
+
+
+@dataclass(frozen=True)
 class CannotWrite(Diagnostic):
     code: ClassVar[str] = "PWC0606"
     exit: ClassVar[Exit] = Exit.USAGE

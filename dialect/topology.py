@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.errors import BadTopology
+from pathways.dialect.errors import BadSetting, BadTopology
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,8 @@ def parse_topology(spec: str) -> Topology:
         key, equals, value = part.partition("=")
         if not equals:
             raise _bad(spec, f'"{part}" is not key=value')
+        if key.strip() in pairs:
+            raise _bad(spec, f"{key.strip()}= is given twice")
         pairs[key.strip()] = value.strip()
     count = _integer(spec, "islands", pairs.pop("islands", 1))
     if "name" in pairs and count > 1:
@@ -122,13 +124,16 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
             raise _bad(source, f"unknown key {key!r}; keys are {', '.join(sorted(known | {'islands'}))}")
     if "devices" not in table:
         raise _bad(source, "devices= (the number of devices of a host) is missing")
-    memory, flops = table.get("memory"), table.get("flops")
+    stated, flops = table.get("memory"), table.get("flops")
+    memory = None if stated is None else _bytes(stated)
+    if stated is not None and memory is None:
+        raise _bad(source, f"{stated!r} is not a number of bytes such as 16GiB")
     return Island(
         name=str(table.get("name", f"island{index}")),
         devices=_integer(source, "devices", table["devices"]),
         hosts=_integer(source, "hosts", table.get("hosts", 1)),
         kind=str(table.get("kind", "any")),
-        memory=None if memory is None else parse_bytes(source, memory),
+        memory=memory,
         flops=None if flops is None else _number(source, "flops", flops),
         ici_gbps=_number(source, "ici_gbps", table.get("ici_gbps", 100.0)),
     )
@@ -137,12 +142,17 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
-def parse_bytes(source: str, value: Any) -> int:
-    """`16GiB`, `80 GB` or a plain number. Raises PWC0704, which names `source`."""
+def parse_bytes(source: str, value: str) -> int:
+    """`16GiB`, `80 GB` or a plain number. Raises PWC0707, which names `source`."""
+    size = _bytes(value)
+    if size is None:
+        raise PathwaysError(BadSetting(source=source, value=value, rule="a number of bytes", example=f"{source}=16GiB"))
+    return size
+
+
+def _bytes(value: Any) -> int | None:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value))
-    if match is None or match[2] not in _UNITS:
-        raise _bad(source, f"{value!r} is not a number of bytes such as 16GiB")
-    return int(float(match[1]) * _UNITS[match[2]])
+    return int(float(match[1]) * _UNITS[match[2]]) if match is not None and match[2] in _UNITS else None
 
 
 def _integer(source: str, key: str, value: Any) -> int:

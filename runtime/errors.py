@@ -242,3 +242,14 @@ class WrongPlatform(Diagnostic):
     program: str
     plan_platform: str
     have_: str
+
+
+@dataclass(frozen=True)
+class SnapshotGone(Diagnostic):
+    code: ClassVar[str] = "PWC0517"
+    title: ClassVar[str] = "{name} did not come back from where it was suspended"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "the file that suspend wrote, until resume has read it"
+    hint: ClassVar[str] = "a folder that nobody cleans; pw.restore from the last snapshot"
+    name: str
+    problem: str

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.planfile import writing
 from pathways.runtime import pjrt
 from pathways.runtime.clients import ClientState
 from pathways.runtime.controller import Controller
+from pathways.runtime.errors import SnapshotGone
 from pathways.runtime.scheduling import Request
-from pathways.runtime.store import Suspended, lost_among
+from pathways.runtime.store import Poison, Suspended, lost_among
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,14 @@ class Kept:
 
 
 def suspend(controller: Controller, client: ClientState, folder: Path | None) -> int:
-    """Frees all device memory of a client when its runs are done; gives the bytes freed. Twice is once."""
+    """Frees all device memory of a client when its runs are done; gives the bytes freed. Twice is once.
+
+    Raises PWC0606 where nothing can be written to `folder`.
+    """
+    if folder is not None:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
     client.suspended = True
     while any(f.client == client.label for f in controller.flights.all()):
         controller.flights.hurry()
@@ -53,9 +62,10 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
         with contextlib.suppress(*pjrt.FAILURES):  # what failed stays as it is
             host: np.ndarray[Any, Any] | Path = np.asarray(array)
             if folder is not None:
-                descriptor, name = tempfile.mkstemp(dir=folder, prefix="pathways-", suffix=".bin")
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(np.ascontiguousarray(host).tobytes())
+                with writing(folder):
+                    descriptor, name = tempfile.mkstemp(dir=folder, prefix="pathways-", suffix=".bin")
+                    with os.fdopen(descriptor, "wb") as file:
+                        file.write(np.ascontiguousarray(host).tobytes())
                 host = Path(name)
             buffer.array = Suspended(client.label)
             client.kept[buffer] = Kept(buffer.array, array.sharding, host)
@@ -79,7 +89,11 @@ def resume(controller: Controller, client: ClientState) -> None:
     ticket = controller.enter(request, client)
     try:
         for buffer, one in kept.items():
-            host = one.read(buffer.type)
+            try:
+                host = one.read(buffer.type)
+            except (OSError, ValueError) as error:  # its file is gone, or cut
+                buffer.array = Poison(SnapshotGone(name=buffer.name, problem=str(error)))
+                continue
             lost = lost_among(controller.machine.islands, buffer.devices)
             if lost is not None:
                 buffer.array = lost

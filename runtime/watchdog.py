@@ -4,6 +4,7 @@ A stuck collective cannot be cancelled in its own process, and XLA would abort i
 time that XLA gives itself is set beyond ours (`pjrt.py`).
 """
 
+import contextlib
 import os
 import sys
 import threading
@@ -12,22 +13,32 @@ import traceback
 from collections.abc import Iterator
 
 from pathways.dialect.diagnostics import Exit, PathwaysError
+from pathways.dialect.errors import BadSetting
 from pathways.dialect.plan import Run
 from pathways.runtime import callbacks, pjrt
 from pathways.runtime.errors import Hang
 from pathways.runtime.flights import Flight, Flights
 
-TIMEOUT = float(os.environ.get("PATHWAYS_HANG_TIMEOUT", "120"))
-"""Seconds without progress after which a run counts as hung; 0: never."""
+TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
+"""Names the seconds without progress after which a run counts as hung; 0: never."""
 MOST = 8
 """How many lines of each kind a roll-call has."""
+
+
+def _stated() -> float:
+    value = os.environ.get(TIMEOUT, "120")
+    with contextlib.suppress(ValueError):
+        if (seconds := float(value)) >= 0:
+            return seconds
+    raise PathwaysError(BadSetting(source=TIMEOUT, value=value, rule="seconds, 0 for ever", example=f"{TIMEOUT}=120"))
 
 
 class Watchdog:
     """Looks at all runs in flight, from a thread that lives while there are any."""
 
-    def __init__(self, flights: Flights, timeout: float = TIMEOUT) -> None:
-        self.timeout = timeout
+    def __init__(self, flights: Flights, timeout: float | None = None) -> None:
+        """Raises PWC0707 where the environment states no number of seconds."""
+        self.timeout = _stated() if timeout is None else timeout
         self._flights = flights
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -156,6 +156,9 @@ def test_inspect(moe_plan: Path) -> None:
     exit_code, stdout, _ = pwc_here("inspect", str(moe_plan), "--json")
     row = json.loads(stdout)
     assert exit_code == 0 and row["version"] == 1 and len(row["streams"]) == 3
+    s, m = ("--schedule",), ("--memory",)
+    both, order, memory = (pwc_here("inspect", str(moe_plan), *o) for o in ((*s, *m), s, m))
+    assert both[1] == order[1] + memory[1] != order[1] != memory[1]
     exit_code, stdout, _ = pwc_here("inspect", str(moe_plan), "--ir", "place")
     assert exit_code == 0 and 'pw.phase = "place"' in stdout
 

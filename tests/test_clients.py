@@ -209,6 +209,32 @@ def test_suspended_and_resumed(to_disk: bool, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_suspended_to_where_nothing_can_be(tmp_path: Path) -> None:
+    program = make(1)
+    with pw.Client("sleeper") as client:
+        x, y = program(X), program(X)
+        file = tmp_path / "file"
+        file.write_text("")
+        assert code_of(client.suspend, file) == "PWC0606"
+        np.testing.assert_array_equal(np.asarray(x), X + 1)  # nothing has happened
+        client.suspend(tmp_path / "new" / "folder")
+        first, second = (tmp_path / "new" / "folder").iterdir()
+        first.unlink()
+        client.resume()
+        kept = [a for a in (x, y) if code_or_none(a) is None]
+        assert len(kept) == 1 and {code_or_none(a) for a in (x, y)} == {None, "PWC0517"}
+        np.testing.assert_array_equal(np.asarray(kept[0]), X + 1)
+        assert not second.exists()
+
+
+def code_or_none(array: pw.Array) -> str | None:
+    try:
+        array.block_until_ready()
+    except pw.PathwaysError as error:
+        return error.code
+    return None
+
+
 def test_what_is_too_large_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     x = make(1)(X)
     monkeypatch.setattr(process().controller, "fetch_limit", 16)

@@ -116,7 +116,7 @@ def test_from_the_command_line(root: Path, tmp_path: Path) -> None:
     code, _, stderr = pwc_here("run", str(path), "--fetch-limit", "1B")
     assert code == 5 and "PWC0516" in stderr
     code, _, stderr = pwc_here("run", str(path), "--fetch-limit", "much")
-    assert code == 2 and "PWC0704" in stderr
+    assert code == 2 and "PWC0707" in stderr
 
 
 def test_doctor() -> None:

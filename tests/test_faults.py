@@ -18,6 +18,8 @@ from support import run_python, start_python
 
 import pathways as pw
 from pathways.api.process import process
+from pathways.runtime.flights import Flights
+from pathways.runtime.watchdog import Watchdog
 
 jit: Any = jax.jit
 X = np.arange(8, dtype=np.float32)
@@ -155,8 +157,13 @@ def test_snapshots(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(pw.PathwaysError, match="PWC0514"):
         pw.restore(tree, path)
+    path.write_text("text")
+    with pytest.raises(pw.PathwaysError, match=r"no \.npz archive"):
+        pw.restore(tree, path)
     with pytest.raises(pw.PathwaysError, match="PWC0606"):
         pw.save(tree, tmp_path / "nowhere" / "state.npz")
+    with pytest.raises(pw.PathwaysError, match="PWC0514"):
+        pw.save({"name": "a string"}, path)
 
 
 HANG = """
@@ -174,6 +181,14 @@ program(np.arange(8.0))
 with pw.testing.fault("hang", computation="total", device=3):
     print(np.asarray(program(np.arange(8.0))))
 """
+
+
+@pytest.mark.parametrize("value", ["soon", "-1"])
+def test_a_deadline_that_is_none(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATHWAYS_HANG_TIMEOUT", value)
+    with pytest.raises(pw.PathwaysError, match="PATHWAYS_HANG_TIMEOUT cannot be read") as caught:
+        Watchdog(Flights())
+    assert caught.value.code == "PWC0707" and value in str(caught.value)
 
 
 def test_a_hang_ends_with_a_roll_call(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ def test_topology_specs_and_files(tmp_path: Path) -> None:
     path.write_text('[[island]]\nname = "a"\ndevices = 1\n[[island]]\nname = "a"\ndevices = 1\n')
     with pytest.raises(PathwaysError, match="same name"):
         parse_topology(str(path))
+    with pytest.raises(PathwaysError, match="devices= is given twice"):
+        parse_topology("devices=4,devices=5")
 
 
 def graph_of(*slices: SliceRequest) -> "nx.DiGraph[Any]":

@@ -223,11 +223,12 @@ class Spaced(Pass):
     name = "spaced"
     requires = Phase.TRANSFER
     ensures = Phase.SCHEDULE
-    by: str = "2"
+    by: int = 2
+    quietly: bool = False
 
     def apply(self, program, session):
         for step, op in enumerate(program.nodes()):
-            op.step = step * int(self.by)
+            op.step = step * self.by
             if isinstance(op, pw.CallOp):
                 op.dispatch = "parallel"
         program.phase = Phase.SCHEDULE
@@ -237,6 +238,12 @@ class Spaced(Pass):
 class Wrong(Spaced):
     def apply(self, program, session):
         program.phase = Phase.SCHEDULE
+
+
+@dataclass(frozen=True)
+class Broken(Spaced):
+    def apply(self, program, session):
+        return program.nothing_of_this_name
 
 
 @dataclass(frozen=True)
@@ -256,7 +263,7 @@ def test_a_pass_of_ones_own_takes_the_place_of_a_built_in_one(sample: str, tmp_p
     mine, plan = tmp_path / "mine.py", tmp_path / "plan.bin"
     mine.write_text(ORDER)
     before = BEFORE.format(mine=mine)
-    said = compiled(sample, plan, "--pass-pipeline", f"{before},{mine}:Spaced{{by=3}},{AFTER}")
+    said = compiled(sample, plan, "--pass-pipeline", f"{before},{mine}:Spaced{{by=3 quietly=True}},{AFTER}")
     assert "spaced" in said and "renamed" in said
     steps = {i.step for s in load_plan(plan).streams for i in s.instructions}
     assert all(step % 3 == 0 for step in steps) and {s.prefer for s in load_plan(plan).slices} == {"gpu"}
@@ -268,9 +275,14 @@ def test_a_pass_of_ones_own_takes_the_place_of_a_built_in_one(sample: str, tmp_p
         (f"{before},{mine}:dataclass", "PWC0705", 2),
         (f"{before},nowhere.py:Pass", "PWC0705", 2),
         (f"{before},{mine}:Spaced{{to=3}}", "PWC0705", 2),
+        (f"{before},{mine}:Spaced{{by=three}}", "PWC0705", 2),
+        (f"{before},{mine}:Spaced{{quietly=maybe}}", "PWC0705", 2),
+        (f"{before},{mine}:Broken,{AFTER}", "PWC0706", 3),
     ):
         got, _, stderr = pwc_here("compile", sample, *MACHINES, "--pass-pipeline", pipeline)
         assert got == exit_code and f"error[{code}]" in stderr, (pipeline, stderr)
+        if code == "PWC0706":
+            assert f"{mine}:" in stderr and "nothing_of_this_name" in stderr and "Traceback" not in stderr
     assert pwc_here("compile", sample, "--pass-pipeline", before, "--placement", "spread")[0] == 2
     saved = tmp_path / "saved"
     pipeline = f"{before},{mine}:Wrong{{by=5}}"

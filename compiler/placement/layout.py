@@ -39,12 +39,13 @@ class LayoutPolicy:
         have = " ".join("/".join(runs[r.symbol][:2]) for r in order)
         if len(wanted) != len(order):
             raise self._bad(f"{len(wanted)} stages", f"{len(order)}, one a slice: {have}")
+        for (name, _), request in zip(wanted, order, strict=True):
+            if name not in runs[request.symbol]:
+                raise self._bad(f"{name} where {request.symbol} runs {', '.join(runs[request.symbol])}", have)
         free = Free(topology, model.slices)
         bindings: dict[str, Binding] = {}
         reasons: dict[str, str] = {}
         for (name, row), request in zip(wanted, order, strict=True):
-            if name not in runs[request.symbol]:
-                raise self._bad(f"{name} where {request.symbol} runs {', '.join(runs[request.symbol])}", have)
             island = topology.islands[row]
             if request.bound is None and (not request.fits(island) or free.count(island.name) < request.devices):
                 raise free.refuse(f"as the layout says: {request.symbol} ({name}) on {island.name}")

@@ -31,7 +31,7 @@ def save(tree: Any, path: str | Path) -> int:
     """Writes a pytree of arrays (`pw.Array`, `jax.Array`, numpy, Python numbers); gives the bytes written.
 
     Waits for the arrays. The file is complete or not there: it is written beside `path` and renamed. Raises what
-    reading the arrays raises, PWC0606 where the file cannot be written.
+    reading the arrays raises, PWC0606 where the file cannot be written, PWC0514 for leaves that are no arrays.
     """
     leaves, _ = tree_util.tree_flatten_with_path(tree)
     members: dict[str, np.ndarray[Any, Any]] = {}
@@ -39,6 +39,10 @@ def save(tree: Any, path: str | Path) -> int:
     for keys, leaf in leaves:
         name = tree_util.keystr(keys) or "."
         stored, dtype = _stored(leaf)
+        if stored.dtype.kind in "USOMm":
+            have = f"{type(leaf).__name__}, which is stored as {stored.dtype}"
+            rule = "arrays, numbers and typed keys"
+            raise PathwaysError(WrongSnapshot(path=str(path), name=name, have_=have, rule=rule, where=caller()))
         index[name] = dtype
         raw = stored if stored.dtype.kind in "biufc" else stored.view(f"u{stored.dtype.itemsize}")
         members[f"a{len(members)}"] = raw
@@ -116,6 +120,6 @@ def _read(path: str | Path) -> Mapping[str, tuple["np.ndarray[Any, Any]", str]]:
                 raise ValueError(f"version {head['version']}")
             return {a["name"]: (file[f"a{i}"], str(a["dtype"])) for i, a in enumerate(head["arrays"])}
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        problem = getattr(error, "strerror", None) or ("no .npz archive" if "pickle" in str(error) else str(error))
         wrong = WrongSnapshot(path=str(path), name="the file", have_=problem, rule="a file of pw.save", where=caller())
         raise PathwaysError(wrong) from None
