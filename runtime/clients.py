@@ -23,6 +23,12 @@ class ClientState:
     entered: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    def forget_kept(self) -> None:
+        """What was suspended is back, or nobody wants it any more."""
+        kept, self.kept = self.kept, {}
+        for one in kept.values():
+            one.forget()
+
     @property
     def label(self) -> str:
         return f"{self.name}#{self.number}" if self.number else self.name

@@ -13,6 +13,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.memory import readable
 from pathways.dialect.plan import Plan
 from pathways.dialect.topology import parse_bytes
+from pathways.runtime import interrupts
 from pathways.runtime.clients import ClientState
 from pathways.runtime.errors import ClientSuspended, MemoryHeld, NeverFits
 from pathways.runtime.executables import Executables
@@ -64,6 +65,7 @@ class Controller:
         self.watchdog = Watchdog(self.flights)
         self.turns = Turns(Scheduler(self.policy, self.machine.ledger))
         self.store.changed = self._held
+        interrupts.install()
 
     @property
     def eager(self) -> bool:
@@ -76,7 +78,7 @@ class Controller:
 
     def enter(self, request: Request, client: ClientState) -> Ticket:
         """Waits for the turn of a run. Raises PWC0506 if it never fits, PWC0507 if its own client holds the memory."""
-        if self.ending:
+        if self.ending and threading.current_thread() is not threading.main_thread():
             threading.Event().wait()
         if request.bytes:
             self._check_fits(request)
@@ -106,6 +108,8 @@ class Controller:
         if device is None:
             return
         owners = self.store.owners_on(device)
+        if self.turns.ask(lambda s: s.lacks_memory(request.number)) != device or not any(owners.values()):
+            return  # somebody else gave memory back meanwhile
         if set(owners) <= {request.client}:
             island = self.island_of(device)
             free = self.machine.ledger.free(device)
@@ -119,6 +123,9 @@ class Controller:
 
     def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         """What a plan's topology states of memory holds from now on."""
+        self.turns.ask(lambda _: self._limit(plan, islands))
+
+    def _limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         ledger = self.machine.ledger
         for name, island in islands.items():
             memory = plan.topology.island(name).memory
@@ -153,6 +160,7 @@ class Controller:
         """A client goes: its waiting runs are taken out of line, and its arrays are freed, whoever holds handles."""
         client.closed = True
         self.store.drop(client)
+        client.forget_kept()
 
     def lose(self, island: PhysicalIsland, position: int, reason: str) -> None:
         """A device is gone: nothing on it can be read from now on."""

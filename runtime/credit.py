@@ -1,7 +1,8 @@
 """At most so many executions in flight on a device, whichever program they are of.
 
 Beyond 32, collective programs hang on CPU (jaxlib 0.10, measured), and dispatch blocks anyway. A device runs what it is
-given in order, so a token for every eighth execution is enough: when it is done, so are all before it.
+given in order, so that one token says of several executions that they are done. How many depends on how long they
+take: each execution of what is slow has a token of its own, so that whoever looks for progress sees it.
 """
 
 import contextlib
@@ -13,58 +14,71 @@ from typing import Any
 from pathways.runtime.pjrt import FAILURES
 
 STRIDE = 8
-"""One token for so many executions."""
-TOKENS = 1
-"""So many may be unfinished: at most STRIDE * (TOKENS + 1) = 16 executions are in flight on a device."""
+"""At the most so many executions for one token."""
+MOST = 16
+"""So many executions are in flight on a device at the most."""
+QUICK, SLOW = 0.05, 0.5
+"""Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
 
 
 class DeviceQueue:
-    """What may still run on one device: unfinished tokens, oldest first, and the executions since the last."""
+    """What may still run on one device: tokens with the number of executions that each is for, oldest first."""
 
-    __slots__ = ("moved", "since", "tokens")
+    __slots__ = ("flying", "moved", "since", "tokens")
 
     def __init__(self) -> None:
-        self.tokens: deque[Any] = deque()
+        self.tokens: deque[tuple[Any, int]] = deque()
         self.since = 0
+        """Executions since the last token."""
+        self.flying = 0
+        """Executions that may not be done."""
         self.moved = 0.0
-        """When somebody last waited for an execution here, and it was done (monotonic seconds)."""
+        """When somebody last saw that an execution here was done (monotonic seconds)."""
 
 
 class Gang:
     """The devices that one computation runs on; executions are admitted to all of them or none."""
 
-    __slots__ = ("_queues",)
+    __slots__ = ("_queues", "_stride")
 
     def __init__(self, queues: Sequence[DeviceQueue]) -> None:
         self._queues = tuple(queues)
+        self._stride = 1
 
     def admit(self) -> bool:
         """Counts one execution, waiting until there is room for it; whether `started` wants its token."""
         due = False
         for queue in self._queues:
             queue.since += 1
-            if queue.since >= STRIDE:
+            queue.flying += 1
+            if queue.since >= self._stride:
                 due = True
         if due:
             for queue in self._queues:
-                if len(queue.tokens) >= TOKENS:
-                    _wait(queue.tokens.popleft())
-                    queue.moved = time.monotonic()
+                while queue.flying > MOST - STRIDE + 1 and queue.tokens:  # more may come before the next token
+                    self._wait(queue)
         return due
 
     def started_each(self, tokens: Sequence[Any]) -> None:
         """As `started`, with a token of its own for each device."""
         for queue, token in zip(self._queues, tokens, strict=True):
-            queue.tokens.append(token)
+            queue.tokens.append((token, queue.since))
             queue.since = 0
 
     def started(self, token: Any) -> None:
         """Keeps the token of the execution that `admit` asked it of."""
         for queue in self._queues:
-            queue.tokens.append(token)
+            queue.tokens.append((token, queue.since))
             queue.since = 0
 
-
-def _wait(token: Any) -> None:
-    with contextlib.suppress(*FAILURES):  # the execution's results carry the error to whoever reads them
-        token.block_until_ready()
+    def _wait(self, queue: DeviceQueue) -> None:
+        token, count = queue.tokens.popleft()
+        begin = time.monotonic()
+        with contextlib.suppress(*FAILURES):  # the execution's results carry the error to whoever reads them
+            token.block_until_ready()
+        queue.moved = now = time.monotonic()
+        queue.flying -= count
+        if now - begin > SLOW:
+            self._stride = 1
+        elif now - begin < QUICK:
+            self._stride = min(STRIDE, 2 * self._stride)

@@ -43,7 +43,7 @@ class Executables:
         self._ready: dict[str, bytes] = {}
         self._lock = threading.RLock()
         self._serializing = threading.Lock()
-        self._used: set[tuple[bytes | str, int]] | None = None
+        self._recording = threading.local()
         self._calling: list[pjrt.Executable] = []
         """What calls back is never freed: a callback must not die while a device is in it."""
 
@@ -55,25 +55,26 @@ class Executables:
             self._calling.append(pjrt.compile_module(module, devices, callbacks))
             return self._calling[-1]
         key = module, tuple(devices)
-        if self._used is not None:
-            self._used.add((module, len(devices)))
+        used = self._used
+        if used is not None:
+            used.add((module, len(devices)))
         found = self._loaded.get(key)
         if found is None:
             with self._lock:
                 found = self._loaded[key] = self._loaded.get(key) or self._make(*key)
-                if self._used is None:  # else somebody wants all code of a plan
+                if used is None:  # else somebody wants all code of a plan
                     self.forget(MOST)
         return found
 
     def load_all(self, wanted: Iterable[Wanted]) -> None:
         """Makes what is not there yet, on all cores: each module once, then its copies for other devices."""
-        with self._lock:
+        with self._lock:  # not while anything is made: runs of others may need a small move meanwhile
             if self._used is None:
                 self.forget(MOST)
             missing = [key for key in wanted if key not in self._loaded]
-            missing.sort(key=lambda key: len(key[0]), reverse=True)  # what takes longest must not come last
-            self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values())
-            self._make_all([key for key in missing if key not in self._loaded])
+        missing.sort(key=lambda key: len(key[0]), reverse=True)  # what takes longest must not come last
+        self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values())
+        self._make_all([key for key in missing if key not in self._loaded])
 
     def _make_all(self, missing: Collection[Wanted]) -> None:
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
@@ -106,9 +107,10 @@ class Executables:
 
     def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
         kind = module, len(devices)
-        if kind in self._first:
+        first = self._first.get(kind)
+        if first is not None:
             with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot move code compiles it again
-                return pjrt.deserialize(self._serialized(kind), devices)
+                return pjrt.deserialize(self._serialized(kind, first), devices)
         made = self._from_ready(module, devices)
         if made is None:
             made = pjrt.compile_module(module, devices)
@@ -134,11 +136,12 @@ class Executables:
             return made
         return None
 
-    def _serialized(self, kind: tuple[bytes | str, int]) -> bytes:
+    def _serialized(self, kind: tuple[bytes | str, int], first: pjrt.Executable) -> bytes:
         with self._serializing:
-            if kind not in self._raw:
-                self._raw[kind] = pjrt.serialize(self._first[kind])
-            return self._raw[kind]
+            raw = self._raw.get(kind)
+            if raw is None:
+                raw = self._raw[kind] = pjrt.serialize(first)
+            return raw
 
     def _keep(self, module: bytes | str, made: pjrt.Executable, devices: tuple[pjrt.Device, ...]) -> None:
         """Writes code to the folder, whole or not at all; a full disk is no reason to fail."""
@@ -159,20 +162,26 @@ class Executables:
 
     @contextlib.contextmanager
     def recording(self) -> Generator[set[tuple[bytes | str, int]]]:
-        """Gives the modules that are loaded meanwhile, with their numbers of devices."""
-        before, self._used = self._used, set[tuple[bytes | str, int]]()
+        """Gives the modules that this thread loads meanwhile, with their numbers of devices."""
+        before, used = self._used, set[tuple[bytes | str, int]]()
+        self._recording.used = used
         try:
-            yield self._used
+            yield used
         finally:
-            self._used = before
+            self._recording.used = before
+
+    @property
+    def _used(self) -> set[tuple[bytes | str, int]] | None:
+        return getattr(self._recording, "used", None)
 
     def serialized(self, used: set[tuple[bytes | str, int]]) -> dict[str, bytes]:
         """Ready code of modules that are loaded, signed, by name."""
         found: dict[str, bytes] = {}
         for kind in used:
-            if kind in self._first:
-                name = ready_name(kind[0], pjrt.devices_of(self._first[kind]))
-                found[name] = trust.sign(name, self._serialized(kind))
+            first = self._first.get(kind)
+            if first is not None:
+                name = ready_name(kind[0], pjrt.devices_of(first))
+                found[name] = trust.sign(name, self._serialized(kind, first))
         return dict(sorted(found.items()))
 
 

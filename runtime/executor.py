@@ -18,6 +18,7 @@ from pathways.runtime.enqueuing import Enqueuing
 from pathways.runtime.errors import CalledInside
 from pathways.runtime.flights import Flight
 from pathways.runtime.inputs import as_host, handle_of
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.linearize import linearize
 from pathways.runtime.machine import PhysicalIsland
 from pathways.runtime.ports import Input, Result
@@ -213,6 +214,7 @@ class LoadedPlan:
         """Whether a run of one computation is done already: what is small runs on the thread that enqueues it."""
         return bool(self._only) and all(pjrt.is_array(slots[i]) and slots[i].is_ready() for i in self._only)
 
+    @uninterrupted
     def _flown(self, ticket: Ticket | None, flight: Flight | None, slots: Slots) -> None:
         """The run is in the queues of devices: others may enqueue, and its end is watched.
 

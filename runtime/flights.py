@@ -99,8 +99,9 @@ class Line:
     def _ensure(self) -> None:
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name=f"pathways-{self.name}", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._watch, name=f"pathways-{self.name}", daemon=True)
+                thread.start()  # where that fails, the next run tries again
+                self._thread = thread
 
     def _watch(self) -> None:
         idle = 0
@@ -124,6 +125,8 @@ class Line:
             with contextlib.suppress(*FAILURES):  # the results carry it
                 token.block_until_ready()
             self.moved = time.monotonic()
+            for queue in flight.queues:
+                queue.moved = self.moved
         now = time.monotonic()
         begun, self._ended = max(flight.since, self._ended), now
         self.flights.popleft()
@@ -146,8 +149,9 @@ class Flights:
 
     def all(self) -> list[Flight]:
         """Runs that enqueue or are enqueued, the oldest first."""
+        enqueuing = self.enqueuing.copy()  # first: a run that goes from here to its line is not missed
         flying = [f for line in list(self.lines.values()) for f in list(line.flights)]
-        found = {f.number: f for f in (*self.enqueuing.copy().values(), *flying)}
+        found = {f.number: f for f in (*enqueuing.values(), *flying)}
         return [found[number] for number in sorted(found)]
 
     def stop(self) -> None:

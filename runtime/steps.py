@@ -102,6 +102,8 @@ class Preparer:
         """The slots of `Launched`, by step."""
         self._prepared: Prepared | None = None
         self._shards = alone.kept_as_shards(plan)
+        self._gangs: dict[tuple[int, int], Gang] = {}
+        """By computation and mesh: how long one takes, all calls of it learn together."""
 
     def prepare(self, waves: Sequence[Wave]) -> list[PreparedWave]:
         return [self._wave(wave) for wave in waves]
@@ -218,13 +220,13 @@ class Preparer:
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
         physical = self._sides.islands[island]
-        gang = Gang([physical.queues[d] for d in mesh.devices])
+        queues = tuple(physical.queues[d] for d in mesh.devices)
+        gang = self._gangs.setdefault((run.computation, run.mesh), Gang(queues))
         inputs = [offset + s for s in run.inputs]
         outputs = self._outputs(run, at)
         gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
         admit = gang.admit
         number = len(self.launches)
-        queues = tuple(physical.queues[d] for d in mesh.devices)
         self.launches.append(Launch(run, physical.key, devices, queues))
         last = number in self._last or bool(watched)
         mark = -1

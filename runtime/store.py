@@ -17,6 +17,7 @@ from pathways.dialect.sharding import Sharding
 from pathways.runtime import pjrt
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.errors import ClientClosed, ClientSuspended, DeviceLost, NotYours, UsedAfterDonation
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.machine import PhysicalIsland
 
 
@@ -83,15 +84,20 @@ class Store:
     # Reentrant: a handle may die, and release, at any allocation under the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
+    @uninterrupted
     def hold(self, buffer: StoredBuffer) -> "Handle":
         with self._lock:
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
+            if buffer.client.closed:  # it went while its run was enqueued: nobody can read this
+                self._forget(buffer)
+                fresh = False
         if fresh and not buffer.pinned:
             self.count(buffer, True)
         return Handle(self, buffer)
 
+    @uninterrupted
     def count(self, buffer: StoredBuffer, held: bool) -> None:
         """Counts the bytes of a buffer, or counts them no more; twice is once."""
         with self._lock:
@@ -99,6 +105,17 @@ class Store:
         if not same:
             self.changed(buffer.devices, buffer.bytes if held else -buffer.bytes)
 
+    @uninterrupted
+    def replace(self, buffer: StoredBuffer, was: Any, now: Any, *, held: bool) -> bool:
+        """Puts something else into a buffer that still holds what it `was`; whether it did. `held` in device memory?"""
+        with self._lock:
+            if buffer.array is not was:
+                return False
+            buffer.array = now
+            self.count(buffer, held)
+            return True
+
+    @uninterrupted
     def keep(self, buffers: Iterable[StoredBuffer]) -> None:
         """A run reads what others hold, too: while it does, nobody overwrites it."""
         with self._lock:
@@ -109,6 +126,7 @@ class Store:
         for buffer in buffers:
             self.release(buffer)
 
+    @uninterrupted
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
             buffer.holders -= 1
@@ -175,6 +193,7 @@ class Handle:
         self.taken_by: str | None = None
         self.taken_at: Where | None = None
 
+    @uninterrupted
     def __del__(self) -> None:
         if self.taken_by is None:
             try:

@@ -18,7 +18,7 @@ from pathways.runtime.clients import ClientState
 from pathways.runtime.controller import Controller
 from pathways.runtime.errors import SnapshotGone
 from pathways.runtime.scheduling import Request
-from pathways.runtime.store import Poison, Suspended, lost_among
+from pathways.runtime.store import Poison, StoredBuffer, Suspended, lost_among
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +67,10 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
                     with os.fdopen(descriptor, "wb") as file:
                         file.write(np.ascontiguousarray(host).tobytes())
                 host = Path(name)
-            buffer.array = Suspended(client.label)
-            client.kept[buffer] = Kept(buffer.array, array.sharding, host)
-            controller.store.count(buffer, False)
-            freed += buffer.bytes * len(buffer.devices)
+            kept = Kept(Suspended(client.label), array.sharding, host)
+            client.kept[buffer] = kept
+            if controller.store.replace(buffer, array, kept.where, held=False):
+                freed += buffer.bytes * len(buffer.devices)
     return freed
 
 
@@ -89,20 +89,23 @@ def resume(controller: Controller, client: ClientState) -> None:
     ticket = controller.enter(request, client)
     try:
         for buffer, one in kept.items():
-            try:
-                host = one.read(buffer.type)
-            except (OSError, ValueError) as error:  # its file is gone, or cut
-                buffer.array = Poison(SnapshotGone(name=buffer.name, problem=str(error)))
-                continue
-            lost = lost_among(controller.machine.islands, buffer.devices)
-            if lost is not None:
-                buffer.array = lost
-                one.forget()
-                continue
-            buffer.array = pjrt.put(host, buffer.type, buffer.sharding, one.real, buffer.devices)
-            controller.store.count(buffer, True)
-            one.forget()
-        client.kept.clear()
+            if buffer.array is one.where:
+                back = _back(controller, buffer, one)
+                # Unless its last handle died meanwhile, or another thread was quicker.
+                controller.store.replace(buffer, one.where, back, held=pjrt.is_array(back))
+        client.forget_kept()
         client.suspended = False
     finally:
         controller.turns.finished(ticket)
+
+
+def _back(controller: Controller, buffer: StoredBuffer, kept: Kept) -> Any:
+    """The array on its devices, or the poison that says why not."""
+    lost = lost_among(controller.machine.islands, buffer.devices)
+    if lost is not None:
+        return lost
+    try:
+        host = kept.read(buffer.type)
+    except (OSError, ValueError) as error:  # its file is gone, or cut
+        return Poison(SnapshotGone(name=buffer.name, problem=str(error)))
+    return pjrt.put(host, buffer.type, buffer.sharding, kept.real, buffer.devices)

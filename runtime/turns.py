@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.scheduling import Request
 from pathways.runtime.scheduling.scheduler import Scheduler
 
@@ -89,6 +90,7 @@ class Turns:
         self._tickets.pop(ticket.request.number, None)
         self.post(lambda scheduler: scheduler.cancel(ticket.request.number))
 
+    @uninterrupted
     def ask(self, question: Callable[[Scheduler], T]) -> T:
         """An answer about a moment between two events."""
         with self._lock:
@@ -96,6 +98,7 @@ class Turns:
         self.post(lambda scheduler: [])  # whatever was posted meanwhile
         return answer
 
+    @uninterrupted
     def post(self, event: Event) -> None:
         """Has an event processed, here or by whoever is processing events now."""
         self._events.append(event)

@@ -47,8 +47,9 @@ class Watchdog:
         """Starts watching; called when a run takes off and nobody watches."""
         with self._lock:
             if self._thread is None and self.timeout:
-                self._thread = threading.Thread(target=self._watch, name="pathways-watchdog", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._watch, name="pathways-watchdog", daemon=True)
+                thread.start()  # where that fails, the next run tries again
+                self._thread = thread
 
     @property
     def is_watching(self) -> bool:

@@ -13,6 +13,7 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.store import closed
 from pathways.runtime.suspend import resume, suspend
 
 P = ParamSpec("P")
@@ -28,7 +29,8 @@ class Client:
 
     Programs that are called inside of `with client:` are the client's, and so are their results: others can neither
     read nor donate them (PWC0508). Where clients compete for an island, each gets time in proportion to `weight`.
-    Enter it in every thread that works for it. When the last one leaves, the client is gone, and its arrays are freed.
+    Enter it in every thread that works for it, and around them all in the thread that starts them: when the last one
+    leaves, the client is gone, and its arrays are freed.
 
         with pw.Client("alice", weight=2) as alice:
             loss = float(train_step(params, batch))
@@ -43,6 +45,7 @@ class Client:
             raise PathwaysError(error)
         self._state = ClientState(name, float(weight))
         self._worker: concurrent.futures.ThreadPoolExecutor | None = None
+        self._closing = False
 
     @property
     def _thread_name(self) -> str:
@@ -82,12 +85,14 @@ class Client:
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "concurrent.futures.Future[T]":
         """Calls `function` in a thread of the client's, after all that was submitted before."""
         process().controller.check_open(self._state, caller)
-        with self._state.lock:
-            if self._worker is None:
-                self._worker = concurrent.futures.ThreadPoolExecutor(1, self._thread_name)
         context = contextvars.copy_context()
         context.run(current_client.set, self._state)
-        return self._worker.submit(context.run, function, *args, **kwargs)
+        with self._state.lock:
+            if self._closing:
+                raise closed(self._state, "a client that is being closed", caller)
+            if self._worker is None:
+                self._worker = concurrent.futures.ThreadPoolExecutor(1, self._thread_name)
+            return self._worker.submit(context.run, function, *args, **kwargs)
 
     def suspend(self, folder: str | Path | None = None) -> int:
         """Frees all device memory of the client, when its runs are done; gives the bytes freed, over all devices.
@@ -104,6 +109,7 @@ class Client:
     def close(self) -> None:
         """Ends the client: what it submitted is finished, and its arrays are freed, whoever holds their handles."""
         with self._state.lock:
+            self._closing = True
             worker, self._worker = self._worker, None
         if worker is not None:
             worker.shutdown(wait=not threading.current_thread().name.startswith(self._thread_name))

@@ -178,7 +178,7 @@ class Compiled:
 
     def _place_anew(self) -> None:
         """After the loss of a device. Raises PWC0513 where nothing else fits."""
-        with self._lock:
+        with COMPILING, self._lock:  # in this order: a trace may come to call what is being placed anew
             lost = self._loaded.lost
             if lost is None:  # another thread was here
                 return
@@ -195,7 +195,7 @@ class Compiled:
                 advice = "a topology with a spare island, or wait until the device is back"
                 raise self._cannot_replace(lost.key, have, needs, advice) from error
             moved = ", ".join(f"{s.name} -> {s.island}" for s in plan.slices)
-            reason = next(iter(lost.lost.values()))
+            reason = next(iter(lost.lost.values()), "it was away")
             print(f"note: {lost.key} lost a device ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
             loaded = process().load(plan, sequential=self._sequential)
             if loaded.lost is lost:  # it names the island, or there is no other

@@ -1,0 +1,50 @@
+"""Ctrl-C at any moment but the wrong ones: what is half done is finished first.
+
+Python may raise KeyboardInterrupt between any two instructions of the main thread. In the middle of an event of the
+scheduler, or of counting handles, that would leave a lock held or a turn never given back, and every client waiting.
+"""
+
+import _thread
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+MOMENT = 1e-3
+"""Seconds after which an interrupt that came at a wrong moment comes again."""
+_CODES: set[CodeType] = set()
+
+
+def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
+    """Ctrl-C waits until `function` is done: it must never wait itself. Costs nothing when it is called."""
+    _CODES.add(function.__code__)
+    return function
+
+
+def install() -> None:
+    """From now on Ctrl-C comes when nothing that is uninterrupted is on the main thread's stack.
+
+    Leaves a handler of the user's own alone, and does nothing in other threads than the main one.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _handle)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    inner = frame
+    while inner is not None:
+        if inner.f_code in _CODES:
+            _thread.start_new_thread(_again, ())  # a Thread would take locks that the main thread may hold
+            return
+        inner = inner.f_back
+    signal.default_int_handler(number, frame)
+
+
+def _again() -> None:
+    time.sleep(MOMENT)
+    _thread.interrupt_main()
