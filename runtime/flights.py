@@ -15,6 +15,7 @@ from typing import Any
 
 from pathways.dialect.plan import Plan, Run
 from pathways.runtime.credit import DeviceQueue
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.pjrt import FAILURES
 
 MOST = 16
@@ -81,6 +82,7 @@ class Line:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
+    @uninterrupted
     def put(self, flight: Flight, *, eager: bool) -> None:
         flight.line = self
         self.flights.append(flight)
@@ -89,6 +91,7 @@ class Line:
         if eager:
             self._wake.set()
 
+    @uninterrupted  # or the lock inside of the event is never given back
     def hurry(self) -> None:
         if self.flights:
             self._wake.set()

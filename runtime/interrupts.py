@@ -6,6 +6,7 @@ scheduler, or of counting handles, that would leave a lock held or a turn never 
 
 import _thread
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ T = TypeVar("T")
 MOMENT = 1e-3
 """Seconds after which an interrupt that came at a wrong moment comes again."""
 _CODES: set[CodeType] = set()
+_DROPPING = ("__del__", "_xla_gc_callback")
+"""Destructors, and what JAX has the garbage collector call: Python drops what is raised there."""
 
 
 def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
@@ -38,7 +41,7 @@ def install() -> None:
 def _handle(number: int, frame: FrameType | None) -> None:
     inner = frame
     while inner is not None:
-        if inner.f_code in _CODES:
+        if inner.f_code in _CODES or inner.f_code.co_name in _DROPPING:
             _thread.start_new_thread(_again, ())  # a Thread would take locks that the main thread may hold
             return
         inner = inner.f_back
@@ -47,4 +50,8 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 def _again() -> None:
     time.sleep(MOMENT)
-    _thread.interrupt_main()
+    main = threading.main_thread().ident
+    if sys.platform != "win32" and main is not None:
+        signal.pthread_kill(main, signal.SIGINT)  # a real one, which ends what the main thread may be sleeping in
+    else:
+        _thread.interrupt_main()
