@@ -220,13 +220,14 @@ class NoPipeline(Diagnostic):
 @dataclass(frozen=True)
 class BadPlacement(Diagnostic):
     code: ClassVar[str] = "PWC0305"
-    title: ClassVar[str] = "placement {policy} returned something illegal"
+    title: ClassVar[str] = "placement {policy} {did}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = "look at what place(graph, topology) returns; the graph is not at fault"
     policy: str
     have_: str
     rule: str
+    did: str = "returned something illegal"
 
 
 @dataclass(frozen=True)

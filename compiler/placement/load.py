@@ -80,7 +80,9 @@ def run_policy(name: str, policy: Policy, graph: Graph, topology: Topology) -> P
     except Exception as error:
         have = f"{type(error).__name__}: {error}"
         where = where_of_exception(error)
-        raise PathwaysError(BadPlacement(policy=name, have_=have, rule="an answer", where=where)) from error
+        raise PathwaysError(
+            BadPlacement(policy=name, have_=have, rule="an answer", did="raised an exception", where=where)
+        ) from error
     if not isinstance(placement, Placement):
         have = f"a {type(placement).__name__}"
         raise PathwaysError(BadPlacement(policy=name, have_=have, rule="a Placement(bindings, reasons)"))

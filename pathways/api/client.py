@@ -41,7 +41,13 @@ class Client:
     def __init__(self, name: str, weight: float = 1.0) -> None:
         if not weight > 0:
             problem, rule = "a client's weight is its share", "a positive number"
-            error = BadArguments(problem=problem, have_=f"weight={weight}", rule=rule, advice="", where=caller())
+            error = BadArguments(
+                problem=problem,
+                have_=f"weight={weight}",
+                rule=rule,
+                advice="weight=1, the default, is an equal share",
+                where=caller(),
+            )
             raise PathwaysError(error)
         self._state = ClientState(name, float(weight))
         self._worker: concurrent.futures.ThreadPoolExecutor | None = None

@@ -138,13 +138,23 @@ def load_policy(name: str) -> Policy:
     except PluginError as error:
         rule = f"{', '.join(POLICIES)}, or FILE.py:CLASS"
         problem = "there is no such scheduling policy"
-        wrong = BadArguments(problem=problem, have_=f"{name}: {error.have}", rule=rule, advice="", where=error.where)
+        wrong = BadArguments(
+            problem=problem,
+            have_=f"{name}: {error.have}",
+            rule=rule,
+            advice="PATHWAYS_POLICY=stride, the default, or mine.py:Lottery",
+            where=error.where,
+        )
         raise PathwaysError(wrong) from None
     missing = [m for m in ("name", "rank", "submitted", "started", "ended") if not hasattr(made, m)]
     if missing:
         problem, rule = "a scheduling policy is incomplete", "what runtime/scheduling/request.py says of a Policy"
         have = f"{name} without {', '.join(missing)}"
-        raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=""))
+        raise PathwaysError(
+            BadArguments(
+                problem=problem, have_=have, rule=rule, advice="PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
+            )
+        )
     return made
 
 

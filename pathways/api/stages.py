@@ -64,7 +64,9 @@ class Lowered:
         """The IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
         if phase not in list(Phase):
             have, rule = repr(phase), f"one of {', '.join(Phase)}"
-            error = BadArguments(problem="there is no such phase", have_=have, rule=rule, advice="", where=caller())
+            error = BadArguments(
+                problem="there is no such phase", have_=have, rule=rule, advice="as_text('place')", where=caller()
+            )
             raise PathwaysError(error)
         module = self._compilation(Phase(phase), None, Options()).program.module
         return text(module) if debug_info else pretty(module)
@@ -251,7 +253,13 @@ def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
 def _is_sequential(dispatch: str) -> bool:
     if dispatch not in DISPATCH:
         problem, rule = "there is no such dispatch", " or ".join(DISPATCH)
-        error = BadArguments(problem=problem, have_=repr(dispatch), rule=rule, advice="", where=caller())
+        error = BadArguments(
+            problem=problem,
+            have_=repr(dispatch),
+            rule=rule,
+            advice="dispatch='parallel', unless you compare",
+            where=caller(),
+        )
         raise PathwaysError(error)
     return dispatch == SEQUENTIAL
 

@@ -42,7 +42,9 @@ def fault(
     """
     if kind not in faults.KINDS:
         problem, rule = "there is no such fault", f"one of {', '.join(faults.KINDS)}"
-        error = BadArguments(problem=problem, have_=repr(kind), rule=rule, advice="", where=caller())
+        error = BadArguments(
+            problem=problem, have_=repr(kind), rule=rule, advice="pw.testing.fault('raise')", where=caller()
+        )
         raise PathwaysError(error)
     made = Fault(kind, program, computation, step, client, device, seconds, times, after, message)
     faults.active.append(made)
@@ -79,6 +81,12 @@ def _island(name: str, device: int) -> PhysicalIsland:
     if found is None or not 0 <= device < len(found.devices):
         known = ", ".join(f"{i.key} (devices 0 to {len(i.devices) - 1})" for i in process().machine.islands)
         have, rule = f"device {device} of {name!r}", known or "islands: none is bound yet"
-        error = BadArguments(problem="there is no such device", have_=have, rule=rule, advice="", where=caller())
+        error = BadArguments(
+            problem="there is no such device",
+            have_=have,
+            rule=rule,
+            advice="names as pw.status() shows them",
+            where=caller(),
+        )
         raise PathwaysError(error)
     return found

@@ -22,7 +22,9 @@ def trace(path: str | Path) -> Generator[None]:
     controller = process().controller
     if controller.recorder is not None:
         problem, rule = "a trace is being recorded already", "one trace at a time"
-        error = BadArguments(problem=problem, have_=str(path), rule=rule, advice="", where=caller())
+        error = BadArguments(
+            problem=problem, have_=str(path), rule=rule, advice="leave the first one's with block first", where=caller()
+        )
         raise PathwaysError(error)
     recorder = Recorder(Path(path))
     recorder.start()
