@@ -81,7 +81,9 @@ class Executables:
             making = {key: threads.submit(self._make, *key) for key in missing}
             try:
                 for key, made in making.items():
-                    self._loaded[key] = made.result()
+                    found = made.result()
+                    with self._lock:
+                        self._loaded[key] = found
             finally:
                 for made in making.values():
                     made.cancel()
@@ -98,12 +100,12 @@ class Executables:
 
     def forget(self, keep: int = 0) -> None:
         """The oldest code goes, but what loaded plans hold."""
-        while len(self._loaded) > keep:
-            del self._loaded[next(iter(self._loaded))]
-        while len(self._first) > keep:
-            kind = next(iter(self._first))
-            del self._first[kind]
-            self._raw.pop(kind, None)
+        with self._lock:
+            for key in list(self._loaded)[: max(0, len(self._loaded) - keep)]:
+                del self._loaded[key]
+            for kind in list(self._first)[: max(0, len(self._first) - keep)]:
+                self._first.pop(kind, None)
+                self._raw.pop(kind, None)
 
     def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
         kind = module, len(devices)

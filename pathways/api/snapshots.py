@@ -120,6 +120,7 @@ def _read(path: str | Path) -> Mapping[str, tuple["np.ndarray[Any, Any]", str]]:
                 raise ValueError(f"version {head['version']}")
             return {a["name"]: (file[f"a{i}"], str(a["dtype"])) for i, a in enumerate(head["arrays"])}
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        problem = getattr(error, "strerror", None) or ("no .npz archive" if "pickle" in str(error) else str(error))
+        said = "no .npz archive" if "pickle" in str(error) else str(error) or type(error).__name__
+        problem = getattr(error, "strerror", None) or said
         wrong = WrongSnapshot(path=str(path), name="the file", have_=problem, rule="a file of pw.save", where=caller())
         raise PathwaysError(wrong) from None
