@@ -1,23 +1,16 @@
 """What a plan will run, compiled or read all at once: XLA lets other threads of Python go on meanwhile."""
 
-from collections.abc import Iterator
-
-from pathways.dialect.plan import Plan, Run
-from pathways.runtime import alone
+from pathways.dialect.plan import Plan
+from pathways.runtime.alone import code_of
 from pathways.runtime.executables import Executables, Wanted
 from pathways.runtime.steps import Sides
 
 
 def load_ahead(plan: Plan, sides: Sides, executables: Executables) -> None:
     """Makes the code of a plan and of its bodies by as many threads as there are cores."""
-    executables.load_all(dict.fromkeys(w for run in plan.runs() for w in _wanted(plan, run, sides)))
-
-
-def _wanted(plan: Plan, run: Run, sides: Sides) -> Iterator[Wanted]:
-    computation, devices = plan.computations[run.computation], sides.devices(run.mesh)
-    if computation.callbacks:  # of this run alone, and compiled with what it calls
-        return
-    if alone.is_alone(computation):
-        yield from ((computation.local, (device,)) for device in devices)
-    else:
-        yield computation.module, devices
+    wanted: dict[Wanted, None] = {}
+    for run in plan.runs():
+        computation = plan.computations[run.computation]
+        if not computation.callbacks:  # what calls back is of its run alone, and compiled with what it calls
+            wanted.update(dict.fromkeys(code_of(computation, sides.devices(run.mesh))))
+    executables.load_all(wanted)

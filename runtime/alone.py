@@ -10,7 +10,7 @@ from pathways.dialect.plan import Computation, Free, Plan, Run
 from pathways.dialect.sharding import size_of_axes
 from pathways.runtime import pjrt, transfers
 from pathways.runtime.credit import Gang
-from pathways.runtime.executables import Executables
+from pathways.runtime.executables import Executables, Wanted
 from pathways.runtime.validate import effects
 
 MOST_DEVICES = 16
@@ -40,6 +40,13 @@ def is_alone(computation: Computation) -> bool:
     return bool(computation.local) and size_of_axes(computation.axes) <= MOST_DEVICES
 
 
+def code_of(computation: Computation, devices: Sequence[pjrt.Device]) -> list[Wanted]:
+    """The modules that a computation is on these devices, each with those that run it together."""
+    if is_alone(computation):
+        return [(computation.local, (device,)) for device in devices]
+    return [(computation.module, tuple(devices))]
+
+
 def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
     """Slots, by stream, that such computations alone make and read."""
     made: set[tuple[int, int]] = set()
@@ -61,8 +68,8 @@ def prepare(
     """A computation on each of its devices. `sides` are its results' layouts; `kept` ones stay shards."""
     shards = [pjrt.shard_type(t, s.sharding) for t, s in zip(computation.outputs, sides, strict=True)]
     starts: list[tuple[int, Any, Any]] = []
-    for number, device in enumerate(devices):
-        executable = executables.load(computation.local, [device])
+    for number, (module, (device,)) in enumerate(code_of(computation, devices)):
+        executable = executables.load(module, [device])
         handlers = pjrt.result_handlers(shards, [pjrt.on_device(device)] * len(shards))
         starts.append((number, executable.execute_sharded, handlers))
     finish = [

@@ -12,6 +12,7 @@ from pathways.runtime.faults import Fault
 from pathways.runtime.flights import Flight
 from pathways.runtime.steps import Part, Prepared
 from pathways.runtime.store import Poison, lost_among, lost_poison
+from pathways.runtime.transfers import DeviceProgram
 from pathways.runtime.waves import Slots
 
 
@@ -77,8 +78,8 @@ def _hold_up(controller: Controller, position: int, prepared: Prepared, slots: S
             continue
         shards = list(value if isinstance(value, Shards) else pjrt.shards_of(value))
         held = ArrayType(shards[position].shape, shards[position].dtype.name)
-        wait = controller.executables.load(faults.waiting(held), [prepared.devices[position]])
-        ((shards[position],),) = wait.execute_sharded([shards[position], late]).disassemble_into_single_device_arrays()
+        wait = DeviceProgram(controller.executables.load(faults.waiting(held), [prepared.devices[position]]))
+        (shards[position],) = wait([shards[position], late])
         if isinstance(value, Shards):
             slots[index] = Shards(shards)
         else:

@@ -34,8 +34,8 @@ class Executables:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or _folder()
-        self._compiled: list[str] = []
-        """The names of what this process compiled itself."""
+        self.compiled = 0
+        """How many modules this process compiled itself."""
         self._loaded: dict[Wanted, pjrt.Executable] = {}
         self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
         self._raw: dict[tuple[bytes | str, int], bytes] = {}
@@ -89,11 +89,6 @@ class Executables:
                     made.cancel()
 
     @property
-    def compiled(self) -> int:
-        """How many modules this process compiled itself."""
-        return len(self._compiled)
-
-    @property
     def kept(self) -> int:
         """For how many modules and devices there is code."""
         return len(self._loaded)
@@ -116,7 +111,8 @@ class Executables:
         made = self._from_ready(module, devices)
         if made is None:
             made = pjrt.compile_module(module, devices)
-            self._compiled.append(ready_name(module, devices))
+            with self._lock:
+                self.compiled += 1
             self._keep(module, made, devices)
         self._first.setdefault(kind, made)
         return made

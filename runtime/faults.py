@@ -19,6 +19,7 @@ from pathways.dialect.parts import read_part
 from pathways.dialect.plan import Plan, Run
 from pathways.runtime import pjrt
 from pathways.runtime.callbacks import Watched
+from pathways.runtime.transfers import program_text
 
 KINDS = ("raise", "delay", "hang", "lose")
 
@@ -138,11 +139,7 @@ _INDEX = "{has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (
 
 def waiting(type_: ArrayType) -> str:
     """A program that gives what it takes, when something else is there, too."""
-    return f"""module @held_up {{
-  func.func public @main(%x: {type_.mlir}, %late: tensor<1xi32>) -> {type_.mlir} {{
-    return %x : {type_.mlir}
-  }}
-}}"""
+    return program_text([f"%x: {type_.mlir}", "%late: tensor<1xi32>"], [type_.mlir], [], ["%x"])
 
 
 def _module(count: int) -> str:

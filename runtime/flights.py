@@ -50,8 +50,6 @@ class Flight:
     since: float = field(default_factory=time.monotonic)
     moved: float = field(default_factory=time.monotonic)
     """When it last got on with enqueuing."""
-    line: "Line | None" = None
-    """In whose line it is, once it is enqueued."""
 
     def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
         """The program (None) or a body is about to launch."""
@@ -64,7 +62,7 @@ class Flight:
     def still(self) -> float:
         """Seconds for which nothing has moved on its devices."""
         moved = max((q.moved for q in self.queues), default=0.0)
-        return time.monotonic() - max(self.moved, moved, self.line.moved if self.line is not None else 0.0)
+        return time.monotonic() - max(self.moved, moved)
 
 
 class Line:
@@ -73,8 +71,6 @@ class Line:
     def __init__(self, name: str, lines: "Flights") -> None:
         self.name = name
         self.flights: deque[Flight] = deque()
-        self.moved = 0.0
-        """When a token of any of them was last done."""
         self._ended = 0.0
         """When a run was last done."""
         self._lines = lines
@@ -84,7 +80,6 @@ class Line:
 
     @uninterrupted
     def put(self, flight: Flight, *, eager: bool) -> None:
-        flight.line = self
         self.flights.append(flight)
         if self._thread is None:
             self._ensure()
@@ -127,9 +122,9 @@ class Line:
         for token in flight.tokens:
             with contextlib.suppress(*FAILURES):  # the results carry it
                 token.block_until_ready()
-            self.moved = time.monotonic()
+            moved = time.monotonic()
             for queue in flight.queues:
-                queue.moved = self.moved
+                queue.moved = moved
         now = time.monotonic()
         begun, self._ended = max(flight.since, self._ended), now
         self.flights.popleft()

@@ -85,8 +85,8 @@ def _whole(target: Side) -> Move:
 
 
 @dataclass(frozen=True, eq=False)
-class _Program:
-    """A prepared one-device program over shards or pieces."""
+class DeviceProgram:
+    """A prepared program of one device, over arrays there: shards, or pieces of them."""
 
     executable: pjrt.Executable
 
@@ -111,14 +111,14 @@ def _pieces(
             if piece.box not in boxes:
                 boxes.append(piece.box)
     cutters = {
-        position: _Program(compile_on(_cut(type_, source_boxes[position], boxes), source.devices[position]))
+        position: DeviceProgram(compile_on(_cut(type_, source_boxes[position], boxes), source.devices[position]))
         for position, boxes in cuts.items()
     }
     incoming: list[list[Piece]] = [[] for _ in target_boxes]
     for piece in pieces:
         incoming[piece.target].append(piece)
     joiners = [
-        None if _is_whole(box, got) else _Program(compile_on(_join(type_, box, got), target.devices[position]))
+        None if _is_whole(box, got) else DeviceProgram(compile_on(_join(type_, box, got), target.devices[position]))
         for position, (box, got) in enumerate(zip(target_boxes, incoming, strict=True))
     ]
     flat = [piece for got in incoming for piece in got]
@@ -166,7 +166,7 @@ def _cut(type_: ArrayType, shard: Box, boxes: Sequence[Box]) -> str:
         ranges = ", ".join(f"{p - o}:{q - o}" for (p, q), (o, _) in zip(box, shard, strict=True))
         lines.append(f"%{i} = stablehlo.slice %a [{ranges}] : ({_typed(type_, shard)}) -> {_typed(type_, box)}")
     results = [_typed(type_, b) for b in boxes]
-    return _main([f"%a: {_typed(type_, shard)}"], results, lines, [f"%{i}" for i in range(len(boxes))])
+    return program_text([f"%a: {_typed(type_, shard)}"], results, lines, [f"%{i}" for i in range(len(boxes))])
 
 
 def _join(type_: ArrayType, target: Box, got: Sequence[Piece]) -> str:
@@ -184,7 +184,7 @@ def _join(type_: ArrayType, target: Box, got: Sequence[Piece]) -> str:
         lines.append(f"%u{i} = stablehlo.dynamic_update_slice {operands} : ({kinds}) -> {whole}")
         current = f"%u{i}"
     parameters = [f"%p{i}: {_typed(type_, piece.box)}" for i, piece in enumerate(got)]
-    return _main(parameters, [whole], lines, [current])
+    return program_text(parameters, [whole], lines, [current])
 
 
 def _zero(type_: ArrayType) -> str:
@@ -197,7 +197,10 @@ def _zero(type_: ArrayType) -> str:
     return "dense<0>" if "int" in type_.dtype else "dense<0.0>"
 
 
-def _main(parameters: Sequence[str], results: Sequence[str], lines: Sequence[str], returned: Sequence[str]) -> str:
+def program_text(
+    parameters: Sequence[str], results: Sequence[str], lines: Sequence[str], returned: Sequence[str]
+) -> str:
+    """StableHLO of a small program: its parameters with their types, its lines, what it gives."""
     body = "\n    ".join(lines)
     signature = f"func.func public @main({', '.join(parameters)}) -> ({', '.join(results)})"
     return (

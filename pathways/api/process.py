@@ -129,6 +129,9 @@ _lock = threading.Lock()
 _current: list[Process] = []
 
 
+_ADVICE = "PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
+
+
 def load_policy(name: str) -> Policy:
     """A scheduling policy of islands by name: a built-in one, FILE.py:CLASS, or an entry point. Raises PWC0104."""
     if name in POLICIES:
@@ -142,7 +145,7 @@ def load_policy(name: str) -> Policy:
             problem=problem,
             have_=f"{name}: {error.have}",
             rule=rule,
-            advice="PATHWAYS_POLICY=stride, the default, or mine.py:Lottery",
+            advice=_ADVICE,
             where=error.where,
         )
         raise PathwaysError(wrong) from None
@@ -150,11 +153,7 @@ def load_policy(name: str) -> Policy:
     if missing:
         problem, rule = "a scheduling policy is incomplete", "what runtime/scheduling/request.py says of a Policy"
         have = f"{name} without {', '.join(missing)}"
-        raise PathwaysError(
-            BadArguments(
-                problem=problem, have_=have, rule=rule, advice="PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
-            )
-        )
+        raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=_ADVICE))
     return made
 
 
