@@ -77,6 +77,11 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name if extended is None else extended)
 
 
+def stored_names() -> tuple[str, ...]:
+    """All element types that arrays are stored in."""
+    return tuple(_TO_MLIR)
+
+
 def is_stored_as_named(name: str) -> bool:
     return name in _TO_MLIR
 

@@ -14,6 +14,7 @@ import jax.sharding
 
 device_put: Any = jax.device_put
 eval_shape: Any = jax.eval_shape
+enable_x64: Any = jax.enable_x64
 export: Any = jax.export
 jit: Any = jax.jit
 get_mesh: Any = jax.sharding.get_mesh

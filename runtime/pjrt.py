@@ -30,6 +30,7 @@ from jax.profiler import ProfileData, ProfileOptions, TraceAnnotation
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 from jaxlib import xla_client as _xla_client
 
+from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.mlir import from_portable, make_context, parse
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
@@ -150,9 +151,25 @@ def _aval(type_: ArrayType) -> Any:
 def put(
     host: "np.ndarray[Any, Any]", type_: ArrayType, where: Sharding, sharding: NamedSharding, devices: Sequence[Device]
 ) -> Array:
-    """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards."""
+    """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards.
+
+    Raises InternalError where the devices hold another element type than `type_` states.
+    """
     shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in where.boxes(type_.shape)]
-    return _xc.batched_device_put(_aval(type_), sharding, shards, list(devices))
+    aval = _aval(type_)
+    if type_.dtype in _NARROWED:
+        with jax.enable_x64(True):
+            array = _xc.batched_device_put(aval, sharding, shards, list(devices))
+    else:
+        array = _xc.batched_device_put(aval, sharding, shards, list(devices))
+    held = array._arrays[0].dtype
+    if held != aval.dtype:  # the array itself repeats what it was told; its shards say what is there
+        raise InternalError(f"{type_} was put on devices as {held}")
+    return array
+
+
+_NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})
+"""Element types that JAX narrows to 32 bits, without a word, where `jax_enable_x64` is off in the thread."""
 
 
 def copy_shards(arrays: Sequence[Array], targets: Sequence[Device]) -> list[Array]:
