@@ -15,6 +15,7 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
   with options, and with the same number of devices.
 """
 
+import ctypes
 import importlib
 import time
 import warnings
@@ -94,8 +95,12 @@ def _options(devices: Sequence[Device]) -> Any:
     ids = np.array([[d.id for d in devices]], np.int32)
     options.device_assignment = _xc.DeviceAssignment.create(ids)
     if devices[0].platform == "cpu":  # our watchdog says what hangs; XLA's would abort the process before it
-        options.env_option_overrides = [("xla_cpu_collective_call_terminate_timeout_seconds", "86400")]
+        options.env_option_overrides = [("xla_cpu_collective_call_terminate_timeout_seconds", str(_NEVER))]
     return options
+
+
+_NEVER = (1 << 31) - 1
+"""Seconds: the most that XLA takes."""
 
 
 def compile_module(
@@ -126,12 +131,20 @@ def devices_of(executable: Executable) -> list[Device]:
     return list(executable.local_devices())
 
 
-def is_pending(device: Device, launch: int) -> bool:
-    """Whether something with this launch id waits or runs on a device. To ask is to cancel it; CPU only."""
+def give_up(device: Device, launch: int, message: str) -> bool:
+    """Fails the results of what waits or runs with this launch id on a device; whether there was any. CPU only.
+
+    All who wait for the results go on with an error; a thread that is stuck inside of the execution stays there.
+    """
     try:
-        return bool(device.poison_execution(launch, "cancelled: the process hangs"))
+        return bool(device.poison_execution(launch, message))
     except FAILURES:
         return False
+
+
+def keep_for_ever(device: Device) -> None:
+    """Keeps the client of a device alive: with a thread stuck inside, its destructor would wait for ever."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(device.client))
 
 
 def temporary_bytes(executable: Executable) -> int:
@@ -170,6 +183,15 @@ def put(
 
 _NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})
 """Element types that JAX narrows to 32 bits, without a word, where `jax_enable_x64` is off in the thread."""
+
+
+def to_host(array: Array) -> "np.ndarray[Any, Any]":
+    """A copy on the host. Raises one of FAILURES where the array will never be there.
+
+    Waits first: to copy what has failed behind a stuck execution waits for that execution (jaxlib 0.10 and 0.12, seen).
+    """
+    array.block_until_ready()
+    return np.asarray(array)
 
 
 def copy_shards(arrays: Sequence[Array], targets: Sequence[Device]) -> list[Array]:

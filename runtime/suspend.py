@@ -51,6 +51,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
     client.suspended = True
+    controller.background.drain(client)
     while any(f.client == client.label for f in controller.flights.all()):
         controller.flights.hurry()
         time.sleep(0.001)
@@ -60,7 +61,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
         if buffer.pinned or not pjrt.is_array(array):
             continue
         with contextlib.suppress(*pjrt.FAILURES):  # what failed stays as it is
-            host: np.ndarray[Any, Any] | Path = np.asarray(array)
+            host: np.ndarray[Any, Any] | Path = pjrt.to_host(array)
             if folder is not None:
                 with writing(folder):
                     descriptor, name = tempfile.mkstemp(dir=folder, prefix="pathways-", suffix=".bin")

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import operator
+import time
 from collections.abc import Generator
 from typing import Any, NoReturn
 
@@ -17,8 +18,15 @@ from pathways.dialect.jax_api import device_put, eval_shape, random
 from pathways.dialect.memory import readable
 from pathways.dialect.plan import Port
 from pathways.runtime import pjrt
-from pathways.runtime.errors import ComputationFailed, NotAnArray, TooMuchToFetch
+from pathways.runtime.background import Promise
+from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
+from pathways.runtime.hangs import hang_behind
 from pathways.runtime.store import Handle, Poison
+
+
+class WaitTimeout(PathwaysError, TimeoutError):
+    """An array was not computed in time; the run goes on."""
+
 
 _SHOWN_BYTES = 1 << 20
 """Larger arrays are not copied to the host for their repr."""
@@ -65,14 +73,45 @@ class Array:
     def is_ready(self) -> bool:
         """Whether the values are there (or known never to come)."""
         array = self.handle.array(caller)
-        return isinstance(array, Poison) or bool(array.is_ready())
+        return isinstance(array, Poison) or (not isinstance(array, Promise) and bool(array.is_ready()))
 
-    def block_until_ready(self) -> "Array":
-        """Waits. Raises PWC0504 if the values will never come."""
-        array = self._future()
+    def block_until_ready(self, timeout: float | None = None) -> "Array":
+        """Waits. Raises PWC0504 if the values will never come, TimeoutError (PWC0519) after `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        array = self._future(timeout)
         with self._failures():
+            if end is not None:
+                self._poll(array, end, timeout)
             array.block_until_ready()
         return self
+
+    def cancel(self) -> bool:
+        """Ends the run that computes this, where it waits for values: a loop on data, a call of the host.
+
+        All results of that run raise PWC0518 from then on; what it has enqueued already still runs. False where there
+        is nothing to cancel: everything was enqueued.
+        """
+        promise = self.handle.array(caller)
+        if not isinstance(promise, Promise):
+            return False
+        process().controller.cancel([promise])
+        return True
+
+    def _poll(self, array: Any, end: float, timeout: float | None) -> None:
+        """Waits until `end` at the most: PJRT itself waits for ever."""
+        pause = 20e-6
+        while not array.is_ready():
+            if time.monotonic() >= end:
+                raise self._late(timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+
+    def _late(self, timeout: float | None) -> WaitTimeout:
+        name, _, where = self.handle.buffer.origin
+        seconds = f"{timeout or 0.0:g}"
+        return WaitTimeout(
+            StillRunning(name=self.handle.buffer.name, seconds=seconds, computation=name, where=where or caller())
+        )
 
     @contextlib.contextmanager
     def _failures(self) -> Generator[None]:
@@ -85,12 +124,14 @@ class Array:
                 raise now.error() from error
             name, island, where = self.handle.buffer.origin
             failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
-            raise PathwaysError(failed) from error
+            raise PathwaysError(hang_behind(error) or failed) from error
 
-    def _future(self) -> Any:
-        array = self.handle.array(caller)
+    def _future(self, timeout: float | None = None) -> Any:
+        array = self.handle.known(caller, timeout)
         if isinstance(array, Poison):
             raise array.error()
+        if isinstance(array, Promise):
+            raise self._late(timeout)
         return array
 
     def stored(self) -> "np.ndarray[Any, Any]":
@@ -103,7 +144,7 @@ class Array:
             error = TooMuchToFetch(name=buffer.name, size=size, island=buffer.origin[1], limit=most, where=caller())
             raise PathwaysError(error)
         with self._failures():
-            return np.asarray(array)
+            return pjrt.to_host(array)
 
     def to_jax(self) -> Any:
         """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys."""
