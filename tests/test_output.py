@@ -52,13 +52,14 @@ def commands(folder: Path, moe_plan: Path) -> dict[str, tuple[list[str], int]]:
     }
 
 
-def codes(folder: Path, wanted: list[list[str]], **streams: int) -> tuple[list[object], str]:
+def codes(
+    folder: Path, wanted: list[list[str]], stdout: int, stderr: int = subprocess.PIPE
+) -> tuple[list[object], str]:
     """The exit code of each command, run with these streams; and what was printed on stderr."""
     result = folder / "codes.json"
     arguments = [sys.executable, "-c", ALL, str(result), json.dumps(wanted)]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    pipe = subprocess.PIPE
-    done = subprocess.run(arguments, env=env, check=False, timeout=600, text=True, **({"stderr": pipe} | streams))
+    done = subprocess.run(arguments, env=env, check=False, timeout=600, text=True, stdout=stdout, stderr=stderr)
     assert done.returncode == 0, done.stderr
     return json.loads(result.read_text()), done.stderr or ""
 
