@@ -54,7 +54,7 @@ class Mismatch(Diagnostic):
     title: ClassVar[str] = "results differ from the reference"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "a relative difference of at most {tolerance:g}"
-    hint: ClassVar[str] = "pwc inspect plan.bin shows what makes each result; please file a bug with the plan"
+    hint: ClassVar[str] = "pwc inspect plan.bin --all shows what makes each result; please file a bug with the plan"
     have_: str
     tolerance: float
 
