@@ -57,7 +57,8 @@ def read_spec(spec: str) -> Source:
     if before and _DOTTED.fullmatch(before) and not Path(spec).exists():
         return Source(Path(before), name, before)
     path = Path(spec)
-    if _DOTTED.fullmatch(spec) and path.suffix not in (".py", ".mlir") and not path.exists() and _is_module(spec):
+    dotted = "." in spec and _DOTTED.fullmatch(spec) and path.suffix not in (".py", ".mlir")
+    if dotted and not path.exists() and _is_module(spec):
         return Source(path, None, spec)
     return Source(path)
 
@@ -124,7 +125,7 @@ def _file(source: Source) -> ModuleType:
         names.insert(0, root.name)
         root = root.parent
     _on_path(path.parent)
-    if len(names) > 1 and all(map(str.isidentifier, names)):
+    if len(names) > 1 and all(map(str.isidentifier, names)) and not _is_taken(names[0], root):
         _on_path(root)
         return _of_package(source, path, ".".join(names[:-1] if path.stem == "__init__" else names))
     spec = importlib.util.spec_from_file_location(f"__pwc__{path.stem}", source.path)
@@ -133,6 +134,12 @@ def _file(source: Source) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _is_taken(name: str, root: Path) -> bool:
+    """Whether a package of this name that is not in `root` is imported already: a folder may be called `json`."""
+    known = sys.modules.get(name)
+    return known is not None and str(root / name) not in list(getattr(known, "__path__", []))
 
 
 def _of_package(source: Source, path: Path, name: str) -> ModuleType:

@@ -72,7 +72,9 @@ def test_doctor_counts_what_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_doctor_finds_a_check_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "SECONDS", 0.5)
-    hanging = doctor.Check("run", lambda: doctor._in_own_process("import time; time.sleep(600)", "another driver"))  # pyright: ignore[reportPrivateUsage]
+    hanging = doctor.Check(
+        "run", lambda: doctor._in_own_process("import threading; threading.Event().wait()", "another driver")
+    )  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(doctor, "CHECKS", (hanging,))
     exit_code, stdout, stderr = pwc_here("doctor")
     assert exit_code == 3 and "no answer for 0.5 s" in stdout and "error[PWC0809]: 1 of" in stderr
