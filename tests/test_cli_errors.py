@@ -14,6 +14,7 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.planfile import load_plan, write_plan
 
 SAMPLE = str(ROOT / "samples" / "mixture_of_experts.py")
+in_own_process = doctor._in_own_process  # pyright: ignore[reportPrivateUsage]
 PIPELINE = str(ROOT / "tests" / "golden" / "errors" / "schedule-unsuitable.py")
 
 
@@ -57,8 +58,8 @@ def test_a_phase_that_the_plan_does_not_hold(moe_plan: Path, tmp_path: Path) -> 
 
 def test_doctor_counts_what_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None:
     well = doctor.Check("python", lambda: ("3.11", ""))
-    crashing = doctor.Check("devices", lambda: doctor._in_own_process("import os; os._exit(7)", "another driver"))  # pyright: ignore[reportPrivateUsage]
-    killed = doctor.Check("run", lambda: doctor._in_own_process("import os; os.kill(os.getpid(), 9)", "file a bug"))  # pyright: ignore[reportPrivateUsage]
+    crashing = doctor.Check("devices", lambda: in_own_process("import os; os._exit(7)", "another driver"))
+    killed = doctor.Check("run", lambda: in_own_process("import os; os.kill(os.getpid(), 9)", "file a bug"))
     monkeypatch.setattr(doctor, "CHECKS", (well, crashing, killed))
     exit_code, stdout, stderr = pwc_here("doctor")
     assert exit_code == 3 and "error[PWC0809]: 2 of the checks" in stderr
@@ -73,8 +74,8 @@ def test_doctor_counts_what_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None
 def test_doctor_finds_a_check_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "SECONDS", 0.5)
     hanging = doctor.Check(
-        "run", lambda: doctor._in_own_process("import threading; threading.Event().wait()", "another driver")
-    )  # pyright: ignore[reportPrivateUsage]
+        "run", lambda: in_own_process("import threading; threading.Event().wait()", "another driver")
+    )
     monkeypatch.setattr(doctor, "CHECKS", (hanging,))
     exit_code, stdout, stderr = pwc_here("doctor")
     assert exit_code == 3 and "no answer for 0.5 s" in stdout and "error[PWC0809]: 1 of" in stderr
