@@ -86,6 +86,11 @@ def is_stored_as_named(name: str) -> bool:
     return name in _TO_MLIR
 
 
+def is_of_numpy(dtype: "np.dtype[Any]") -> bool:
+    """Whether numpy's files keep this type: those of ml_dtypes become raw bytes, or, float8_e5m2, cannot be read."""
+    return dtype.isbuiltin == 1
+
+
 @functools.cache
 def itemsize(name: str) -> int:
     return numpy_dtype(name).itemsize
