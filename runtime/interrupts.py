@@ -36,6 +36,20 @@ def install() -> None:
     here = threading.current_thread() is threading.main_thread()
     if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _handle)
+        sys.unraisablehook = _Unraisable(sys.unraisablehook)
+
+
+class _Unraisable:
+    """Has an interrupt come again that Python dropped: in a destructor, say, or what the garbage collector calls."""
+
+    def __init__(self, before: Callable[["sys.UnraisableHookArgs"], object]) -> None:
+        self._before = before
+
+    def __call__(self, dropped: "sys.UnraisableHookArgs", /) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            _thread.start_new_thread(_again, ())
+        else:
+            self._before(dropped)
 
 
 def ignore() -> None:
