@@ -218,8 +218,11 @@ class Compiled:
         return build_tree(self.plan.out_tree, results)
 
     def _check_structure(self, tree: Any) -> None:
-        have = describe_tree(tree)
-        if not compatible(have, self.plan.in_tree):
+        try:
+            fits = compatible(describe_tree(tree), self.plan.in_tree)
+        except ValueError:  # deeper than any plan's
+            fits = False
+        if not fits:
             names = ", ".join(p.name for p in self.plan.inputs[:8]) + (", ..." if len(self.plan.inputs) > 8 else "")
             rule = f"{len(self.plan.inputs)} arrays: {names}"
             error = WrongStructure(program=self.plan.name, have_=str(tree), rule=rule, where=caller())
