@@ -12,7 +12,8 @@ from pathways.cli.summary import dcn_bytes, in_bodies, size
 from pathways.dialect.mlir import make_context, parse, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port, Run
-from pathways.dialect.planfile import load_plan
+from pathways.dialect.terminal import lines_of
+from pathways.runtime.open_plan import open_plan
 
 EXAMPLE = """
 \b
@@ -30,7 +31,7 @@ Examples:
 @click.pass_context
 def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) -> None:
     """Compare two plans: first what changed for people, then line by line. Exit code 1 where they differ."""
-    old, new = load_plan(a), load_plan(b)
+    old, new = open_plan(a), open_plan(b)
     said = list(changes(old, new))
     for line in said:
         click.echo(line)
@@ -38,7 +39,7 @@ def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) ->
     if not said:
         click.echo("nothing moved, nothing resharded, nothing reordered" if lines else "the plans are the same")
     if lines and not summary:
-        click.echo("\n".join(lines))
+        click.echo(lines_of("\n".join(lines)))
     if said or lines:
         ctx.exit(1)
 
@@ -135,7 +136,7 @@ def _bytes(old: Plan, new: Plan) -> Iterator[str]:
 
 
 def _without_locations(dump: bytes) -> str:
-    return pretty(parse(dump.decode(), make_context()))
+    return pretty(parse(dump.decode(errors="replace"), make_context()))
 
 
 def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:

@@ -15,9 +15,8 @@ from pathways.dialect.memory import by_kind, peak, timeline
 from pathways.dialect.parts import read_part
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Branch, Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
-from pathways.dialect.planfile import load_plan
-from pathways.runtime.check_modules import check_modules
-from pathways.runtime.validate import validate
+from pathways.dialect.terminal import lines_of
+from pathways.runtime.open_plan import open_plan
 
 EXAMPLE = """
 \b
@@ -38,9 +37,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, as_json: bool) -> None:
     """Show a plan: signature, islands, streams, buffers with sizes and lifetimes, transfers."""
-    plan = load_plan(path)
-    validate(plan, str(path))
-    check_modules(plan, str(path))
+    plan = open_plan(path)
     if ir is not None:
         _print_ir(plan, Phase(ir))
     elif schedule or memory:
@@ -55,7 +52,7 @@ def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, as_json: 
 
 
 def _print_ir(plan: Plan, phase: Phase) -> None:
-    click.echo(dump_of(plan, phase).decode())
+    click.echo(lines_of(dump_of(plan, phase).decode(errors="replace")))
 
 
 def dump_of(plan: Plan, phase: Phase) -> bytes:

@@ -94,7 +94,7 @@ def _build(tree: Tree, leaves: list[Any]) -> Any:
             cls = _known_namedtuple(tree)
             if cls is None:
                 return dict(zip(tree.keys, children, strict=True))
-            return tuple.__new__(cls, children)  # no other code of the class runs
+            return cast("Any", tuple).__new__(cls, children)  # no other code of the class runs
         case "object" if len(tree.keys) == len(children):
             return dict(zip(tree.keys, children, strict=True))
         case _:

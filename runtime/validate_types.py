@@ -15,12 +15,12 @@ MOST_BYTES = 1 << 60
 
 def type_problem(type_: ArrayType) -> tuple[str, str] | None:
     """What keeps a type from being that of an array, and the rule."""
-    if not is_stored_as_named(type_.dtype) or any(d < 0 for d in type_.shape):
+    if not is_stored_as_named(type_.dtype) or min(type_.shape, default=0) < 0:
         return f"of type {type_}", "a known element type and sizes from 0"
     if len(type_.shape) > MOST_DIMENSIONS:
         return f"with {len(type_.shape)} dimensions", f"at most {MOST_DIMENSIONS}"
-    nonempty = ArrayType(tuple(max(d, 1) for d in type_.shape), type_.dtype)
-    return (f"of type {type_}", f"at most {MOST_BYTES} bytes") if nonempty.bytes > MOST_BYTES else None
+    size = type_.shard_bytes(tuple(filter(None, type_.shape)))  # a zero hides how large the others are
+    return (f"of type {type_}", f"at most {MOST_BYTES} bytes") if size > MOST_BYTES else None
 
 
 def axes_problem(axes: Axes) -> str | None:
@@ -36,10 +36,11 @@ def layout_problem(type_: ArrayType, dims: Dims, axes: Axes) -> tuple[str, str] 
     """What keeps an array of this type from lying so on a mesh with these axes, and the rule."""
     if (problem := type_problem(type_)) is not None:
         return problem
-    names = {n for n, _ in axes}
     used = [a for split in dims for a in split]
-    if len(dims) != len(type_.shape) or len(set(used)) != len(used) or not names.issuperset(used):
-        return f"split as {dims}", f"one entry a dimension, axes of {sorted(names)}"
+    if len(dims) != len(type_.shape) or len(set(used)) != len(used) or not {n for n, _ in axes}.issuperset(used):
+        return f"split as {dims}", f"one entry a dimension, axes of {axes}"
+    if not used:
+        return None
     sharding = Sharding(MeshSpec(axes, ()), dims)
     return (f"of {type_} split as {sharding}", "shards of equal size") if sharding.undivided(type_.shape) else None
 
