@@ -42,11 +42,11 @@ def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, as_json: 
         _print_ir(plan, Phase(ir))
     elif schedule or memory:
         if schedule:
-            click.echo(_actions(plan))
+            click.echo(actions(plan))
         if memory:
-            click.echo("\n".join(_usage(plan, s) for s in plan.streams))
+            click.echo("\n".join(usage(plan, s) for s in plan.streams))
     elif as_json:
-        click.echo(json.dumps({"version": 1} | _as_json(plan)))
+        click.echo(json.dumps({"version": 1} | json_of(plan)))
     else:
         click.echo(describe(plan))
 
@@ -92,7 +92,7 @@ def describe(plan: Plan) -> str:
     return "\n".join(parts)
 
 
-def _actions(plan: Plan) -> str:
+def actions(plan: Plan) -> str:
     """A row an island: the actions of its calls, those merged into one call with + between them."""
     rows: list[list[str]] = []
     for stream in plan.streams:
@@ -107,7 +107,7 @@ def _actions_of(run: Run) -> list[str]:
     return [read_part(p).action for p in run.parts] or [run.action]
 
 
-def _usage(plan: Plan, stream: Stream) -> str:
+def usage(plan: Plan, stream: Stream) -> str:
     """The fullest device of an island, step by step."""
     found = peak(plan, stream.island)
     if found.device < 0:
@@ -187,7 +187,7 @@ def _branch(plan: Plan, branch: Branch) -> str:
     return f"await, then run {what}: {given or 'nothing here'} -> {made or 'nothing here'}"
 
 
-def _as_json(plan: Plan) -> dict[str, Any]:
+def json_of(plan: Plan) -> dict[str, Any]:
     row = asdict(plan)
     row["constants"] = {name: len(raw) for name, raw in plan.constants.items()}
     row["phases"] = sorted(plan.phases)

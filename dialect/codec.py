@@ -18,7 +18,7 @@ from pathways.dialect.terminal import printable
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree, write_tree
 
-__all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "schema"]
+__all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "plan_message", "schema"]
 
 
 _TREES = frozenset({"in_tree", "out_tree"})
@@ -65,8 +65,13 @@ def schema() -> dict[str, Any]:
     return dict(_PLAN.DESCRIPTOR.file.message_types_by_name)
 
 
+def plan_message(raw: bytes = b"") -> Any:
+    """A plan as a protobuf message. Raises `DecodeError` for what is none."""
+    return _PLAN.FromString(raw)
+
+
 def encode_plan(plan: nouns.Plan) -> bytes:
-    message = _PLAN()
+    message = plan_message()
     _encode(plan, message)
     return message.SerializeToString(deterministic=True)
 
@@ -83,7 +88,7 @@ def decode_plan(
 
     All texts are printable (terminal.py), but for trees, whose keys are data, and the names of members.
     """
-    message = _PLAN.FromString(raw)
+    message = plan_message(raw)
     members = {
         "modules": modules, "locals": locals, "constants": constants, "phases": phases, "executables": executables,
     }  # fmt: skip

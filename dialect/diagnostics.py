@@ -44,11 +44,13 @@ LARGEST_SOURCE = 1 << 24
 
 def _is_source(file: str) -> bool:
     """Whether a file may be read for a line of it: a plan may name a device, or a pipe, that never ends."""
+    if "\0" in file:
+        return False
+    if file in linecache.cache or not os.path.exists(file):  # a cell of a notebook, or below sys.path
+        return True
     try:
-        if file in linecache.cache or not os.path.exists(file):  # a cell of a notebook, or below sys.path
-            return True
         return os.path.isfile(file) and 0 < os.path.getsize(file) <= LARGEST_SOURCE
-    except (OSError, ValueError):  # ValueError: a zero byte in its name
+    except OSError:  # it has just gone
         return False
 
 

@@ -37,16 +37,18 @@ def read_ranges(text: str) -> tuple[int, ...]:
 
 
 class RangeReader:
-    """Reads the ranges of one plan: equal texts give one tuple, and all together stand for at most `MOST` devices."""
+    """Reads the ranges of one plan: equal devices are one tuple, and all together are at most `MOST`."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, ...]] = {}
+        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._count = 0
 
     def read(self, text: str) -> tuple[int, ...]:
         """The devices. Raises ValueError as `read_ranges`, and for too many in all."""
         if text not in self._known:
-            self._known[text] = read_ranges(text)
+            devices = read_ranges(text)
+            self._known[text] = self._tuples.setdefault(devices, devices)
         found = self._known[text]
         self._count += len(found)
         if self._count > MOST:
