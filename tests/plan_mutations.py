@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from pathways.dialect.codec import schema
-from pathways.dialect.plan import Plan
+from pathways.dialect.plan import Copy, Free, Plan, Stream
 from pathways.dialect.planfile import write_plan
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -29,11 +29,11 @@ def mutant(plan: Plan, rng: random.Random) -> bytes | None:
     kind = rng.random()
     if kind < 0.75:
         changed = plan
-        for _ in range(rng.choice((1, 1, 1, 2, 3))):
-            changed = mutate(changed, rng)
         try:
+            for _ in range(rng.choice((1, 1, 1, 2, 3))):
+                changed = (mutate if kind < 0.45 else reorder)(changed, rng)
             return write_plan(changed)
-        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, IndexError):
             return None
     members = members_of(write_plan(plan))
     if kind < 0.85:
@@ -54,6 +54,69 @@ def mutate(plan: Plan, rng: random.Random) -> Plan:
         pools.setdefault(type(value), []).append(value)
     path, value = rng.choice(by_kind[rng.choice(sorted(by_kind))])
     return _with(plan, path, _changed(value, pools, rng))
+
+
+def reorder(plan: Plan, rng: random.Random) -> Plan:
+    """The plan with something else done in one of its streams, which may well be a plan: of slots, steps and order."""
+    at = rng.randrange(-1, len(plan.bodies))
+    streams = plan.streams if at < 0 else plan.bodies[at].streams
+    if not streams:
+        return plan
+    number = rng.randrange(len(streams))
+    stream = streams[number]
+    todo = list(stream.instructions)
+    if not todo:
+        return plan
+    i, j = rng.randrange(len(todo)), rng.randrange(len(todo))
+    match rng.randrange(6):
+        case 0:
+            todo.insert(j, todo.pop(i))
+        case 1:
+            todo[i] = replace(todo[i], step=rng.choice((todo[j].step, rng.randrange(100))))
+        case 2:
+            todo[i] = _other_slots(stream, todo[i], rng)
+        case 3:  # a value that was freed is kept
+            todo = [x for x in todo if not isinstance(x, Free) or rng.random() < 0.5]
+        case 4:
+            todo.insert(i, Copy(todo[i].step, *(rng.randrange(len(stream.buffers)) for _ in range(2)), None))
+        case _:
+            return _other_ports(plan, rng)
+    changed = (*streams[:number], replace(stream, instructions=tuple(todo)), *streams[number + 1 :])
+    if at < 0:
+        return replace(plan, streams=changed)
+    bodies = (*plan.bodies[:at], replace(plan.bodies[at], streams=changed), *plan.bodies[at + 1 :])
+    return replace(plan, bodies=bodies)
+
+
+def _other_slots(stream: Stream, instruction: Any, rng: random.Random) -> Any:
+    """One slot replaced by another of the same type."""
+
+    def other(slot: int) -> int:
+        kind = stream.buffers[slot].type
+        return rng.choice([n for n, b in enumerate(stream.buffers) if b.type == kind])
+
+    for name in rng.sample(("inputs", "outputs", "slots", "slot", "source", "target"), 6):
+        content = getattr(instruction, name, None)
+        if isinstance(content, int):
+            return replace(instruction, **{name: other(content)})
+        if isinstance(content, tuple) and content:
+            at = rng.randrange(len(content))
+            return replace(instruction, **{name: (*content[:at], other(content[at]), *content[at + 1 :])})
+    return instruction
+
+
+def _other_ports(plan: Plan, rng: random.Random) -> Plan:
+    """Two arguments or results of one type in each other's place."""
+    which = rng.choice(("inputs", "results"))
+    ports = list(getattr(plan, which))
+    i = rng.randrange(len(ports))
+    j = rng.choice([n for n, p in enumerate(ports) if p.type == ports[i].type])
+    here, there = ports[i], ports[j]
+    ports[i], ports[j] = (
+        replace(here, slot=there.slot, island=there.island),
+        replace(there, slot=here.slot, island=here.island),
+    )
+    return replace(plan, **{which: tuple(ports)})
 
 
 def _walk(value: Any, path: Path, kind: tuple[str, str]) -> Iterator[tuple[Path, tuple[str, str], Any]]:

@@ -77,7 +77,7 @@ class At(NamedTuple):
     """Where an instruction is."""
 
     stream: int
-    index: int
+    position: int
     instruction: Any
 
 
@@ -91,7 +91,7 @@ def changed(plan: Plan, at: At, **changes: Any) -> Plan:
     """The plan with fields of one instruction replaced."""
     before = plan.streams[at.stream].instructions
     new = replace(at.instruction, **changes)
-    return on(plan, at.stream, instructions=(*before[: at.index], new, *before[at.index + 1 :]))
+    return on(plan, at.stream, instructions=(*before[: at.position], new, *before[at.position + 1 :]))
 
 
 def ported(plan: Plan, which: str, **changes: Any) -> Plan:
@@ -199,7 +199,7 @@ def slot_again(plan: Plan) -> Plan:
     )
     where = next((s for s in range(len(plan.streams[at.stream].buffers)) if s not in at.instruction.slots), same)
     copy = Copy(at.instruction.step, where, slot, None)
-    return on(plan, at.stream, instructions=(*before[: at.index + 1], copy, *before[at.index + 1 :]))
+    return on(plan, at.stream, instructions=(*before[: at.position + 1], copy, *before[at.position + 1 :]))
 
 
 @pytest.mark.parametrize("what", list(STRUCTURES))
