@@ -28,7 +28,7 @@ class Tree:
 
 
 LEAF = Tree("leaf")
-DEEPEST = 100
+DEEPEST = 160
 """Levels of a tree that a plan may hold: trees are walked by functions that call themselves."""
 _UNNAMED = frozenset({"leaf", "none", "list", "tuple", "object"})
 """Kinds that may have children without keys."""
