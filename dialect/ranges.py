@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 LARGEST = 1 << 20
 """Devices that a text may stand for: a damaged or hostile one must not fill the memory."""
-MOST = 1 << 22
-"""Devices that all texts of one plan may stand for together."""
+MOST = 1 << 20
+"""Devices that all texts of one plan may stand for together: slices are apart, and meshes lie on them."""
 _PART = re.compile(r"([0-9]{1,7})(?::([0-9]{1,7}))?")
 
 

@@ -407,8 +407,8 @@ def test_devices_are_bounded_over_the_whole_plan(plans: list[Plan]) -> None:
         with pytest.raises(ValueError):
             read_ranges(bad)
     reader = RangeReader()
-    tuples = [reader.read(text) for text in [whole, f"0:7,7:{LARGEST}"] * (MOST // LARGEST // 2)]
-    assert all(t is tuples[0] for t in tuples)
+    half = [reader.read(text) for text in (f"0:{MOST // 2}", f"0:7,7:{MOST // 2}")]
+    assert half[0] is half[1]
     with pytest.raises(ValueError, match="in all"):
         reader.read("0")
     members = members_of(write_plan(plans[0]))
