@@ -78,7 +78,8 @@ def reorder(plan: Plan, rng: random.Random) -> Plan:
         case 3:  # a value that was freed is kept
             todo = [x for x in todo if not isinstance(x, Free) or rng.random() < 0.5]
         case 4:
-            todo.insert(i, Copy(todo[i].step, *(rng.randrange(len(stream.buffers)) for _ in range(2)), None))
+            source, target = rng.randrange(len(stream.buffers)), rng.randrange(len(stream.buffers))
+            todo.insert(i, Copy(todo[i].step, source, target, None))
         case _:
             return _other_ports(plan, rng)
     changed = (*streams[:number], replace(stream, instructions=tuple(todo)), *streams[number + 1 :])

@@ -247,7 +247,7 @@ class Compiled:
 
 
 def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
-    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 for files that cannot be run here."""
+    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 where it cannot be run here."""
     return Compiled(open_plan(path), path=str(path), dispatch=dispatch)
 
 
