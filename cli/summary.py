@@ -21,7 +21,7 @@ LONGEST = 4000
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     """Columns, left-aligned."""
     widths = [min(WIDEST, max(len(r[i]) for r in rows)) for i in range(len(rows[0]))] if rows else []
-    return "\n".join(indent + "  ".join(map(_cell, r, widths)).rstrip() for r in rows)
+    return "\n".join(indent + "  ".join(_cell(c, w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
 
 
 def _cell(text: str, width: int) -> str:

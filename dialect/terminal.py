@@ -11,6 +11,8 @@ def printable(text: str) -> str:
 
 def lines_of(text: str) -> str:
     """The same for text of several lines, which stay, and so do tabs."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
     return "".join(c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text)
 
 
