@@ -22,7 +22,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,6 @@ class Worker:
     lives: int = 150
     _process: "subprocess.Popen[str] | None" = None
     _judged: int = 0
-    known: Counter[str] = field(default_factory=Counter[str])
 
     def judge(self, raw: bytes, name: str) -> str:
         """The outcome of one plan."""
@@ -119,9 +118,11 @@ class Worker:
         if line:
             found: str = json.loads(line)
         else:
-            process.kill()
-            found = f"FOUND death: {process.wait()}" if ready else "FOUND a hang"
-            self._process = None
+            if ready:  # its end of the pipe is closed: it is about to be gone
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+            code = self.end()
+            found = f"FOUND death: {code}" if ready else "FOUND a hang"
         self._judged += 1
         if not found.startswith("FOUND"):
             path.unlink()
@@ -141,11 +142,19 @@ class Worker:
             )
         return self._process
 
-    def end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+    def end(self) -> int | None:
+        """Ends the process, if it has not ended by itself; gives its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        if process.poll() is None:
+            process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            process.communicate()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return process.returncode
 
 
 def base_plans() -> list[Any]:
