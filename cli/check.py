@@ -50,6 +50,7 @@ def check(source: str, topology: str | None, platform: str | None, placement: st
     else:
         plan = load_plan(given.path)
         _ok("file", "complete, undamaged, of a format that is read here")
+        validate(plan, str(given.path))
         if topology is not None:
             check_fit(plan.name, plan.topology, parse_topology(topology), [s.island for s in plan.streams])
             _ok("topology", "the islands it needs are there")

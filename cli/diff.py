@@ -13,7 +13,8 @@ from pathways.cli.summary import dcn_bytes, in_bodies, size
 from pathways.dialect.mlir import make_context, parse, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port, Run
-from pathways.dialect.planfile import load_plan
+from pathways.dialect.terminal import lines_of
+from pathways.runtime.open_plan import open_plan
 
 EXAMPLE = """
 \b
@@ -31,7 +32,7 @@ Examples:
 @click.pass_context
 def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) -> None:
     """Compare two plans: first what changed for people, then line by line. Exit code 1 where they differ."""
-    old, new = load_plan(a), load_plan(b)
+    old, new = open_plan(a), open_plan(b)
     said = list(changes(old, new))
     for line in said:
         click.echo(line)
@@ -40,8 +41,8 @@ def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) ->
     if not said:
         differ = lines or rest
         click.echo("nothing moved, nothing resharded, nothing reordered" if differ else "the plans are the same")
-    for line in [*([] if summary else lines), *rest]:
-        click.echo(line)
+    if shown := [*([] if summary else lines), *rest]:
+        click.echo(lines_of("\n".join(shown)))
     if said or lines or rest:
         ctx.exit(1)
 
@@ -154,7 +155,7 @@ def _unseen(old: Plan, new: Plan) -> Iterator[str]:
 
 
 def _without_locations(dump: bytes) -> str:
-    return pretty(parse(dump.decode(), make_context()))
+    return pretty(parse(dump.decode(errors="replace"), make_context()))
 
 
 def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:

@@ -41,11 +41,16 @@ def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> d
 def random_inputs(plan: Plan) -> list[Any]:
     """Seeded random data for every input: small numbers, small indices; none negative, since some are to be rooted."""
     rng = np.random.default_rng(SEED)
-    return [_random(rng, p) for p in plan.inputs]
+    try:
+        return [_random(rng, p) for p in plan.inputs]
+    except MemoryError as error:
+        raise _bad(f"no inputs, and no memory for random ones: {error}", "inputs that this host can hold") from None
 
 
 def _random(rng: np.random.Generator, port: Port) -> Any:
     dtype, shape = numpy_dtype(port.type.dtype), port.type.shape
+    if port.slot < 0:  # nothing reads it
+        return np.broadcast_to(np.zeros((), dtype), shape)
     if port.type.dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     if port.type.dtype.startswith(("int", "uint")):

@@ -15,9 +15,8 @@ from pathways.dialect.memory import by_kind, peak, timeline
 from pathways.dialect.parts import read_part
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Branch, Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
-from pathways.dialect.planfile import load_plan
-from pathways.runtime.check_modules import check_modules
-from pathways.runtime.validate import validate
+from pathways.dialect.terminal import lines_of
+from pathways.runtime.open_plan import open_plan
 
 EXAMPLE = """
 \b
@@ -40,24 +39,22 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, everything: bool, as_json: bool) -> None:
     """Show a plan on one screen: signature, islands, slices, transfers, what each island does; or all of it."""
-    plan = load_plan(path)
-    validate(plan, str(path))
-    check_modules(plan, str(path))
+    plan = open_plan(path)
     if ir is not None:
         _print_ir(plan, Phase(ir))
     elif schedule or memory:
         if schedule:
-            click.echo(_actions(plan))
+            click.echo(actions(plan))
         if memory:
-            click.echo("\n".join(_usage(plan, s) for s in plan.streams))
+            click.echo("\n".join(usage(plan, s) for s in plan.streams))
     elif as_json:
-        click.echo(json.dumps({"version": 1} | _as_json(plan)))
+        click.echo(json.dumps({"version": 1} | json_of(plan)))
     else:
         click.echo(describe(plan) if everything else overview(plan, _port))
 
 
 def _print_ir(plan: Plan, phase: Phase) -> None:
-    click.echo(dump_of(plan, phase).decode())
+    click.echo(lines_of(dump_of(plan, phase).decode(errors="replace")))
 
 
 def dump_of(plan: Plan, phase: Phase) -> bytes:
@@ -97,7 +94,7 @@ def describe(plan: Plan) -> str:
     return "\n".join(parts)
 
 
-def _actions(plan: Plan) -> str:
+def actions(plan: Plan) -> str:
     """A row an island: the actions of its calls, each once, those merged into one call with + between them.
 
     Loose calls before and behind a placed call have its action, too: they add nothing to the row.
@@ -119,7 +116,7 @@ def _actions_of(run: Run) -> list[str]:
     return [read_part(p).action for p in run.parts] or [run.action]
 
 
-def _usage(plan: Plan, stream: Stream) -> str:
+def usage(plan: Plan, stream: Stream) -> str:
     """The fullest device of an island, step by step."""
     found = peak(plan, stream.island)
     if found.device < 0:
@@ -199,7 +196,7 @@ def _branch(plan: Plan, branch: Branch) -> str:
     return f"await, then run {what}: {given or 'nothing here'} -> {made or 'nothing here'}"
 
 
-def _as_json(plan: Plan) -> dict[str, Any]:
+def json_of(plan: Plan) -> dict[str, Any]:
     row = asdict(plan)
     row["constants"] = {name: len(raw) for name, raw in plan.constants.items()}
     row["phases"] = sorted(plan.phases)

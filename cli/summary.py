@@ -4,28 +4,42 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pathways.compiler.pipeline import Timing
+from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.memory import by_kind, peak
 from pathways.dialect.memory import readable as size
 from pathways.dialect.plan import Branch, Buffer, Plan, Recv, Run, Schedule, Send
 from pathways.dialect.reshard import plan_reshard
+from pathways.dialect.sharding import Sharding
+
+WIDEST = 120
+"""To how many characters cells are filled up: one long cell must not make every row as long."""
+LONGEST = 4000
+"""How many characters of a cell are shown."""
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     """Columns, left-aligned."""
-    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))] if rows else []
-    return "\n".join(indent + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+    widths = [min(WIDEST, max(len(r[i]) for r in rows)) for i in range(len(rows[0]))] if rows else []
+    return "\n".join(indent + "  ".join(_cell(c, w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+
+
+def _cell(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def dcn_bytes(plan: Plan) -> tuple[int, int]:
     """Number of transfers between islands in one run, and their bytes."""
-    total = count = 0
-    for source, target in channels(plan):
-        here, there = plan.sharding(source.layout), plan.sharding(target.layout)
-        ids = [-1 - i for i in range(there.mesh.size)]
-        moved = plan_reshard(source.type.shape, here, there, range(here.mesh.size), ids).moved
-        total += moved * source.type.shard_bytes(())
-        count += 1
-    return count, total
+    kinds = Counter((source.type, source.layout, target.layout) for source, target in channels(plan))
+    total = 0
+    for (type_, here, there), count in kinds.items():
+        total += count * _moved(type_, plan.sharding(here), plan.sharding(there))
+    return kinds.total(), total
+
+
+def _moved(type_: ArrayType, here: Sharding, there: Sharding) -> int:
+    """Bytes that one transfer between two islands moves."""
+    ids = [-1 - i for i in range(there.mesh.size)]
+    return plan_reshard(type_.shape, here, there, range(here.mesh.size), ids).moved * type_.shard_bytes(())
 
 
 def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:

@@ -11,7 +11,7 @@ import click
 from pathways.cli.errors import NothingNamed
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.plan import Decision
-from pathways.dialect.planfile import load_plan
+from pathways.runtime.open_plan import open_plan
 
 EXAMPLE = """
 \b
@@ -33,7 +33,7 @@ SHOWN = 8
 @click.option("--json", "as_json", is_flag=True, help="Print the decisions as JSON.")
 def why(path: Path, name: str | None, as_json: bool) -> None:
     """Say what decided a slice, a call, a transfer or a reshard, and what the runner-up would have cost."""
-    plan = load_plan(path)
+    plan = open_plan(path)
     found = [d for d in plan.decisions if name is None or _named(d, name)]
     if not found:
         near = _near(plan.decisions, name or "")

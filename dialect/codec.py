@@ -13,11 +13,12 @@ from google.protobuf.message import DecodeError
 from pathways.dialect import plan as nouns
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ranges import read_ranges, write_ranges
+from pathways.dialect.ranges import RangeReader, write_ranges
+from pathways.dialect.terminal import printable
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree, write_tree
 
-__all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "schema"]
+__all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "plan_message", "schema"]
 
 
 _TREES = frozenset({"in_tree", "out_tree"})
@@ -64,8 +65,13 @@ def schema() -> dict[str, Any]:
     return dict(_PLAN.DESCRIPTOR.file.message_types_by_name)
 
 
+def plan_message(raw: bytes = b"") -> Any:
+    """A plan as a protobuf message. Raises `DecodeError` for what is none."""
+    return _PLAN.FromString(raw)
+
+
 def encode_plan(plan: nouns.Plan) -> bytes:
-    message = _PLAN()
+    message = plan_message()
     _encode(plan, message)
     return message.SerializeToString(deterministic=True)
 
@@ -78,12 +84,15 @@ def decode_plan(
     phases: dict[str, bytes],
     executables: dict[str, bytes],
 ) -> nouns.Plan:
-    """Raises `DecodeError` for what is not a plan message; missing modules raise KeyError."""
-    message = _PLAN.FromString(raw)
-    return _decode(
-        message,
-        {"modules": modules, "locals": locals, "constants": constants, "phases": phases, "executables": executables},
-    )
+    """Raises `DecodeError` for what is not a plan message; missing modules raise KeyError.
+
+    All texts are printable (terminal.py), but for trees, whose keys are data, and the names of members.
+    """
+    message = plan_message(raw)
+    members = {
+        "modules": modules, "locals": locals, "constants": constants, "phases": phases, "executables": executables,
+    }  # fmt: skip
+    return _Decoder(members).decode(message)
 
 
 def _encode(value: Any, message: Any) -> None:
@@ -125,44 +134,52 @@ def _encode_message(value: Any, kind: str, message: Any) -> None:
             _encode(value, message)
 
 
-def _decode(message: Any, members: dict[str, Any]) -> Any:
-    kind: str = message.DESCRIPTOR.name
-    match kind:
-        case "Dims":
-            return tuple(tuple(dim.axes) for dim in message.dims)
-        case "Axis":
-            return (message.name, message.size)
-        case "Instruction":
-            chosen = message.WhichOneof("kind")
-            if chosen is None:
-                raise DecodeError("an instruction of no known kind")
-            return _decode(getattr(message, chosen), members)
-        case _:
-            pass
-    fields: dict[str, Any] = {f.name: _decode_field(message, f, members) for f in message.DESCRIPTOR.fields}
-    if kind == "Computation":
-        fields["module"] = members["modules"][fields["name"]]
-        fields["local"] = members["locals"].get(fields["name"], b"")
-    if kind == "Plan":
-        fields |= {name: members[name] for name in ("constants", "phases", "executables")}
-    return CLASSES[kind](**fields)
+class _Decoder:
+    """Reads the messages of one plan."""
 
+    def __init__(self, members: dict[str, dict[str, bytes]]) -> None:
+        self._members = members
+        self._ranges = RangeReader()
 
-def _decode_field(message: Any, field: Any, members: dict[str, Any]) -> Any:
-    content = getattr(message, field.name)
-    if (message.DESCRIPTOR.name, field.name) in _RANGES:
-        return read_ranges(content)
-    if field.is_repeated:
-        items = cast("list[Any]", content)
-        return tuple(items) if field.message_type is None else tuple(_decode(i, members) for i in items)
-    if field.message_type is not None:
-        if not message.HasField(field.name):
-            if field.name == "where":
-                return None
-            raise DecodeError(f"{message.DESCRIPTOR.name} lacks {field.name}")
-        return _decode(content, members)
-    if field.name in _TREES:
-        return read_tree(content)
-    if field.has_presence and not message.HasField(field.name):
-        return None
-    return content
+    def decode(self, message: Any) -> Any:
+        kind: str = message.DESCRIPTOR.name
+        match kind:
+            case "Dims":
+                return tuple(tuple(map(printable, dim.axes)) for dim in message.dims)
+            case "Axis":
+                return (printable(message.name), message.size)
+            case "Instruction":
+                chosen = message.WhichOneof("kind")
+                if chosen is None:
+                    raise DecodeError("an instruction of no known kind")
+                return self.decode(getattr(message, chosen))
+            case _:
+                pass
+        fields: dict[str, Any] = {f.name: self._field(message, f) for f in message.DESCRIPTOR.fields}
+        if kind == "Computation":
+            fields["module"] = self._members["modules"][message.name]
+            fields["local"] = self._members["locals"].get(message.name, b"")
+        if kind == "Plan":
+            fields |= {name: self._members[name] for name in ("constants", "phases", "executables")}
+        return CLASSES[kind](**fields)
+
+    def _field(self, message: Any, field: Any) -> Any:
+        content = getattr(message, field.name)
+        if (message.DESCRIPTOR.name, field.name) in _RANGES:
+            return self._ranges.read(content)
+        if field.is_repeated:
+            items = cast("list[Any]", content)
+            if field.message_type is not None:
+                return tuple(map(self.decode, items))
+            return tuple(map(printable, items)) if field.type == field.TYPE_STRING else tuple(items)
+        if field.message_type is not None:
+            if not message.HasField(field.name):
+                if field.name == "where":
+                    return None
+                raise DecodeError(f"{message.DESCRIPTOR.name} lacks {field.name}")
+            return self.decode(content)
+        if field.name in _TREES:
+            return read_tree(content)
+        if field.has_presence and not message.HasField(field.name):
+            return None
+        return printable(content) if field.type == field.TYPE_STRING else content

@@ -1,9 +1,12 @@
 """What an error is: a code, the user's line, have / need / try. The catalogs of errors are `*/errors.py`."""
 
 import linecache
+import os
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
+
+from pathways.dialect.terminal import lines_of, printable
 
 
 class Exit(IntEnum):
@@ -31,7 +34,24 @@ class Where:
         return f"{self.file}:{self.line}{inside}"
 
     def source(self) -> str:
-        return linecache.getline(self.file, self.line).rstrip()
+        """The line; empty where it cannot be read."""
+        return linecache.getline(self.file, self.line).rstrip() if _is_source(self.file) else ""
+
+
+LARGEST_SOURCE = 1 << 24
+"""Bytes of a file whose lines are shown."""
+
+
+def _is_source(file: str) -> bool:
+    """Whether a file may be read for a line of it: a plan may name a device, or a pipe, that never ends."""
+    if "\0" in file:
+        return False
+    if file in linecache.cache or not os.path.exists(file):  # a cell of a notebook, or below sys.path
+        return True
+    try:
+        return os.path.isfile(file) and 0 < os.path.getsize(file) <= LARGEST_SOURCE
+    except OSError:  # it has just gone
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +74,14 @@ class Diagnostic:
 
     def render(self) -> str:
         """The message as a terminal shows it."""
-        lines = [f"{self.severity}[{self.code}]: {self.text(self.title)}"]
+        lines = [f"{self.severity}[{self.code}]: {printable(self.text(self.title))}"]
         if self.where is not None:
-            lines.append(f"  --> {self.where}")
+            lines.append(f"  --> {printable(str(self.where))}")
             if source := self.where.source():
-                lines.append(f"      {self.where.line} | {source.strip()}")
+                lines.append(f"      {self.where.line} | {lines_of(source.strip())}")
         for label, template in (("have", self.have), ("need", self.need), ("try", self.hint)):
             if template:
-                body = self.text(template).replace("\n", "\n         ")
+                body = lines_of(self.text(template)).replace("\n", "\n         ")
                 lines.append(f"  {label + ':':6} {body}")
         return "\n".join(lines)
 

@@ -154,3 +154,16 @@ class CallsBack(Diagnostic):
     hint: ClassVar[str] = "call the program where it is defined, or take the callback out of it"
     name: str
     program: str
+
+
+@dataclass(frozen=True)
+class PlanTooLarge(Diagnostic):
+    code: ClassVar[str] = "PWC0613"
+    title: ClassVar[str] = "the plan {path} asks for too much: {amount} {what}"
+    have: ClassVar[str] = "{amount} {what}"
+    need: ClassVar[str] = "at most {most}"
+    hint: ClassVar[str] = "a smaller program, or several; if pwc wrote the plan, please file a bug"
+    path: str
+    what: str
+    amount: str
+    most: str

@@ -85,35 +85,58 @@ def _net(step: int, come: list[_Held], go: list[_Held]) -> Iterator[Change]:
         yield Change(step, mesh, owner, size)
 
 
+def classes_of(meshes: Sequence[PlanMesh]) -> list[list[tuple[int, ...]]]:
+    """The devices of each mesh, those together that are in the same meshes: at each moment they hold the same."""
+    on: dict[tuple[str, int], list[int]] = {}
+    for number, mesh in enumerate(meshes):
+        for device in mesh.devices:
+            on.setdefault((mesh.island, device), []).append(number)
+    classes: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for (island, device), numbers in on.items():
+        classes.setdefault((island, tuple(numbers)), []).append(device)
+    found: list[list[tuple[int, ...]]] = [[] for _ in meshes]
+    for (_, numbers), devices in classes.items():
+        for number in numbers:
+            found[number].append(tuple(sorted(devices)))
+    return found
+
+
 def peak_of(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> Peak:
-    """The peak of a stream, over all devices of its island."""
+    """The peak of a stream, over all devices of its island; of several, the first device that is as full."""
     found = list(changes(stream, borrowed))
+    firsts = [sorted(c[0] for c in classes) for classes in classes_of(meshes)]
     live: dict[int, int] = {}
     highest, at, device = 0, -1, -1
     for number, change in enumerate(found):
-        for d in meshes[change.mesh].devices:
+        for d in firsts[change.mesh]:
             live[d] = size = live.get(d, 0) + change.bytes
             if size > highest:
                 highest, at, device = size, number, d
     if at < 0:
         return Peak()
     owners: dict[str, int] = {}
+    holding = _meshes_with(meshes, stream.island, device)
     for change in found[: at + 1]:
-        if device in meshes[change.mesh].devices:
+        if change.mesh in holding:
             owners[change.owner] = owners.get(change.owner, 0) + change.bytes
     ranked = sorted(((o, n) for o, n in owners.items() if n), key=lambda row: (-row[1], row[0]))
     return Peak(highest, found[at].step, device, tuple(ranked))
 
 
+def _meshes_with(meshes: Sequence[PlanMesh], island: str, device: int) -> frozenset[int]:
+    return frozenset(n for n, mesh in enumerate(meshes) if mesh.island == island and device in mesh.devices)
+
+
 def peaks(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> dict[int, int]:
     """The most bytes alive on each device of the island."""
-    live: dict[int, int] = {}
-    highest: dict[int, int] = {}
+    classes = classes_of(meshes)
+    live: dict[tuple[int, ...], int] = {}
+    highest: dict[tuple[int, ...], int] = {}
     for change in changes(stream, borrowed):
-        for d in meshes[change.mesh].devices:
-            live[d] = size = live.get(d, 0) + change.bytes
-            highest[d] = max(highest.get(d, 0), size)
-    return highest
+        for devices in classes[change.mesh]:
+            live[devices] = size = live.get(devices, 0) + change.bytes
+            highest[devices] = max(highest.get(devices, 0), size)
+    return {device: most for devices, most in highest.items() for device in devices}
 
 
 def borrowed_slots(plan: Plan, island: str) -> frozenset[int]:
@@ -130,8 +153,9 @@ def timeline(plan: Plan, island: str, device: int) -> list[tuple[int, dict[str, 
     """For one device of an island its bytes by owner after each step that changes them, in order."""
     live: dict[str, int] = {}
     rows: list[tuple[int, dict[str, int]]] = []
+    holding = _meshes_with(plan.meshes, island, device)
     for change in changes(plan.stream(island), borrowed_slots(plan, island)):
-        if device not in plan.meshes[change.mesh].devices:
+        if change.mesh not in holding:
             continue
         if rows and rows[-1][0] != change.step:
             rows[-1] = rows[-1][0], {o: n for o, n in live.items() if n}

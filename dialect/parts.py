@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from pathways.dialect.diagnostics import Where
 
-_PART = re.compile(r"(?P<action>\S+) (?P<name>\S*)(?: (?P<file>.*):(?P<line>\d+)(?: (?P<function>\S*))?)?")
+_PART = re.compile(r"(?P<action>\S+) (?P<name>\S*)(?: (?P<line>.*))?")
+_LINE = re.compile(r":([0-9]{1,18})(?: ([^\s:]*))?$")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ def write_part(part: Part) -> str:
 def read_part(text: str) -> Part:
     """Raises ValueError for what `write_part` does not write."""
     match = _PART.fullmatch(text)
-    if match is None:
+    line = None if match is None or match["line"] is None else _LINE.search(match["line"])
+    if match is None or (line is None and match["line"] is not None):
         raise ValueError(f"{text!r} is no part of a call")
-    where = None if match["file"] is None else Where(match["file"], int(match["line"]), match["function"] or "")
+    where = None if line is None else Where(line.string[: line.start()], int(line[1]), line[2] or "")
     return Part("" if match["action"] == "-" else match["action"], match["name"], where)

@@ -96,7 +96,7 @@ class Buffers:
     deaths: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Buffer:
     """One logical buffer: `bytes` is on one device; `birth` and `death` are steps, -1: before all, kept."""
 

@@ -32,6 +32,8 @@ from pathways.dialect.plan import FORMAT, Plan
 
 _SEAL = b"pathways-plan sha256:"
 _SEAL_SIZE = len(_SEAL) + 64
+_HEADER = 30
+"""Bytes of zip before a member, beside its name."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 VERSION = "0.1.0"
 
@@ -128,10 +130,20 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
 
 
 def _members(raw: bytes) -> dict[str, bytes]:
+    """The members, each once and apart from the others: together they are no larger than the file."""
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         infos = archive.infolist()
-        if any(i.compress_type != zipfile.ZIP_STORED or i.file_size > len(raw) for i in infos):
+        if any(i.compress_type != zipfile.ZIP_STORED or i.file_size != i.compress_size for i in infos):
             raise zipfile.BadZipFile("a member is compressed; plans store theirs")
+        end = 0
+        for info in sorted(infos, key=lambda i: i.header_offset):
+            if info.header_offset < end:
+                raise zipfile.BadZipFile(f"{info.filename!r} lies over another member")
+            end = info.header_offset + _HEADER + info.file_size
+        if end > len(raw):
+            raise zipfile.BadZipFile("a member lies behind the end of the file")
+        if len({i.filename for i in infos}) < len(infos):
+            raise zipfile.BadZipFile("two members have one name")
         return {i.filename: archive.read(i) for i in infos}
 
 

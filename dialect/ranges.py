@@ -1,9 +1,13 @@
 """Devices as text that does not grow with their number: `0:2048`, `3,1,0`, `4:8,0:4`; stops are exclusive."""
 
+import re
 from collections.abc import Sequence
 
 LARGEST = 1 << 20
 """Devices that a text may stand for: a damaged or hostile one must not fill the memory."""
+MOST = 1 << 20
+"""Devices that all texts of one plan may stand for together: slices are apart, and meshes lie on them."""
+_PART = re.compile(r"([0-9]{1,7})(?::([0-9]{1,7}))?")
 
 
 def write_ranges(devices: Sequence[int]) -> str:
@@ -21,10 +25,32 @@ def read_ranges(text: str) -> tuple[int, ...]:
     """The devices. Raises ValueError for what is not written so, or for more than `LARGEST`."""
     devices: list[int] = []
     for part in text.split(",") if text else ():
-        start, colon, stop = part.partition(":")
-        first = int(start)
-        last = int(stop) if colon else first + 1
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part[:80]!r} is no range of devices")
+        first = int(match[1])
+        last = int(match[2]) if match[2] else first + 1
         if len(devices) + last - first > LARGEST:
             raise ValueError(f"more than {LARGEST} devices")
         devices.extend(range(first, last))
     return tuple(devices)
+
+
+class RangeReader:
+    """Reads the ranges of one plan: equal devices are one tuple, and all together are at most `MOST`."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, ...]] = {}
+        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._count = 0
+
+    def read(self, text: str) -> tuple[int, ...]:
+        """The devices. Raises ValueError as `read_ranges`, and for too many in all."""
+        if text not in self._known:
+            devices = read_ranges(text)
+            self._known[text] = self._tuples.setdefault(devices, devices)
+        found = self._known[text]
+        self._count += len(found)
+        if self._count > MOST:
+            raise ValueError(f"slices and meshes of more than {MOST} devices in all")
+        return found

@@ -89,11 +89,47 @@ class Sharding:
 
     def same_layout(self, other: "Sharding", shape: Shape) -> bool:
         """Whether both put the same parts on the same devices in the same order, whatever the axes are called."""
-        return self == other or (self.mesh.devices == other.mesh.devices and self.boxes(shape) == other.boxes(shape))
+        if self == other:
+            return True
+        return self.mesh.devices == other.mesh.devices and self._digits(shape) == other._digits(shape)
+
+    def _digits(self, shape: Shape) -> list[tuple[int, list[tuple[int, int, int]]]]:
+        """For each dimension the length of a shard, and how the position of a device in the mesh says which it holds.
+
+        Shard number: the sum of (position // stride % size) * weight, in terms that cannot be drawn together. Two
+        shardings are the same exactly where these are, and none has to be followed device by device.
+        """
+        strides: dict[str, int] = {}
+        stride = 1
+        for name, size in reversed(self.mesh.axes):
+            strides[name] = stride
+            stride *= size
+        sizes = dict(self.mesh.axes)
+        found: list[tuple[int, list[tuple[int, int, int]]]] = []
+        for length, axes in zip(self.shard_shape(shape), self.dims, strict=True):
+            terms: list[tuple[int, int, int]] = []
+            weight = 1
+            for axis in reversed(axes):
+                if sizes[axis] > 1:
+                    terms.append((strides[axis], sizes[axis], weight))
+                weight *= sizes[axis]
+            found.append((length, _drawn_together(sorted(terms)) if length else []))
+        return found
 
     def __str__(self) -> str:
         dims = ", ".join("+".join(axes) if axes else "-" for axes in self.dims)
         return f"({dims})"
+
+
+def _drawn_together(terms: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Terms of which the next begins, in stride and in weight, where one ends become one."""
+    found: list[tuple[int, int, int]] = []
+    for stride, size, weight in terms:
+        if found and (stride, weight) == (found[-1][0] * found[-1][1], found[-1][2] * found[-1][1]):
+            found[-1] = found[-1][0], found[-1][1] * size, found[-1][2]
+        else:
+            found.append((stride, size, weight))
+    return found
 
 
 def intersect(a: Box, b: Box) -> Box | None:

@@ -14,6 +14,7 @@ from operator import is_not
 from typing import Any, cast
 
 from pathways.dialect.jax_api import tree_util
+from pathways.dialect.terminal import printable
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,21 @@ class Tree:
 
 
 LEAF = Tree("leaf")
+DEEPEST = 160
+"""Levels of a tree that a plan may hold: trees are walked by functions that call themselves."""
+_UNNAMED = frozenset({"leaf", "none", "list", "tuple", "object"})
+"""Kinds that may have children without keys."""
+_KINDS = _UNNAMED | {"dict", "namedtuple"}
 
 
-def describe_tree(treedef: Any) -> Tree:
-    """Reads a `PyTreeDef`."""
+def describe_tree(treedef: Any, levels: int = DEEPEST) -> Tree:
+    """Reads a `PyTreeDef`. Raises ValueError for one of more levels."""
     if tree_util.treedef_is_leaf(treedef) and treedef.num_leaves == 1:
         return LEAF
+    if levels == 0:
+        raise ValueError(f"a tree of more than {DEEPEST} levels")
     data = treedef.node_data()
-    children = tuple(describe_tree(c) for c in treedef.children())
+    children = tuple(describe_tree(c, levels - 1) for c in treedef.children())
     if data is None or data[0] is type(None):
         return Tree("none")
     cls: Any = data[0]
@@ -58,9 +66,8 @@ def _object_keys(treedef: Any) -> tuple[str, ...]:
     children = treedef.children()
     dummy: Any = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
     paths = tree_util.tree_flatten_with_path(dummy, is_leaf=partial(is_not, dummy))[0]
-    if len(paths) != len(children):
-        return ()
-    return tuple(tree_util.keystr(path) for path, _ in paths)
+    names = tuple(tree_util.keystr(path) for path, _ in paths)
+    return names if len(set(names)) == len(children) else ()
 
 
 def build_tree(tree: Tree, leaves: Sequence[Any]) -> Any:
@@ -85,7 +92,9 @@ def _build(tree: Tree, leaves: list[Any]) -> Any:
             return children
         case "namedtuple":
             cls = _known_namedtuple(tree)
-            return cls(*children) if cls is not None else dict(zip(tree.keys, children, strict=True))
+            if cls is None:
+                return dict(zip(tree.keys, children, strict=True))
+            return cast("Any", tuple).__new__(cls, children)  # no other code of the class runs
         case "object" if len(tree.keys) == len(children):
             return dict(zip(tree.keys, children, strict=True))
         case _:
@@ -93,11 +102,14 @@ def _build(tree: Tree, leaves: list[Any]) -> Any:
 
 
 def _known_namedtuple(tree: Tree) -> Any:
-    """The class, if this process has imported its module by itself and it still has these fields."""
+    """The class, if this process has imported its module by itself and it still has these fields.
+
+    Looked up without `getattr`, which runs code of modules that load lazily.
+    """
     module, _, qualname = tree.cls.partition(":")
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
-        found = getattr(found, part, None)
+        found = getattr(found, "__dict__", {}).get(part)
     is_tuple = isinstance(found, type) and issubclass(found, tuple)
     return cast("Any", found) if is_tuple and getattr(cast("Any", found), "_fields", None) == tree.keys else None
 
@@ -132,7 +144,32 @@ def write_tree(tree: Tree) -> str:
 
 
 def read_tree(text: str) -> Tree:
-    return _from_json(json.loads(text))
+    """Raises ValueError for what `write_tree` does not write, and for what is too deep to be walked."""
+    try:
+        tree = _from_json(json.loads(text), DEEPEST)
+    except RecursionError:
+        raise ValueError(f"a tree of more than {DEEPEST} levels") from None
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("a tree that is not written as one") from None
+    if (problem := tree_problem(tree)) is not None:
+        raise ValueError(problem)
+    return tree
+
+
+def tree_problem(tree: Tree) -> str | None:
+    """What is wrong with the first node that no structure has."""
+    keys, count = tree.keys, len(tree.children)
+    if tree.kind not in _KINDS:
+        return f"a tree with a {printable(tree.kind)}"
+    if tree.kind in ("leaf", "none") and (count or keys):
+        return f"a {tree.kind} with children"
+    if tree.kind in ("list", "tuple") and keys:
+        return f"a {tree.kind} with keys"
+    if len(keys) != count and (keys or tree.kind not in _UNNAMED):
+        return f"a {tree.kind} with {count} children and {len(keys)} keys"
+    if len(set(keys)) != len(keys):
+        return f"a {tree.kind} that has a key twice"
+    return next((problem for c in tree.children if (problem := tree_problem(c)) is not None), None)
 
 
 def _to_json(tree: Tree) -> Any:
@@ -142,8 +179,12 @@ def _to_json(tree: Tree) -> Any:
     return row | ({"keys": tree.keys} if tree.keys else {}) | ({"class": tree.cls} if tree.cls else {})
 
 
-def _from_json(row: Any) -> Tree:
+def _from_json(row: Any, levels: int) -> Tree:
     if row == "leaf":
         return LEAF
-    children = tuple(_from_json(c) for c in row["children"])
-    return Tree(row["kind"], children, tuple(row.get("keys", ())), row.get("class", ""))
+    if levels == 0:
+        raise ValueError(f"a tree of more than {DEEPEST} levels")
+    kind, keys, cls = row["kind"], tuple(row.get("keys", ())), row.get("class", "")
+    if not (isinstance(kind, str) and isinstance(cls, str) and all(isinstance(k, str | int) for k in keys)):
+        raise ValueError("a tree whose keys are not texts or numbers")
+    return Tree(kind, tuple(_from_json(c, levels - 1) for c in row["children"]), keys, cls)

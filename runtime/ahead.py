@@ -2,15 +2,16 @@
 
 from pathways.dialect.plan import Plan
 from pathways.runtime.alone import code_of
-from pathways.runtime.executables import Executables, Wanted
+from pathways.runtime.executables import Executables, Owner, Wanted
 from pathways.runtime.steps import Sides
 
 
 def load_ahead(plan: Plan, sides: Sides, executables: Executables) -> None:
     """Makes the code of a plan and of its bodies by as many threads as there are cores."""
-    wanted: dict[Wanted, None] = {}
+    wanted: dict[Wanted, Owner] = {}
     for run in plan.runs():
         computation = plan.computations[run.computation]
         if not computation.callbacks:  # what calls back is of its run alone, and compiled with what it calls
-            wanted.update(dict.fromkeys(code_of(computation, sides.devices(run.mesh))))
+            owner = run.name, run.where
+            wanted.update(dict.fromkeys(code_of(computation, sides.devices(run.mesh)), owner))
     executables.load_all(wanted)

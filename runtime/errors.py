@@ -296,3 +296,16 @@ class SnapshotGone(Diagnostic):
     hint: ClassVar[str] = "a folder that nobody cleans; pw.restore from the last snapshot"
     name: str
     problem: str
+
+
+@dataclass(frozen=True)
+class RefusedByXla(Diagnostic):
+    code: ClassVar[str] = "PWC0614"
+    title: ClassVar[str] = "XLA does not compile {computation}"
+    have: ClassVar[str] = "{cause}"
+    need: ClassVar[str] = "a computation that XLA compiles for {devices} {kind} devices"
+    hint: ClassVar[str] = "run the function with jax.jit alone: what XLA refuses there, it refuses here"
+    computation: str
+    cause: str
+    devices: int
+    kind: str

@@ -11,20 +11,25 @@ import hashlib
 import os
 import platform
 import threading
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
 import jaxlib.version
 
+from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.runtime import pjrt, trust
 from pathways.runtime.callbacks import Watched
+from pathways.runtime.errors import RefusedByXla
 
 _OPTIONS = "spmd shardy 1"
 """Changes with the options that `pjrt.py` compiles with."""
 Wanted: TypeAlias = tuple[bytes | str, tuple[pjrt.Device, ...]]
 """A module, and the devices that run it together."""
+Owner: TypeAlias = tuple[str, Where | None]
+"""The name of the computation that a module is, and the user's line."""
+_OURS: Owner = ("a program that moves arrays", None)
 MOST = 1024
 """So much code is kept for plans to come, beside what loaded plans hold: code that nobody runs any more must go."""
 
@@ -48,11 +53,18 @@ class Executables:
         """What calls back is never freed: a callback must not die while a device is in it."""
 
     def load(
-        self, module: bytes | str, devices: Sequence[pjrt.Device], callbacks: Sequence[Watched] = ()
+        self,
+        module: bytes | str,
+        devices: Sequence[pjrt.Device],
+        callbacks: Sequence[Watched] = (),
+        owner: Owner = _OURS,
     ) -> pjrt.Executable:
-        """Compiles, or takes the code that was compiled for as many other devices; what calls back is never shared."""
+        """Compiles, or takes the code that was compiled for as many other devices; what calls back is never shared.
+
+        Raises PWC0614 for what XLA refuses.
+        """
         if callbacks:
-            self._calling.append(pjrt.compile_module(module, devices, callbacks))
+            self._calling.append(_compiled(module, devices, owner, callbacks))
             return self._calling[-1]
         key = module, tuple(devices)
         used = self._used
@@ -61,24 +73,27 @@ class Executables:
         found = self._loaded.get(key)
         if found is None:
             with self._lock:
-                found = self._loaded[key] = self._loaded.get(key) or self._make(*key)
+                found = self._loaded[key] = self._loaded.get(key) or self._make(*key, owner)
                 if used is None:  # else somebody wants all code of a plan
                     self.forget(MOST)
         return found
 
-    def load_all(self, wanted: Iterable[Wanted]) -> None:
-        """Makes what is not there yet, on all cores: each module once, then its copies for other devices."""
+    def load_all(self, wanted: Mapping[Wanted, Owner]) -> None:
+        """Makes what is not there yet, on all cores: each module once, then its copies for other devices.
+
+        Raises PWC0614 for what XLA refuses.
+        """
         with self._lock:  # not while anything is made: runs of others may need a small move meanwhile
             if self._used is None:
                 self.forget(MOST)
             missing = [key for key in wanted if key not in self._loaded]
         missing.sort(key=lambda key: len(key[0]), reverse=True)  # what takes longest must not come last
-        self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values())
-        self._make_all([key for key in missing if key not in self._loaded])
+        self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values(), wanted)
+        self._make_all([key for key in missing if key not in self._loaded], wanted)
 
-    def _make_all(self, missing: Collection[Wanted]) -> None:
+    def _make_all(self, missing: Collection[Wanted], owners: Mapping[Wanted, Owner]) -> None:
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            making = {key: threads.submit(self._make, *key) for key in missing}
+            making = {key: threads.submit(self._make, *key, owners[key]) for key in missing}
             try:
                 for key, made in making.items():
                     found = made.result()
@@ -102,7 +117,7 @@ class Executables:
                 self._first.pop(kind, None)
                 self._raw.pop(kind, None)
 
-    def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable:
+    def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...], owner: Owner) -> pjrt.Executable:
         kind = module, len(devices)
         first = self._first.get(kind)
         if first is not None:
@@ -110,7 +125,7 @@ class Executables:
                 return pjrt.deserialize(self._serialized(kind, first), devices)
         made = self._from_ready(module, devices)
         if made is None:
-            made = pjrt.compile_module(module, devices)
+            made = _compiled(module, devices, owner)
             with self._lock:
                 self.compiled += 1
             self._keep(module, made, devices)
@@ -181,6 +196,22 @@ class Executables:
                 name = ready_name(kind[0], pjrt.devices_of(first))
                 found[name] = trust.sign(name, self._serialized(kind, first))
         return dict(sorted(found.items()))
+
+
+def _compiled(
+    module: bytes | str, devices: Sequence[pjrt.Device], owner: Owner, callbacks: Sequence[Watched] = ()
+) -> pjrt.Executable:
+    try:
+        return pjrt.compile_module(module, devices, callbacks)
+    except pjrt.FAILURES as error:
+        name, where = owner
+        cause, kind = str(error)[:_LONGEST], devices[0].platform
+        refused = RefusedByXla(computation=name, cause=cause, devices=len(devices), kind=kind, where=where)
+        raise PathwaysError(refused) from None
+
+
+_LONGEST = 2000
+"""Characters of what XLA says that are shown: it may print a whole computation."""
 
 
 def ready_name(module: bytes | str, devices: Sequence[pjrt.Device]) -> str:

@@ -74,4 +74,9 @@ def linearize(plan: Plan, path: str = "plan") -> list[Placed]:
         waits += [f"{plan.streams[p[0][0]].island} waits at step {step}" for step, p in sorted(joining.items())]
         rule = "streams that can finish: every receive has a send that does not wait for it"
         raise PathwaysError(UnsafePlan(path=path, problem=", ".join(waits), rule=rule))
+    placed = sum(len(i.parts) if isinstance(i, Joined) else 1 for _, i in order)
+    stated = sum(len(s.instructions) for s in plan.streams)
+    if placed != stated:  # what shares the number of a channel, or of a step, with something else
+        have, rule = f"{placed} of {stated} instructions can be put in order", "all of them, each once"
+        raise PathwaysError(UnsafePlan(path=path, problem=have, rule=rule))
     return order

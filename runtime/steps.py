@@ -240,7 +240,7 @@ class Preparer:
             kept = [(at, s) in self._shards for s in run.outputs]
             launch = alone.prepare(computation, devices, sides, kept, gang, self._executables)
         else:
-            executable = self._executables.load(computation.module, devices, watched)
+            executable = self._executables.load(computation.module, devices, watched, (run.name, run.where))
             handlers = pjrt.result_handlers(computation.outputs, [s.real for s in sides])
             launch = _as_gang(executable, handlers, gang, alone.smallest(computation.outputs))
 

@@ -1,36 +1,62 @@
 """Everything about a plan that PJRT would not check, or would die of: before any device is touched. Pure.
 
 PJRT compares byte sizes only and crashes on wrong device sets, argument counts and donated inputs; so slots, types,
-layouts, device order and donation are compared here with the computations that they are handed to.
+layouts, device order and donation are compared here with the computations that they are handed to. A rule may rely on
+those before it: the first broken one ends it. What a plan names is known to exist afterwards, whoever reads it.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from weakref import WeakValueDictionary
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import ArrayType, is_stored_as_named
+from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.errors import UnsafePlan
-from pathways.dialect.plan import Branch, Buffer, Copy, Free, Instruction, Layout, Plan, Port, Recv, Run, Send, Stream
-from pathways.dialect.sharding import Dims, size_of_axes
-from pathways.dialect.trees import count_leaves
+from pathways.dialect.parts import read_part
+from pathways.dialect.plan import (
+    Branch,
+    Buffer,
+    BufferKind,
+    Copy,
+    Free,
+    Instruction,
+    Layout,
+    Plan,
+    Recv,
+    Run,
+    Send,
+    Stream,
+)
+from pathways.dialect.sharding import Dims
+from pathways.runtime.limits import check_amounts, check_work
 from pathways.runtime.validate_branches import branch_problems
+from pathways.runtime.validate_channels import channel_problems
+from pathways.runtime.validate_places import place_problems
+from pathways.runtime.validate_signature import port_problems, tree_problems
+from pathways.runtime.validate_types import computation_problems, layout_problem
+
+_valid: WeakValueDictionary[int, Plan] = WeakValueDictionary()
+"""Plans in which every rule holds, by their `id`: they never change, and are validated at the door and at load."""
 
 
 def validate(plan: Plan, path: str = "plan") -> None:
-    """Raises PWC0604 with the first broken rule."""
+    """Raises PWC0604 with the first broken rule, PWC0613 for a plan that asks for too much."""
+    if _valid.get(id(plan)) is plan:
+        return
+    check_amounts(plan, path)
     for problem, rule in _problems(plan):
         raise PathwaysError(UnsafePlan(path=path, problem=problem, rule=rule))
+    check_work(plan, path)
+    _valid[id(plan)] = plan
 
 
 _Problems = Iterator[tuple[str, str]]
 
 
 def _problems(plan: Plan) -> _Problems:
-    yield from _machines(plan)
-    yield from _computations(plan)
-    if count_leaves(plan.in_tree) != len(plan.inputs) or count_leaves(plan.out_tree) != len(plan.results):
-        yield "a signature with another number of arrays than its trees have leaves", "one leaf an array"
+    yield from place_problems(plan)
+    yield from computation_problems(plan)
+    yield from tree_problems(plan)
     for number in range(len(plan.bodies)):  # a body before whoever runs it
         yield from _function(plan.of_body(number))
     yield from _function(plan)
@@ -38,125 +64,88 @@ def _problems(plan: Plan) -> _Problems:
 
 def _function(plan: Plan) -> _Problems:
     """The streams of the program, or of a body."""
-    islands = [s.island for s in plan.streams]
-    if len(set(islands)) != len(islands) or not set(islands) <= set(plan.topology.names):
-        yield f"streams for {islands}", "one stream an island of the topology"
-        return
-    sends: Counter[Any] = Counter()
     for stream in plan.streams:
-        yield from _groups(stream)
-    for stream in plan.streams:
-        for number, buffer in enumerate(stream.buffers):
-            yield from _buffer(plan, stream, number, buffer)
+        yield from _buffers(plan, stream)
+    yield from port_problems(plan)
     for stream in plan.streams:
         yield from _stream(plan, stream)
-        for instruction in stream.instructions:
-            if isinstance(instruction, Send):
-                sends[instruction.channel, stream.island, instruction.to] += 1
-            if isinstance(instruction, Recv):
-                sends[instruction.channel, instruction.source, stream.island] -= 1
-    if any(sends.values()):
-        odd = [k for k, n in sends.items() if n]
-        yield f"channels without two matching ends: {odd}", "one send and one receive a channel"
-    yield from _channels(plan)
-    yield from _ports(plan)
+    yield from channel_problems(plan)
     yield from branch_problems(plan)
 
 
-def _machines(plan: Plan) -> _Problems:
-    sizes = {i.name: i.size for i in plan.topology.islands}
-    names = {s.island for s in plan.streams}
-    if len(names) != len(plan.streams) or not names <= sizes.keys() or len(sizes) != len(plan.topology.islands):
-        yield f"streams for {sorted(names)}, islands {sorted(sizes)}", "one stream an island of the topology"
-    if any(n < 1 or n > 1 << 20 for n in sizes.values()):
-        yield f"islands of {sizes} devices", "a positive number of devices an island"
-    for mesh in plan.meshes:
-        size = size_of_axes(mesh.axes)
-        if mesh.island not in sizes:
-            yield f"mesh {mesh.name} on {mesh.island}", "meshes on islands of the topology"
-        elif size != len(mesh.devices) or len(set(mesh.devices)) != size or size < 1:
-            yield (
-                f"mesh {mesh.name} of {size} over devices {mesh.devices}",
-                "as many different devices as the axes span",
-            )
-        elif any(not 0 <= d < sizes[mesh.island] for d in mesh.devices):
-            yield f"mesh {mesh.name} on devices {mesh.devices}", f"devices 0 to {sizes[mesh.island] - 1}"
-        if len({name for name, _ in mesh.axes}) != len(mesh.axes):
-            yield f"mesh {mesh.name} with axes {mesh.axes}", "axes with different names"
-
-
-def _computations(plan: Plan) -> _Problems:
-    for computation in plan.computations:
-        sides = (computation.inputs, computation.in_layouts), (computation.outputs, computation.out_layouts)
-        for types, layouts in sides:
-            if len(types) != len(layouts):
-                yield f"{computation.name} has {len(layouts)} layouts for {len(types)} arrays", "a layout an array"
-        if any(not 0 <= d < len(computation.inputs) for d in computation.donated):
-            yield f"{computation.name} donates {computation.donated}", f"inputs 0 to {len(computation.inputs) - 1}"
-        if len(set(computation.donated)) != len(computation.donated):
-            yield f"{computation.name} donates {computation.donated}", "each input at most once"
-
-
-def _groups(stream: Stream) -> _Problems:
+def _buffers(plan: Plan, stream: Stream) -> _Problems:
+    for number, kind in enumerate(stream.kinds):
+        yield from _kind(plan, f"kind {number} of the buffers of {stream.island}", stream.island, kind)
     for group in stream.groups:
         if len(group.kinds) != len(group.deaths) or any(not 0 <= k < len(stream.kinds) for k in group.kinds):
             have = f"buffers {group.name} of {stream.island} of kinds {group.kinds}, {len(group.deaths)} deaths"
             yield have, f"kinds 0 to {len(stream.kinds) - 1}, a death a buffer"
+        if group.birth < -1 or min(group.deaths, default=0) < -1:
+            yield f"buffers {group.name} of {stream.island} from step {group.birth}", "steps, or -1"
+    if stream.peak_bytes < 0:
+        yield f"a peak of {stream.peak_bytes} bytes on {stream.island}", "bytes from 0"
 
 
-def _buffer(plan: Plan, stream: Stream, number: int, buffer: Buffer) -> _Problems:
-    name = f"slot {number} of {stream.island} ({buffer.name})"
-    layout = buffer.layout
-    if not 0 <= layout.mesh < len(plan.meshes) or plan.meshes[layout.mesh].island != stream.island:
-        yield f"{name} on mesh {layout.mesh}", f"a mesh of {stream.island}"
-        return
-    if not is_stored_as_named(buffer.type.dtype) or any(d < 0 for d in buffer.type.shape):
-        yield f"{name} of type {buffer.type}", "a known element type and sizes from 0"
-        return
-    names = {n for n, _ in plan.meshes[layout.mesh].axes}
-    used = [a for axes in layout.dims for a in axes]
-    if len(layout.dims) != len(buffer.type.shape) or len(set(used)) != len(used) or not names.issuperset(used):
-        yield f"{name} split as {layout.dims}", f"one entry a dimension, axes of {sorted(names)}"
-        return
-    sharding = plan.sharding(layout)
-    if sharding.undivided(buffer.type.shape):
-        yield f"{name} of {buffer.type} split as {sharding}", "shards of equal size"
-    elif buffer.type.shard_bytes(sharding.shard_shape(buffer.type.shape)) != buffer.bytes:
-        yield f"{name} of {buffer.bytes} bytes a device", "the bytes of its shard"
+def _kind(plan: Plan, name: str, island: str, kind: BufferKind) -> _Problems:
+    layout = kind.layout
+    if not 0 <= layout.mesh < len(plan.meshes) or plan.meshes[layout.mesh].island != island:
+        yield f"{name} on mesh {layout.mesh}", f"a mesh of {island}"
+    elif (problem := layout_problem(kind.type, layout.dims, plan.meshes[layout.mesh].axes)) is not None:
+        yield f"{name} {problem[0]}", problem[1]
+    elif kind.type.shard_bytes(plan.sharding(layout).shard_shape(kind.type.shape)) != kind.bytes:
+        yield f"{name} of {kind.bytes} bytes a device", "the bytes of its shard"
 
 
 def _stream(plan: Plan, stream: Stream) -> _Problems:
+    """What each instruction finds in its slots. A slot is written once: it is one value."""
     count = len(stream.buffers)
-    outside = {c.slot for c in plan.constant_buffers if c.island == stream.island}
-    kept = set(outside)
-    alive = outside | {p.slot for p in plan.inputs if p.island == stream.island and p.slot >= 0}
-    borrowed = {p.slot for p in plan.inputs if p.island == stream.island and p.slot >= 0 and not p.donated}
-    results = {p.slot for p in plan.results if p.island == stream.island}
+    kept = {c.slot for c in plan.constant_buffers if c.island == stream.island}
+    inputs = [p for p in plan.inputs if p.island == stream.island and p.slot >= 0]
+    alive = kept | {p.slot for p in inputs}
+    written = set(alive)
+    borrowed = {p.slot for p in inputs if not p.donated}
+    stays = kept | {p.slot for p in plan.results if p.island == stream.island}
     for instruction in stream.instructions:
-        reads, writes, drops = effects(instruction)
-        for slot in (*reads, *writes, *drops):
-            if not 0 <= slot < count:
-                yield f"step {instruction.step} of {stream.island} names slot {slot} of {count}", "slots that exist"
-                return
-        if missing := [s for s in reads if s not in alive]:
-            yield f"step {instruction.step} of {stream.island} reads slots {missing}", "slots written before, not freed"
+        name = f"step {instruction.step} of {stream.island}"
+        if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
+            yield f"{name} ({instruction.name}) {problem}", "each input at most once"
             return
-        if again := [s for s in writes if s in alive] or len(set(writes)) != len(writes):
-            yield f"step {instruction.step} of {stream.island} writes {again}", "slots that hold nothing"
-        if bad := [s for s in drops if s in kept or s in results]:
-            yield f"step {instruction.step} of {stream.island} drops slots {bad}", "constants and results to stay"
-        if isinstance(instruction, Run):
-            yield from _run(plan, stream, instruction, borrowed)
-        if isinstance(instruction, Branch) and (bad := borrowed & set(drops)):
-            yield f"step {instruction.step} of {stream.island} donates {sorted(bad)}", "slots that are not the caller's"
-        if isinstance(instruction, Copy):
-            source, target = stream.buffers[instruction.source], stream.buffers[instruction.target]
-            if source.type != target.type:
-                yield f"step {instruction.step} copies {source.type} to {target.type}", "equal types"
+        reads, writes, drops = effects(instruction)
+        if bad := [s for s in (*reads, *writes, *drops) if not 0 <= s < count]:
+            yield f"{name} names slots {bad} of {count}", "slots that exist"
+            return
+        if missing := [s for s in reads if s not in alive]:
+            yield f"{name} reads slots {missing}", "slots written before, not freed"
+            return
+        if again := [s for s in writes if s in written] or len(set(writes)) != len(writes):
+            yield f"{name} writes {again}", "slots that were never written"
+        if bad := [s for s in drops if s in stays]:
+            yield f"{name} drops slots {bad}", "constants and results to stay"
+        if len(set(drops)) != len(drops):
+            yield f"{name} drops slots {drops}", "each slot once"
+        match instruction:
+            case Run():
+                yield from _run(plan, stream, instruction, borrowed)
+            case Branch() if bad := borrowed & set(drops):
+                yield f"{name} donates {sorted(bad)}", "slots that are not the caller's"
+            case Copy():
+                source, target = stream.buffers[instruction.source], stream.buffers[instruction.target]
+                if source.type != target.type:
+                    yield f"{name} copies {source.type} to {target.type}", "equal types"
+            case _:
+                pass
         alive.difference_update(drops)
         alive.update(writes)
-    if missing := results - alive:
+        written.update(writes)
+    if missing := {p.slot for p in plan.results if p.island == stream.island} - alive:
         yield f"results in slots {sorted(missing)} of {stream.island} that hold nothing", "results that are written"
+
+
+def _donation(instruction: Run | Branch) -> str | None:
+    donated, count = instruction.donated, len(instruction.inputs)
+    if len(set(donated)) != len(donated) or any(not 0 <= i < count for i in donated):
+        return f"donates {donated} of {count} inputs"
+    return None
 
 
 def _run(plan: Plan, stream: Stream, run: Run, borrowed: set[int]) -> _Problems:
@@ -169,11 +158,10 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: set[int]) -> _Problems:
         yield f"{name} runs on {mesh.axes} of {mesh.island}", f"{computation.axes} on {stream.island}"
     if run.donated != computation.donated:
         yield f"{name} donates {run.donated}", f"{computation.donated}, as the computation was compiled"
+    if run.temporaries < 0:
+        yield f"{name} needs {run.temporaries} bytes", "bytes from 0"
     taken = Counter(run.inputs)
     for position in run.donated:
-        if not 0 <= position < len(run.inputs):
-            yield f"{name} donates input {position}", "an input that it has"
-            return
         if taken[run.inputs[position]] > 1 or run.inputs[position] in borrowed:
             yield f"{name} donates slot {run.inputs[position]}", "a slot used once, and not the caller's"
     sides = (
@@ -188,67 +176,33 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: set[int]) -> _Problems:
             if not _fits(plan, stream.buffers[slot], type_, dims, run.mesh):
                 have = f"{stream.buffers[slot].type} as {stream.buffers[slot].layout}"
                 yield f"{name} {side} {i} is {have}", f"{type_} as {dims} on mesh {run.mesh}"
+    for part in run.parts:
+        try:
+            read_part(part)
+        except ValueError as error:
+            yield f"{name}: {error}", "parts as they are written: ACTION NAME FILE:LINE FUNCTION"
 
 
 def _fits(plan: Plan, buffer: Buffer, type_: ArrayType, dims: Dims, mesh: int) -> bool:
     """Whether a buffer lies as a computation wants it: the same devices in the same order, the same parts on each."""
-    if buffer.type != type_ or len(dims) != len(type_.shape):
+    if buffer.type != type_:
         return False
+    if buffer.layout.mesh == mesh and buffer.layout.dims == dims:
+        return True
     return plan.sharding(buffer.layout).same_layout(plan.sharding(Layout(mesh, dims)), type_.shape)
-
-
-def _channels(plan: Plan) -> _Problems:
-    sent: dict[int, Buffer] = {}
-    for stream in plan.streams:
-        sent.update({i.channel: stream.buffers[i.slot] for i in stream.instructions if isinstance(i, Send)})
-    for stream in plan.streams:
-        for i in stream.instructions:
-            if isinstance(i, Recv) and stream.buffers[i.slot].type != sent[i.channel].type:
-                have = f"channel {i.channel} sends {sent[i.channel].type}, receives {stream.buffers[i.slot].type}"
-                yield have, "equal types"
-
-
-def _ports(plan: Plan) -> _Problems:
-    taken = Counter((p.island, p.slot) for p in plan.inputs if p.slot >= 0)
-    taken.update((c.island, c.slot) for c in plan.constant_buffers)
-    if shared := [k for k, n in taken.items() if n > 1]:
-        yield f"several inputs or constants in {shared}", "a slot of its own for each"
-    for port in (*plan.inputs, *plan.results):
-        if port.slot >= 0:
-            yield from _port(plan, port)
-    for port in plan.results:
-        if port.slot < 0:
-            yield f"result {port.name} without a slot", "a slot for every result"
-    for held in plan.constant_buffers:
-        stream = next((s for s in plan.streams if s.island == held.island), None)
-        if stream is None or not 0 <= held.slot < len(stream.buffers):
-            yield f"a constant in slot {held.slot} of {held.island}", "a slot that exists"
-        elif len(plan.constants.get(held.member, b"")) != stream.buffers[held.slot].type.bytes:
-            yield f"constant {held.member} of the wrong size", f"{stream.buffers[held.slot].type.bytes} bytes"
-
-
-def _port(plan: Plan, port: Port) -> _Problems:
-    stream = next((s for s in plan.streams if s.island == port.island), None)
-    if stream is None or port.slot >= len(stream.buffers):
-        yield f"{port.name} in slot {port.slot} of {port.island}", "a slot that exists"
-    elif stream.buffers[port.slot].type != port.type:
-        yield f"{port.name} is {port.type}, its buffer {stream.buffers[port.slot].type}", "equal types"
 
 
 def effects(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Slots that an instruction reads, writes and drops."""
     match instruction:
-        case Run():
+        case Run() | Branch():
             inputs = instruction.inputs
-            return inputs, instruction.outputs, tuple(inputs[i] for i in instruction.donated if 0 <= i < len(inputs))
+            return inputs, instruction.outputs, tuple(inputs[i] for i in instruction.donated)
         case Send():
             return (instruction.slot,), (), ()
         case Recv():
             return (), (instruction.slot,), ()
         case Copy():
             return (instruction.source,), (instruction.target,), ()
-        case Branch():
-            inputs = instruction.inputs
-            return inputs, instruction.outputs, tuple(inputs[i] for i in instruction.donated if 0 <= i < len(inputs))
         case Free():
             return instruction.slots, (), instruction.slots

@@ -16,9 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import jax
 import pytest
+from fuzz_plans import base_plans
 from hypothesis import settings
 
 from pathways.api.process import process
+from pathways.dialect.plan import Plan
 
 # The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -47,6 +49,18 @@ def moe_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = pwc("compile", str(ROOT / "samples" / "mixture_of_experts.py"), "-o", str(path), "--with-phases")
     assert done.returncode == 0, done.stderr
     return path
+
+
+@pytest.fixture(scope="session")
+def plans() -> list[Plan]:
+    """Small plans of every kind: a pipeline on three islands, and on one; moves; devices alone; loops and branches."""
+    return base_plans()
+
+
+@pytest.fixture
+def pipe(plans: list[Plan]) -> Plan:
+    """A pipeline on three islands, with donation, transfers and merged calls."""
+    return plans[0]
 
 
 @pytest.fixture(autouse=True, scope="module")

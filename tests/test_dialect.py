@@ -5,18 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.compiler.driver import Compilation
+from pathways.compiler.passes.base import Session
 from pathways.dialect import codec, reference
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.mlir import ir, location, make_context, name_of, parse, text, where_of
+from pathways.dialect.phases import Phase
+from pathways.dialect.program import Program
 from pathways.dialect.pw import CallOp, IslandOp, SliceOp
 from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.sdy import Placed
+from pathways.dialect.topology import parse_topology
 from pathways.dialect.trees import build_tree, describe_tree, read_tree, write_tree
+from pathways.dialect.verify import verify
 
 
 def test_reference_page_is_current(root: Path) -> None:
@@ -102,3 +111,21 @@ def test_devices_are_written_as_ranges(devices: list[int]) -> None:
 def test_damaged_ranges_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         read_ranges(text)
+
+
+def test_two_slices_on_one_device_are_not_valid() -> None:
+    pair = pw.make_virtual_device_set()
+    first, second = (NamedSharding(pair.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
+    jit: Any = jax.jit
+    double, less = jit(lambda x: 2 * x, in_shardings=first), jit(lambda x: x - 1, in_shardings=second)
+    lowered = pw.program(lambda x: less(double(x))).lower(jnp.ones(4))
+    plan = lowered.compile("islands=1,devices=4")
+    assert {s.devices for s in plan.plan.slices} == {(0, 1), (2, 3)}
+    dump = parse(lowered.as_text("trace", debug_info=True), make_context())
+    compilation = Compilation(Program(dump), lowered.constants, Session(parse_topology("islands=1,devices=4")))
+    compilation.advance(Phase.PLACE)
+    verify(compilation.program)
+    for op in compilation.program.slices.values():
+        op.device_ids = (0, 1)
+    with pytest.raises(PathwaysError, match=r"PWC0701[\s\S]*shares device 0 of island0 with"):
+        verify(compilation.program)

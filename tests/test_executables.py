@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from support import pwc_here
 
 import pathways as pw
-from pathways.dialect.jax_api import JaxRuntimeError
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.planfile import load_plan, write_plan
 from pathways.runtime import executables, pjrt, trust
 from pathways.runtime.controller import Controller
@@ -151,9 +151,11 @@ def test_code_is_made_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         for n in (4, 8)
     ]
     made = Executables()
-    made.load_all([(m, (d,)) for m in modules for d in (first, second)])
+    owner = "f", None
+    made.load_all({(m, (d,)): owner for m in modules for d in (first, second)})
     assert made.compiled == 2 and made.kept == 4 and not meet.n_waiting
     assert made.load(modules[0], [second]) is made.load(modules[0], [second])
-    with pytest.raises(JaxRuntimeError):
-        made.load_all([(m, (first,)) for m in (modules[1].replace("return", "give"), modules[0].replace("main", "f"))])
+    with pytest.raises(PathwaysError, match=r"PWC0614.*XLA does not compile f"):
+        bad = modules[1].replace("return", "give"), modules[0].replace("main", "f")
+        made.load_all({(m, (first,)): owner for m in bad})
     assert made.compiled == 2 and made.kept == 4

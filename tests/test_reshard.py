@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.reshard import plan_reshard
+from pathways.dialect.reshard import most_pieces, plan_reshard
 from pathways.dialect.sharding import MeshSpec, Sharding, intersect, volume
 from pathways.runtime import pjrt
 from pathways.runtime.transfers import Side, prepare
@@ -49,6 +49,38 @@ def test_every_target_gets_each_part_once_and_only_what_it_lacks(source: Shardin
         held = sum(volume(c) for b in here if (c := intersect(b, wanted)))
         lacking += volume(wanted) - held
     assert plan.moved == lacking
+
+
+@st.composite
+def factored(draw: st.DrawFn) -> Sharding:
+    """A sharding of a three-dimensional array over 24 devices, whose mesh may have axes of any sizes."""
+    sizes = draw(st.sampled_from([(24,), (2, 12), (12, 2), (2, 2, 6), (2, 3, 4), (4, 3, 2), (2, 2, 3, 2), (1, 24, 1)]))
+    axes = tuple((f"a{i}", n) for i, n in enumerate(sizes))
+    dims: list[list[str]] = [[], [], []]
+    for name in draw(st.permutations([name for name, _ in axes])):
+        where = draw(st.integers(0, 3))
+        if where < 3:
+            dims[where].append(name)
+    return Sharding(MeshSpec(axes, tuple(range(24))), (tuple(dims[0]), tuple(dims[1]), tuple(dims[2])))
+
+
+@settings(max_examples=1000)
+@given(factored(), factored(), st.sampled_from([(24, 48, 144), (0, 24, 24), (24, 24, 0)]))
+def test_layouts_are_the_same_where_all_shards_are(a: Sharding, b: Sharding, shape: tuple[int, ...]) -> None:
+    assert a.same_layout(b, shape) == (a.boxes(shape) == b.boxes(shape))
+
+
+def test_a_layout_has_several_names() -> None:
+    one = Sharding(MeshSpec((("x", 6),), tuple(range(6))), (("x",),))
+    two = Sharding(MeshSpec((("p", 2), ("q", 3)), tuple(range(6))), (("p", "q"),))
+    assert one.same_layout(two, (12,)) and not one.same_layout(Sharding(two.mesh, (("q", "p"),)), (12,))
+
+
+@given(shardings(), shardings())
+def test_pieces_are_bounded_before_they_are_made(source: Sharding, target: Sharding) -> None:
+    found = plan_reshard(SHAPE, source, target, source.mesh.devices, target.mesh.devices)
+    bound = most_pieces(SHAPE, source, target) - source.mesh.size - target.mesh.size
+    assert len(found.pieces) <= bound <= source.mesh.size * target.mesh.size
 
 
 DEVICES = pjrt.make_cpu_devices(16)[:8]

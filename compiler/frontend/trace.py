@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from pathways.compiler.collector import collector_paused
-from pathways.compiler.errors import NotTraceable
+from pathways.compiler.errors import BadArguments, NotTraceable
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.emit import Emitted, Names, emit
 from pathways.compiler.frontend.flatten import flatten
@@ -21,7 +21,7 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import make_context
 from pathways.dialect.program import Program
-from pathways.dialect.trees import describe_tree
+from pathways.dialect.trees import DEEPEST, Tree, describe_tree
 from pathways.dialect.verify import verify
 
 
@@ -67,8 +67,8 @@ def trace(
         trees[-1][0],
         donated,
         where,
-        describe_tree(tree_util.tree_structure(tuple(arguments))),
-        describe_tree(trees[-1][1]),
+        _described("arguments", tree_util.tree_structure(tuple(arguments)), name, where),
+        _described("results", trees[-1][1], name, where),
     )
     lowering = Lowering(platform, lowering_platform, symbol_of(name))
     with collector_paused():
@@ -76,6 +76,16 @@ def trace(
     own = time.perf_counter() - traced - lowering.seconds
     emitted.timing.update({"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own})
     return Traced(emitted, trees[-1][1])
+
+
+def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
+    try:
+        return describe_tree(treedef)
+    except ValueError as error:
+        problem, rule = f"the {what} of {name} are nested too deep", f"at most {DEEPEST} levels"
+        advice = "a list in place of a chain of tuples or nodes"
+        wrong = BadArguments(problem=problem, have_=str(error), rule=rule, advice=advice, where=where)
+        raise PathwaysError(wrong) from None
 
 
 def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:

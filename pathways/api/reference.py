@@ -118,14 +118,14 @@ def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
     """The computation as a function of host arrays."""
     computation = plan.computations[run.computation]
     spec = plan.meshes[run.mesh].spec
-    exported = _exported(computation, plan.platform, len(devices))
-    call = jit(exported.call)
+    module = exported(computation, plan.platform, len(devices))
+    call = jit(module.call)
     shardings = [pjrt.named_sharding(spec, Layout(run.mesh, dims).dims, devices) for dims in computation.in_layouts]
     anchor = pjrt.named_sharding(spec, (), devices)
 
     def function(inputs: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
         if not inputs:  # without an argument, only the context says which devices
-            outs = jit(exported.call, out_shardings=anchor)()
+            outs = jit(module.call, out_shardings=anchor)()
         else:
             outs = call(*[device_put(x, s) for x, s in zip(inputs, shardings, strict=True)])
         return [np.asarray(o) for o in outs]
@@ -133,7 +133,7 @@ def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
     return function
 
 
-def _exported(computation: Computation, platform: str, count: int) -> Any:
+def exported(computation: Computation, platform: str, count: int) -> Any:
     """The module as `jax.export` would have written it. Fields differ between versions of JAX."""
     ins, outs = _avals(computation.inputs), _avals(computation.outputs)
     fields: dict[str, Any] = {

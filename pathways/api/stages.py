@@ -22,13 +22,13 @@ from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port
-from pathways.dialect.planfile import load_plan, save_plan
+from pathways.dialect.planfile import save_plan
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.dialect.trees import build_tree, compatible, describe_tree
-from pathways.runtime.check_modules import check_modules
 from pathways.runtime.errors import CannotReplace, WrongStructure
 from pathways.runtime.executor import LoadedPlan
+from pathways.runtime.open_plan import open_plan
 from pathways.runtime.pjrt import named_sharding
 
 PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
@@ -218,8 +218,11 @@ class Compiled:
         return build_tree(self.plan.out_tree, results)
 
     def _check_structure(self, tree: Any) -> None:
-        have = describe_tree(tree)
-        if not compatible(have, self.plan.in_tree):
+        try:
+            fits = compatible(describe_tree(tree), self.plan.in_tree)
+        except ValueError:  # deeper than any plan's
+            fits = False
+        if not fits:
             names = ", ".join(p.name for p in self.plan.inputs[:8]) + (", ..." if len(self.plan.inputs) > 8 else "")
             rule = f"{len(self.plan.inputs)} arrays: {names}"
             error = WrongStructure(program=self.plan.name, have_=str(tree), rule=rule, where=caller())
@@ -244,10 +247,8 @@ class Compiled:
 
 
 def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
-    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 for files that cannot be run here."""
-    plan = load_plan(path)
-    check_modules(plan, str(path))
-    return Compiled(plan, path=str(path), dispatch=dispatch)
+    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 where it cannot be run here."""
+    return Compiled(open_plan(path), path=str(path), dispatch=dispatch)
 
 
 def _is_sequential(dispatch: str) -> bool:

@@ -1,0 +1,75 @@
+"""Plans with one thing replaced, and the code with which a file that holds such a one is refused."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan import Body, Plan
+from pathways.dialect.planfile import read_plan, write_plan
+from pathways.runtime.validate import validate
+
+
+def code_of(plan: Plan) -> str:
+    """The code with which a plan is refused when it comes from a file."""
+    with pytest.raises(PathwaysError) as caught:
+        validate(read_plan(write_plan(plan)))
+    return caught.value.code
+
+
+def on(plan: Plan, at: int, **changes: Any) -> Plan:
+    """The plan with fields of one stream replaced."""
+    return replace(plan, streams=(*plan.streams[:at], replace(plan.streams[at], **changes), *plan.streams[at + 1 :]))
+
+
+class At(NamedTuple):
+    """Where an instruction is."""
+
+    stream: int
+    position: int
+    instruction: Any
+
+
+def every(plan: Plan, kind: type) -> list[At]:
+    return [
+        At(n, i, x) for n, s in enumerate(plan.streams) for i, x in enumerate(s.instructions) if isinstance(x, kind)
+    ]
+
+
+def changed(plan: Plan, at: At, **changes: Any) -> Plan:
+    """The plan with fields of one instruction replaced."""
+    before = plan.streams[at.stream].instructions
+    new = replace(at.instruction, **changes)
+    return on(plan, at.stream, instructions=(*before[: at.position], new, *before[at.position + 1 :]))
+
+
+def ported(plan: Plan, which: str, **changes: Any) -> Plan:
+    ports = getattr(plan, which)
+    return replace(plan, **{which: (replace(ports[0], **changes), *ports[1:])})
+
+
+def meshed(plan: Plan, **changes: Any) -> Plan:
+    return replace(plan, meshes=(replace(plan.meshes[0], **changes), *plan.meshes[1:]))
+
+
+def sliced(plan: Plan, **changes: Any) -> Plan:
+    return replace(plan, slices=(replace(plan.slices[0], **changes), *plan.slices[1:]))
+
+
+def island(plan: Plan, **changes: Any) -> Plan:
+    islands = plan.topology.islands
+    return replace(plan, topology=replace(plan.topology, islands=(replace(islands[0], **changes), *islands[1:])))
+
+
+def computed(plan: Plan, **changes: Any) -> Plan:
+    return replace(plan, computations=(replace(plan.computations[0], **changes), *plan.computations[1:]))
+
+
+def kinded(plan: Plan, **changes: Any) -> Plan:
+    kinds = plan.streams[0].kinds
+    return on(plan, 0, kinds=(replace(kinds[0], **changes), *kinds[1:]))
+
+
+def body_of(plan: Plan) -> Any:
+    return plan.bodies[0] if plan.bodies else Body("b", (), (), (), ())
