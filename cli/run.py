@@ -22,7 +22,7 @@ from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
 from pathways.cli.source import load_program, lower_program, split_spec
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
-from pathways.dialect.planfile import writing
+from pathways.dialect.files import whole_file
 from pathways.dialect.topology import parse_bytes
 
 EXAMPLE = """
@@ -75,9 +75,9 @@ def run(
         results, timings = _repeat(compiled, arguments, repeat)
     differences = _differences(compiled, arguments, results) if reference else None
     if outputs is not None:
-        with writing(outputs):
+        with whole_file(outputs) as file:
             np.savez(
-                outputs,
+                file,
                 allow_pickle=False,
                 **{p.name: _host(r) for p, r in zip(compiled.plan.results, results, strict=True)},
             )

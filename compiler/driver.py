@@ -13,10 +13,10 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.pipeline import Options, Timing, default_pipeline, run_pipeline
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
+from pathways.dialect.files import write_folder
 from pathways.dialect.mlir import bytecode, make_context, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan
-from pathways.dialect.planfile import writing
 from pathways.dialect.program import Program
 from pathways.dialect.verify import verify
 
@@ -94,18 +94,9 @@ class Compilation:
 
     def write_dumps(self, folder: Path) -> list[Path]:
         """Writes `NN.phase.mlir` for every phase passed, and the constants beside them."""
-        written: list[Path] = []
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            for phase, dump in self.dumps.items():
-                path = folder / phase.dump_name
-                path.write_text(dump)
-                written.append(path)
-            if self.constants:
-                (folder / CONSTANTS).mkdir(exist_ok=True)
-                for name, raw in self.constants.items():
-                    (folder / CONSTANTS / name).write_bytes(raw)
-        return written
+        if self.constants:
+            write_folder(folder / CONSTANTS, self.constants)
+        return write_folder(folder, {phase.dump_name: dump for phase, dump in self.dumps.items()})
 
 
 def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:

@@ -51,9 +51,9 @@ class Diagnostic:
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return template.format(**fields)
 
-    def render(self) -> str:
-        """The message as a terminal shows it."""
-        lines = [f"error[{self.code}]: {self.text(self.title)}"]
+    def render(self, kind: str = "error") -> str:
+        """The message as a terminal shows it; `kind`: error or warning."""
+        lines = [f"{kind}[{self.code}]: {self.text(self.title)}"]
         if self.where is not None:
             lines.append(f"  --> {self.where}")
             if source := self.where.source():
