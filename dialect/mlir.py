@@ -6,8 +6,10 @@ have no public door. A context with all of JAX's dialects comes from `jax.interp
 what JAX lowers with. Declaring ops in Python needs the `_cext` registry that jaxlib's generated dialects use.
 """
 
+import contextlib
 import io
 import re
+from collections.abc import Generator
 from typing import Any, TypeAlias
 
 import jax.extend.mlir as _mlir
@@ -64,6 +66,24 @@ def parse(source: str | bytes, context: Context, name: str = "the input") -> Mod
         return ir.Module.parse(source, context=context)
     except (ir.MLIRError, ValueError) as error:
         raise PathwaysError(UnparsableIR(name=name, message=str(error).strip())) from None
+
+
+def problem_of(error: Exception) -> tuple[str, Where | None]:
+    """What MLIR says is wrong, without the notes behind it, and where."""
+    for found in error.error_diagnostics if isinstance(error, ir.MLIRError) else ():
+        if found.severity == ir.DiagnosticSeverity.ERROR:
+            return found.message, _read_location(found.location.attr)[1]
+    return str(error).strip() or type(error).__name__, None
+
+
+@contextlib.contextmanager
+def registered_only(context: Context) -> Generator[None]:
+    """Verifying an op in this block refuses what no dialect knows inside it. Passes of Shardy's die of such ops."""
+    context.allow_unregistered_dialects = False
+    try:
+        yield
+    finally:
+        context.allow_unregistered_dialects = True
 
 
 def text(module: Module) -> str:

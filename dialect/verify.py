@@ -9,7 +9,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.flow import Node
-from pathways.dialect.mlir import Attribute, Operation, ir, name_of, where_of
+from pathways.dialect.mlir import Attribute, Operation, ir, name_of, problem_of, registered_only, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
 from pathways.dialect.sdy import Placed
@@ -42,7 +42,8 @@ def _short(op: Operation) -> str:
 
 def _broken(program: Program) -> Iterator[Iterator[Broken]]:
     """The violations of each rule in turn."""
-    for rule in (_valid, _known_ops, _declarations, _one_program):
+    _check_valid(program)
+    for rule in (_known_ops, _declarations, _one_program):
         yield rule(program)
     for phase, rules in _RULES.items():
         if program.phase.reached(phase):
@@ -50,12 +51,21 @@ def _broken(program: Program) -> Iterator[Iterator[Broken]]:
                 yield from (rule(function) for function in program.functions)
 
 
-def _valid(program: Program) -> Iterator[Broken]:
+def _check_valid(program: Program) -> None:
+    """What MLIR itself checks; inside of computations also that all ops are known."""
     module = program.module.operation
     try:
+        with registered_only(program.context):
+            for function in program.functions:
+                for computation in function.computations.values():
+                    computation.verify()
         module.verify()
     except ir.MLIRError as error:
-        yield module, f"does not verify: {str(error).splitlines()[-1]}", "valid MLIR"
+        problem, where = problem_of(error)
+        rule = "valid MLIR, and in computations only ops of StableHLO and of JAX's other dialects"
+        op, have = module.name, _short(module)
+        invalid = InvalidIR(op=op, problem=f"does not verify: {problem}", have_=have, rule=rule, where=where)
+        raise PathwaysError(invalid) from None
 
 
 def _known_ops(program: Program) -> Iterator[Broken]:
@@ -111,6 +121,10 @@ def _calls(program: Program) -> Iterator[Broken]:
     signatures: dict[str, tuple[list[ArrayType], list[ArrayType]]] = {}
     flow = program.flow
     types = flow.types
+    for node in flow.nodes:
+        if node.is_transfer and types[node.operands[0]] != types[node.results[0]]:
+            have = f"makes {types[node.results[0]]} of {types[node.operands[0]]}"
+            yield node.op.operation, have, "a result of its operand's type"
     for node in flow.calls():
         if node.callee not in signatures:
             if node.callee not in program.computations:

@@ -82,6 +82,7 @@ class _Emitter:
         self.symbols_ip = ir.InsertionPoint(function)
         self._fill(function, graph, homes, constants, self.names.arguments, symbol)
         self._signature(function, constants, graph, homes)
+        self._number_slices()
         for lowered in self.lowering.computations:
             load_into(lowered, self.context, self.symbols_ip)
         return self.out
@@ -252,6 +253,25 @@ class _Emitter:
                 shape=virtual.topology,
             )
         return self._slices[virtual.number]
+
+
+    def _number_slices(self) -> None:
+        """Slices are numbered as the user made them, wherever they were first used: the first stage is s0."""
+        names = {self._slices[number]: f"s{i}" for i, number in enumerate(sorted(self._slices))}
+        if list(names) == list(names.values()):
+            return
+        operations = [op for op in self.module.body.operations if isinstance(op, (pw.SliceOp, pw.MeshOp))]
+        slices = {op.sym_name: op for op in operations if isinstance(op, pw.SliceOp)}
+        for old, new in reversed(names.items()):
+            op, first = slices[old], self.module.body.operations[0]
+            if op.operation != first.operation:
+                op.operation.move_before(first.operation)
+            op.sym_name, op.near = new, None if op.near is None else names[op.near]
+            op.operation.location = location(self.out.slices[old].where, new, self.context)
+        for op in operations:
+            if isinstance(op, pw.MeshOp):
+                op.slice = names[op.slice]
+        self.out.slices = {new: self.out.slices[old] for old, new in names.items()}
 
 
 @remembered_by_identity
