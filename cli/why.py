@@ -5,13 +5,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pathways.cli.errors import NothingNamed
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan import Decision
-from pathways.dialect.planfile import load_plan
+from pathways.dialect.planfile import load_plan, stored_fields
 
 EXAMPLE = """
 \b
@@ -36,7 +37,7 @@ def why(path: Path, name: str | None, as_json: bool) -> None:
         near = difflib.get_close_matches(name or "", names, n=3) or names[:8]
         raise PathwaysError(NothingNamed(name=name or "", known=", ".join(near) or "nothing: the plan is empty"))
     if as_json:
-        click.echo(json.dumps({"version": 1, "placement": plan.placement, "decisions": [asdict(d) for d in found]}))
+        click.echo(json.dumps({"version": 1, "placement": plan.placement, "decisions": [_row(d) for d in found]}))
         return
     if name is None:
         click.echo(plan.placement)
@@ -45,8 +46,14 @@ def why(path: Path, name: str | None, as_json: bool) -> None:
 
 def _named(decision: Decision, name: str) -> bool:
     where = decision.where
-    lines = () if where is None else (f"{where.file}:{where.line}", f"{Path(where.file).name}:{where.line}")
-    return name in (decision.name, decision.kind, *lines)
+    at = "" if where is None else f"{where.file}:{where.line}"
+    if at and (f"/{at}".endswith(f"/{name}") or f"/{name}".endswith(f"/{at}")):  # plans name files from their folder
+        return True
+    return name in (decision.name, decision.kind)
+
+
+def _row(decision: Decision) -> dict[str, Any]:
+    return asdict(decision, dict_factory=stored_fields)
 
 
 def render(decisions: Iterable[Decision]) -> str:
@@ -56,7 +63,7 @@ def render(decisions: Iterable[Decision]) -> str:
 
 def _one(decision: Decision) -> str:
     times = f"  ({len(decision.steps)} times)" if len(decision.steps) > 1 else ""
-    where = f"  {decision.where.file}:{decision.where.line}" if decision.where is not None else ""
+    where = f"  {decision.where.at}" if decision.where is not None else ""
     lines = [f"{decision.kind} {decision.name}: {decision.chosen}{times}{where}"]
     if decision.bytes:
         lines.append(f"  moves:     {decision.bytes:,} bytes")

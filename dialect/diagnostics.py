@@ -1,7 +1,7 @@
 """What an error is: a code, the user's line, have / need / try. The catalogs of errors are `*/errors.py`."""
 
 import linecache
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -20,18 +20,28 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True)
 class Where:
-    """A place in the user's source."""
+    """A place in the user's source. IR and plans name files as sources.py says; `here` is the file on this machine."""
 
     file: str
     line: int
     function: str = ""
+    here: str = field(default="", compare=False, repr=False)
+    """Not stored; empty where it is `file` itself, or not known."""
 
     def __str__(self) -> str:
         inside = f"  in {self.function}" if self.function else ""
-        return f"{self.file}:{self.line}{inside}"
+        return f"{self.at}{inside}"
+
+    @property
+    def at(self) -> str:
+        """The file on this machine, as far as it is known, and the line."""
+        return f"{self.here or self.file}:{self.line}"
 
     def source(self) -> str:
-        return linecache.getline(self.file, self.line).rstrip()
+        return linecache.getline(self.here or self.file, self.line).rstrip()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"file": self.here or self.file, "line": self.line, "function": self.function}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +81,7 @@ class Diagnostic:
             "have": self.text(self.have),
             "need": self.text(self.need),
             "try": self.text(self.hint),
-            "where": None if self.where is None else asdict(self.where),
+            "where": None if self.where is None else self.where.as_json(),
         }
 
 

@@ -25,6 +25,7 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.jax_api import JaxRuntimeError
 from pathways.dialect.remember import forget, remembered
+from pathways.dialect.sources import file_here
 
 ir: Any = _ir
 passmanager: Any = _passmanager
@@ -160,7 +161,9 @@ def _read_location(attribute: Any) -> tuple[str, Where | None]:
     if found is None:
         return name, None
     names = [_unescape(n) for n in _NAME.findall(printed[: found.start()])]
-    return name, Where(_unescape(found[1]), int(found[2]), names[-1] if len(names) > 1 else "")
+    file = _unescape(found[1])
+    here = file_here(attribute.context, file)
+    return name, Where(file, int(found[2]), names[-1] if len(names) > 1 else "", here)
 
 
 def _unescape(quoted: str) -> str:

@@ -114,6 +114,11 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
         raise _damaged(path, f"a member cannot be decoded: {error}") from None
 
 
+def stored_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What `dataclasses.asdict` makes of the nouns of a plan: all but what only this process knows."""
+    return {name: value for name, value in fields if name != "here"}
+
+
 def _members(raw: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         infos = archive.infolist()

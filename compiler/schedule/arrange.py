@@ -168,7 +168,7 @@ def _refused(program: Program, pipeline: Pipeline, table: Table, schedule: str, 
         why = f"stands behind {other} in row {row_of[action]}" if stands else f"needs what {other} makes"
         op = program.flow.nodes[node].op.operation
         where = where_of(op)
-        line = f" ({where.file}:{where.line})" if where else ""
+        line = f" ({where.at})" if where else ""
         shown.append((f"{action} {name_of(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
     drawn = [f"{'-> ' if i else '   '}{what}: {why}" for i, (what, why, _) in enumerate(shown)]
     drawn.append(f"-> {shown[0][0]}")
