@@ -14,11 +14,12 @@ from pathways.compiler.pipeline import Options, Timing, default_pipeline, run_pi
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.files import write_folder
-from pathways.dialect.mlir import bytecode, make_context, parse, text
+from pathways.dialect.mlir import bytecode, parse_text, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan
 from pathways.dialect.program import Program
 from pathways.dialect.verify import verify
+from pathways.dialect.wellformed import check_wellformed
 
 CONSTANTS = "constants"
 """The folder beside the dumps that holds the bytes of large constants."""
@@ -119,9 +120,10 @@ def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:
 
 def parse_program(source: str, name: str) -> Program:
     """The program in some IR text, verified."""
-    module = parse(source, make_context(), name)
+    module = parse_text(source, name)
     if "pw.phase" not in module.operation.attributes:
         raise _unreadable(name, "MLIR without pw.phase: not a dump of this compiler")
+    check_wellformed(module)
     program = Program(module)
     verify(program)
     return program

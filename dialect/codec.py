@@ -17,7 +17,7 @@ from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree, write_tree
 
-__all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "schema"]
+__all__ = ["CLASSES", "NOT_STORED", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "schema"]
 
 
 _TREES = frozenset({"in_tree", "out_tree"})
@@ -57,6 +57,8 @@ CLASSES: dict[str, type] = {
 }
 OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})
 """Fields whose bytes are members of the file of their own."""
+NOT_STORED = frozenset({"here"})
+"""What only this process knows."""
 
 
 def schema() -> dict[str, Any]:

@@ -24,6 +24,7 @@ from jaxlib.mlir._mlir_libs import _mlir as _cext
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.jax_api import JaxRuntimeError
+from pathways.dialect.nesting import check_nesting
 from pathways.dialect.remember import forget, remembered
 from pathways.dialect.sources import file_here
 
@@ -58,6 +59,8 @@ def make_context() -> Context:
     forget()
     context: Any = _jax_mlir.make_ir_context()
     context.allow_unregistered_dialects = True
+    # A worker that finds something wrong wants the interpreter to say so, and this thread holds it and waits for it.
+    context.enable_multithreading(False)
     return context
 
 
@@ -67,6 +70,12 @@ def parse(source: str | bytes, context: Context, name: str = "the input") -> Mod
         return ir.Module.parse(source, context=context)
     except (ir.MLIRError, ValueError) as error:
         raise PathwaysError(UnparsableIR(name=name, message=str(error).strip())) from None
+
+
+def parse_text(source: str, name: str) -> Module:
+    """Parses text from outside, in a context of its own. Raises PWC0709 for what MLIR would die of, and PWC0702."""
+    check_nesting(source, name)
+    return parse(source, make_context(), name)
 
 
 def problem_of(error: Exception) -> tuple[str, Where | None]:
@@ -95,6 +104,12 @@ def text(module: Module) -> str:
 def pretty(module: Module) -> str:
     """The module for people: names of values, no locations."""
     return module.operation.get_asm(use_name_loc_as_prefix=True)
+
+
+def short_text(operation: Operation) -> str:
+    """The beginning of an op, for messages."""
+    printed = str(operation)
+    return printed if len(printed) < 400 else f"{printed[:400]}..."
 
 
 def bytecode(operation: Operation, version: int | None = None) -> bytes:

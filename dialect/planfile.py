@@ -22,7 +22,7 @@ from typing import Any, cast
 
 import jaxlib.version
 
-from pathways.dialect.codec import DecodeError, decode_plan, encode_plan
+from pathways.dialect.codec import NOT_STORED, DecodeError, decode_plan, encode_plan
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CallsBack, DamagedPlan, NotAPlan, PlanVersion
 from pathways.dialect.files import write_whole
@@ -116,7 +116,7 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
 
 def stored_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """What `dataclasses.asdict` makes of the nouns of a plan: all but what only this process knows."""
-    return {name: value for name, value in fields if name != "here"}
+    return {name: value for name, value in fields if name not in NOT_STORED}
 
 
 def _members(raw: bytes) -> dict[str, bytes]:

@@ -1,7 +1,7 @@
 """The rules of each phase. Run after every pass; a broken rule is PWC0701 at the op's user line."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 from pathways.dialect import pw
 from pathways.dialect.declare import PwOp
@@ -9,15 +9,14 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.flow import Node
-from pathways.dialect.mlir import Attribute, Operation, ir, name_of, problem_of, registered_only, where_of
+from pathways.dialect.mlir import Attribute, Operation, ir, problem_of, registered_only, short_text
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
+from pathways.dialect.ranges import LARGEST, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import size_of_axes
 from pathways.dialect.values import same_place
-
-Broken: TypeAlias = tuple[Operation, str, str]
-"""The op, what is wrong with it, and the rule."""
+from pathways.dialect.wellformed import Broken, violation
 
 
 def verify(program: Program) -> None:
@@ -26,18 +25,8 @@ def verify(program: Program) -> None:
     Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
     """
     for violations in _broken(program):
-        if found := [_diagnostic(*broken) for broken in violations]:
+        if found := [violation(*broken) for broken in violations]:
             raise PathwaysError(*found)
-
-
-def _diagnostic(op: Operation, problem: str, rule: str) -> InvalidIR:
-    name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}"
-    return InvalidIR(op=name, problem=problem, have_=_short(op), rule=rule, where=where_of(op))
-
-
-def _short(op: Operation) -> str:
-    text = str(op)
-    return text if len(text) < 400 else f"{text[:400]}..."
 
 
 def _broken(program: Program) -> Iterator[Iterator[Broken]]:
@@ -63,7 +52,7 @@ def _check_valid(program: Program) -> None:
     except ir.MLIRError as error:
         problem, where = problem_of(error)
         rule = "valid MLIR, and in computations only ops of StableHLO and of JAX's other dialects"
-        op, have = module.name, _short(module)
+        op, have = module.name, short_text(module)
         invalid = InvalidIR(op=op, problem=f"does not verify: {problem}", have_=have, rule=rule, where=where)
         raise PathwaysError(invalid) from None
 
@@ -99,6 +88,15 @@ def _all_pw(program: Program) -> Iterator[PwOp]:
     return (op for op in _all_ops(program) if isinstance(op, PwOp))
 
 
+def _counts(program: Program) -> Iterator[Broken]:
+    for op in program.slices.values():
+        if not 1 <= op.devices <= LARGEST:
+            yield op.operation, f"has {op.devices} devices", f"1 to {LARGEST}"
+    for op in program.islands.values():
+        if op.hosts < 1 or op.devices < 1 or op.hosts * op.devices > LARGEST:
+            yield op.operation, f"has {op.hosts} hosts of {op.devices} devices", f"1 to {LARGEST} devices in all"
+
+
 def _symbols(program: Program) -> Iterator[Broken]:
     for op in program.meshes.values():
         if op.slice not in program.slices:
@@ -109,8 +107,9 @@ def _symbols(program: Program) -> Iterator[Broken]:
         if size != len(op.devices) or len(set(op.devices)) != size:
             have = f"has axes of {size} devices and {len(op.devices)} devices"
             yield op.operation, have, "as many different devices as the axes span"
-        if any(not 0 <= d < count for d in op.devices):
-            yield op.operation, f"names devices {op.devices} of a slice of {count}", f"positions 0 to {count - 1}"
+        elif not 0 <= min(op.devices) <= max(op.devices) < count:
+            have = f"names devices {write_ranges(op.devices)} of a slice of {count}"
+            yield op.operation, have, f"positions 0 to {count - 1}"
     for op in program.nodes():
         for mesh in op.meshes if isinstance(op, pw.ControlFlowOp) else (op.mesh,):
             if mesh not in program.meshes:
@@ -266,10 +265,14 @@ def _bindings(program: Program) -> Iterator[Broken]:
             continue
         size = program.islands[op.island].hosts * program.islands[op.island].devices
         if len(op.device_ids) != op.devices or len(set(op.device_ids)) != op.devices:
-            yield op.operation, f"is bound to devices {op.device_ids}", f"{op.devices} different devices"
+            have = f"is bound to {len(op.device_ids)} devices, {write_ranges(op.device_ids)}"
+            yield op.operation, have, f"{op.devices} different devices"
+            continue
+        if not 0 <= min(op.device_ids) <= max(op.device_ids) < size:
+            have = f"is bound to devices {write_ranges(op.device_ids)} of {op.island}"
+            yield op.operation, have, f"devices 0 to {size - 1}"
+            continue
         for device in op.device_ids:
-            if not 0 <= device < size:
-                yield op.operation, f"is bound to device {device} of {op.island}", f"devices 0 to {size - 1}"
             other = taken.setdefault((op.island, device), symbol)
             if other != symbol:
                 yield (
@@ -363,7 +366,7 @@ def _effects(op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
 
 
 _RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
-    Phase.TRACE: (_symbols, _calls, _signature, _branches),
+    Phase.TRACE: (_counts, _symbols, _calls, _signature, _branches),
     Phase.SHARD: (_shardings,),
     Phase.PLACE: (_bindings,),
     Phase.TRANSFER: (_movement,),
