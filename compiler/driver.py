@@ -17,7 +17,7 @@ from pathways.dialect.files import write_folder
 from pathways.dialect.mlir import bytecode, parse_text, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan
-from pathways.dialect.program import Program
+from pathways.dialect.program import Program, array_type, constant_name
 from pathways.dialect.verify import verify
 from pathways.dialect.wellformed import check_wellformed
 
@@ -108,14 +108,23 @@ def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:
         raise _unreadable(str(path), str(error)) from None
     program = parse_program(source, str(path))
     constants: dict[str, bytes] = {}
-    for argument in (a for function in program.functions for a in function.arguments):
-        if argument.constant is not None:
-            beside = path.parent / CONSTANTS / argument.constant
-            try:
-                constants[argument.constant] = beside.read_bytes()
-            except OSError as error:
-                raise _unreadable(str(beside), error.strerror or str(error)) from None
+    for function in program.functions:
+        for value, argument in zip(function.block.arguments, function.arguments, strict=True):
+            if argument.constant is not None:
+                beside = path.parent / CONSTANTS / argument.constant
+                constants[argument.constant] = _read_constant(beside, array_type(value).bytes)
     return program, constants
+
+
+def _read_constant(path: Path, size: int) -> bytes:
+    """The bytes of a constant, which its name is the digest of."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(str(path), error.strerror or str(error)) from None
+    if constant_name(raw) != path.name or len(raw) != size:
+        raise _unreadable(str(path), f"{len(raw)} other bytes than the {size} that it is named for")
+    return raw
 
 
 def parse_program(source: str, name: str) -> Program:

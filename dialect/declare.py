@@ -28,19 +28,11 @@ def _is(cls: str) -> Callable[[Attribute], bool]:
     return lambda a: isinstance(a, getattr(ir, cls))
 
 
-def _is_text(attribute: Attribute) -> bool:
-    """A string may hold any bytes."""
-    try:
-        return isinstance(attribute, ir.StringAttr) and bool(attribute.value is not None)
-    except UnicodeDecodeError:
-        return False
-
-
 def _write_int(value: int) -> Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
-STRING = Kind[str]("string", lambda v: ir.StringAttr.get(v), lambda a: a.value, _is_text)
+STRING = Kind[str]("string", lambda v: ir.StringAttr.get(v), lambda a: a.value, _is("StringAttr"))
 SYMBOL = Kind[str]("@symbol", lambda v: ir.FlatSymbolRefAttr.get(v), lambda a: a.value, _is("FlatSymbolRefAttr"))
 INTEGER = Kind[int]("integer", _write_int, lambda a: a.value, _is("IntegerAttr"))
 NUMBER = Kind[float]("number", lambda v: ir.FloatAttr.get_f64(v), lambda a: a.value, _is("FloatAttr"))

@@ -75,6 +75,9 @@ def parse(source: str | bytes, context: Context, name: str = "the input") -> Mod
 def parse_text(source: str, name: str) -> Module:
     """Parses text from outside, in a context of its own. Raises PWC0709 for what MLIR would die of, and PWC0702."""
     check_nesting(source, name)
+    for escaped in _STRING.finditer(source) if _BYTE.search(source) else ():
+        if not _is_text(escaped[0]):  # MLIR keeps any bytes; Python's bindings do not read them
+            raise PathwaysError(UnparsableIR(name=name, message=f"{escaped[0]} is no text in UTF-8"))
     return parse(source, make_context(), name)
 
 
@@ -179,6 +182,19 @@ def _read_location(attribute: Any) -> tuple[str, Where | None]:
     file = _unescape(found[1])
     here = file_here(attribute.context, file)
     return name, Where(file, int(found[2]), names[-1] if len(names) > 1 else "", here)
+
+
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_ESCAPED_BYTE = re.compile(rb"\\([0-9A-Fa-f]{2})")
+_BYTE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]|\\00")
+
+
+def _is_text(quoted: str) -> bool:
+    raw = quoted.replace("\\\\", "\\5C").encode()
+    try:
+        return "\0" not in _ESCAPED_BYTE.sub(lambda m: bytes([int(m[1], 16)]), raw).decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def _unescape(quoted: str) -> str:

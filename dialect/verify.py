@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pathways.dialect import pw
-from pathways.dialect.declare import PwOp
+from pathways.dialect.actions import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
@@ -16,7 +16,8 @@ from pathways.dialect.ranges import LARGEST, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import size_of_axes
 from pathways.dialect.values import same_place
-from pathways.dialect.wellformed import Broken, violation
+from pathways.dialect.verify_plan import check_plans
+from pathways.dialect.wellformed import Broken, declarations, known_ops, violation
 
 
 def verify(program: Program) -> None:
@@ -32,8 +33,9 @@ def verify(program: Program) -> None:
 def _broken(program: Program) -> Iterator[Iterator[Broken]]:
     """The violations of each rule in turn."""
     _check_valid(program)
-    for rule in (_known_ops, _declarations, _one_program):
-        yield rule(program)
+    for rule in (known_ops, declarations):
+        yield rule(program.module)
+    yield _one_program(program)
     for phase, rules in _RULES.items():
         if program.phase.reached(phase):
             for rule in rules:
@@ -57,35 +59,9 @@ def _check_valid(program: Program) -> None:
         raise PathwaysError(invalid) from None
 
 
-def _known_ops(program: Program) -> Iterator[Broken]:
-    for op in _all_ops(program):
-        if op.operation.name.startswith("pw.") and not isinstance(op, PwOp):
-            yield op.operation, "is no op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
-
-
-def _declarations(program: Program) -> Iterator[Broken]:
-    for op in _all_pw(program):
-        for problem in op.problems():
-            yield op.operation, problem, "attributes and operands as the dialect's reference says"
-
-
 def _one_program(program: Program) -> Iterator[Broken]:
     if not program.has_program:
         yield program.module.operation, "has no function marked pw.program", "one program a module"
-
-
-def _all_ops(program: Program) -> Iterator[Any]:
-    """The ops of the module itself, of the program, and of the plans."""
-    yield from program.module.body.operations
-    for function in program.functions:
-        yield from function.block.operations if function.has_program else ()
-        for plan in function.plans.values():
-            if plan.operation.regions[0].blocks:
-                yield from plan.operation.regions[0].blocks[0].operations
-
-
-def _all_pw(program: Program) -> Iterator[PwOp]:
-    return (op for op in _all_ops(program) if isinstance(op, PwOp))
 
 
 def _counts(program: Program) -> Iterator[Broken]:
@@ -137,6 +113,34 @@ def _calls(program: Program) -> Iterator[Broken]:
         if have != need:
             shown, rule = (f"{[str(t) for t in side[0]]} -> {[str(t) for t in side[1]]}" for side in (have, need))
             yield node.op.operation, f"has types {shown}", f"those of @main: {rule}"
+
+
+def _actions(program: Program) -> Iterator[Broken]:
+    """Actions are those of a pipeline: stages and microbatches counted from 0, each stage on one slice."""
+    found: dict[Action, Any] = {}
+    homes: dict[int, str] = {}
+    for call in program.calls():
+        try:
+            action = None if call.action is None else read_action(call.action)
+        except ValueError:
+            yield call.operation, f"has the action {call.action}", "stage, F, B, I or W, microbatch: 2F3"
+            continue
+        if action is not None and not call.gathered:
+            found[action] = call
+            home = program.slice_of(call.mesh)
+            if homes.setdefault(action.stage, home) != home:
+                yield (
+                    call.operation,
+                    f"puts stage {action.stage} on @{home}",
+                    f"@{homes[action.stage]}, as another call",
+                )
+    if program.phase.reached(Phase.SCHEDULE):  # what is merged has several
+        return
+    for what in ("stage", "microbatch"):
+        numbers = {getattr(action, what): call for action, call in found.items()}
+        if numbers and max(numbers) >= len(numbers):
+            rule = f"each {what} from 0 to the last"
+            yield numbers[max(numbers)].operation, f"is of {what} {max(numbers)} of {len(numbers)}", rule
 
 
 def _branches(program: Program) -> Iterator[Broken]:
@@ -317,59 +321,11 @@ def _order(program: Program) -> Iterator[Broken]:
         last = max(last, step)
 
 
-def _plans(program: Program) -> Iterator[Broken]:
-    sent: dict[int, str] = {}
-    received: dict[int, str] = {}
-    for island, plan in program.plans.items():
-        if island not in program.islands:
-            yield plan.operation, f"is for @{island}, which does not exist", "a pw.island of the module"
-        alive: set[int] = set()
-        for op in plan.operation.regions[0].blocks[0].operations:
-            reads, writes, drops = _effects(op)
-            for slot in reads:
-                if slot not in alive:
-                    yield (
-                        op.operation,
-                        f"reads slot {slot}, which holds nothing",
-                        "buffers written before and not freed",
-                    )
-            alive -= set(drops)
-            if isinstance(op, pw.BuffersOp) and op.birth < 0:
-                alive.update(range(op.slot, op.slot + len(op.types)))
-            alive |= set(writes)
-            if isinstance(op, pw.SendOp):
-                sent[op.channel] = island
-            if isinstance(op, pw.RecvOp):
-                received[op.channel] = island
-    if sent.keys() != received.keys():
-        odd = sorted(sent.keys() ^ received.keys())
-        yield program.module.operation, f"has channels {odd} with one end", "one send and one receive a channel"
-
-
-def _effects(op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Slots that an instruction reads, writes and drops."""
-    match op:
-        case pw.RunOp():
-            return op.inputs, op.outputs, tuple(op.inputs[i] for i in op.donated)
-        case pw.SendOp():
-            return (op.slot,), (), ()
-        case pw.RecvOp():
-            return (), (op.slot,), ()
-        case pw.CopyOp():
-            return (op.source,), (op.target,), ()
-        case pw.BranchOp():
-            return op.inputs, op.outputs, tuple(op.inputs[i] for i in op.donated)
-        case pw.FreeOp():
-            return op.slots, (), op.slots
-        case _:
-            return (), (), ()
-
-
 _RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
-    Phase.TRACE: (_counts, _symbols, _calls, _signature, _branches),
+    Phase.TRACE: (_counts, _symbols, _calls, _actions, _signature, _branches),
     Phase.SHARD: (_shardings,),
     Phase.PLACE: (_bindings,),
     Phase.TRANSFER: (_movement,),
     Phase.SCHEDULE: (_order,),
-    Phase.PLAN: (_plans,),
+    Phase.PLAN: (check_plans,),
 }

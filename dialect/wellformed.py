@@ -4,6 +4,7 @@ Rules of phases (verify.py) rely on it. IR of our own passes is made through the
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 from pathways.dialect import pw
@@ -13,6 +14,7 @@ from pathways.dialect.dtypes import is_array
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, name_of, sdy, short_text, where_of
 from pathways.dialect.phases import Phase
+from pathways.dialect.plan import Schedule
 from pathways.dialect.trees import read_tree
 
 Broken: TypeAlias = tuple[Operation, str, str]
@@ -21,7 +23,7 @@ Broken: TypeAlias = tuple[Operation, str, str]
 
 def check_wellformed(module: Module) -> None:
     """Raises PWC0701 with all violations of the first rule that is broken."""
-    for rule in (_module, _ops, _declarations, _names, _functions, _computations):
+    for rule in (known_ops, declarations, _module, _places, _names, _functions, _computations):
         if found := [violation(*broken) for broken in rule(module)]:
             raise PathwaysError(*found)
 
@@ -45,8 +47,12 @@ def _is_tree(attribute: Attribute) -> bool:
 
 
 def _is_schedule(attribute: Attribute) -> bool:
-    values = (ir.StringAttr, ir.IntegerAttr, ir.FloatAttr)
-    return isinstance(attribute, ir.DictAttr) and all(isinstance(named.attr, values) for named in attribute)
+    """Whether a dictionary has a name, and nothing of another kind than `Schedule` has."""
+    if not isinstance(attribute, ir.DictAttr) or "name" not in attribute:
+        return False
+    kinds = {str: ir.StringAttr, int: ir.IntegerAttr, float: ir.FloatAttr}
+    wanted = {f.name: kinds[str if f.name == "name" else type(f.default)] for f in fields(Schedule)}
+    return all(isinstance(attribute[n], kind) for n, kind in wanted.items() if n in attribute)
 
 
 _Check: TypeAlias = Callable[[Attribute], bool]
@@ -77,7 +83,7 @@ def _module(module: Module) -> Iterator[Broken]:
             yield op, f"lacks {name}", what
 
 
-def _ops(module: Module) -> Iterator[Broken]:
+def _places(module: Module) -> Iterator[Broken]:
     """Only what belongs there stands in the module, in its functions and in its plans."""
     for op in module.body.operations:
         name = op.operation.name
@@ -111,25 +117,33 @@ def _function_ops(function: Operation) -> Iterator[Broken]:
         yield function, f"has {len(blocks)} blocks", "one block: control flow is pw.cond and pw.while"
         return
     operations = [op.operation for op in blocks[0].operations]
+    if not operations or operations[-1].name != "func.return":
+        yield function, "does not end", "func.return at its end"
     for op in operations[:-1]:
         if not isinstance(op.opview, (pw.CallOp, pw.TransferOp, pw.ControlFlowOp)):
             yield op, "stands in a program", "calls, transfers and control flow; all else is in computations"
 
 
-def _declarations(module: Module) -> Iterator[Broken]:
-    for op in pw_ops(module):
-        for problem in op.problems():
+def known_ops(module: Module) -> Iterator[Broken]:
+    for op in _ops_of(module):
+        if op.operation.name.startswith("pw.") and not isinstance(op, PwOp):
+            yield op.operation, "is no op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
+
+
+def declarations(module: Module) -> Iterator[Broken]:
+    for op in _ops_of(module):
+        for problem in op.problems() if isinstance(op, PwOp) else ():
             yield op.operation, problem, "attributes and operands as the dialect's reference says"
 
 
-def pw_ops(module: Module) -> Iterator[PwOp]:
-    """The ops of this dialect in a module: its own, those of its functions and of its plans."""
+def _ops_of(module: Module) -> Iterator[Any]:
+    """The ops of the module itself, of its functions and of its plans."""
     for op in module.body.operations:
-        if isinstance(op, PwOp):
-            yield op
+        yield op
         if isinstance(op, pw.PlanOp) or op.operation.name == "func.func":
-            for block in op.operation.regions[0].blocks:
-                yield from (inner for inner in block.operations if isinstance(inner, PwOp))
+            for region in op.operation.regions:
+                for block in region.blocks:
+                    yield from block.operations
 
 
 def _names(module: Module) -> Iterator[Broken]:

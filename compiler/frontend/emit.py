@@ -1,6 +1,5 @@
 """From units in program order to a module of phase `trace`."""
 
-import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +19,7 @@ from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named
 from pathways.dialect.mlir import Module, func, ir, location
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import INLINE_LIMIT, Argument
+from pathways.dialect.program import INLINE_LIMIT, Argument, constant_name
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sources import remember_sources
 from pathways.dialect.trees import Tree, write_tree
@@ -196,7 +195,7 @@ class _Emitter:
         raw = array.tobytes()
         if len(raw) <= INLINE_LIMIT:
             return Argument(constant.name, dtype=dtype, mesh=mesh, value=raw.hex())
-        digest = hashlib.sha256(raw).hexdigest()[:16]
+        digest = constant_name(raw)
         self.out.constants[digest] = raw
         return Argument(constant.name, dtype=dtype, mesh=mesh, constant=digest)
 

@@ -72,11 +72,14 @@ def arrange(program: Program, schedule: str) -> Arranged:
 
 
 def in_order(program: Program) -> Arranged:
-    """A program as its nodes stand."""
+    """A program as its nodes stand. Raises PWC0402 where its own actions contradict that."""
     pipeline = read_pipeline(program)
     graph = _graph(program, pipeline or _NONE)
     table = () if pipeline is None else as_written(pipeline)
-    timeline = play(graph, [] if pipeline is None else _behind(graph, pipeline, table))
+    try:
+        timeline = play(graph, [] if pipeline is None else _behind(graph, pipeline, table))
+    except Cycle as cycle:
+        raise _refused(program, pipeline or _NONE, table, PROGRAM, cycle) from None
     return Arranged(list(range(len(graph.waits))), pipeline, table, graph, timeline)
 
 
