@@ -81,7 +81,7 @@ def parse_text(source: str, name: str) -> Module:
     return parse(source, make_context(), name)
 
 
-def problem_of(error: Exception) -> tuple[str, Where | None]:
+def problem_of(error: Any) -> tuple[str, Where | None]:
     """What MLIR says is wrong, without the notes behind it, and where."""
     for found in error.error_diagnostics if isinstance(error, ir.MLIRError) else ():
         if found.severity == ir.DiagnosticSeverity.ERROR:

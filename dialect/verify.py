@@ -16,7 +16,7 @@ from pathways.dialect.ranges import LARGEST, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import size_of_axes
 from pathways.dialect.values import same_place
-from pathways.dialect.verify_plan import check_plans
+from pathways.dialect.verify_plan import broken_parts, check_plans
 from pathways.dialect.wellformed import Broken, declarations, known_ops, violation
 
 
@@ -120,6 +120,7 @@ def _actions(program: Program) -> Iterator[Broken]:
     found: dict[Action, Any] = {}
     homes: dict[int, str] = {}
     for call in program.calls():
+        yield from broken_parts(call)
         try:
             action = None if call.action is None else read_action(call.action)
         except ValueError:
@@ -215,14 +216,17 @@ def _shardings(program: Program) -> Iterator[Broken]:
             checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
                 yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
-        if isinstance(op, pw.ControlFlowOp):
-            yield from _body_places(program, node)
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
         if argument.mesh is not None:
             if argument.sharding is None:
                 yield program.func.operation, f"gives {argument.name} no sharding", "pw.sharding from phase shard on"
             else:
                 yield from _divides(program, program.func.operation, types[value], argument.sharding, argument.name)
+
+
+def _branch_places(program: Program) -> Iterator[Broken]:
+    for node in program.flow.branches():
+        yield from _body_places(program, node)
 
 
 def _body_places(program: Program, node: Node) -> Iterator[Broken]:
@@ -323,7 +327,7 @@ def _order(program: Program) -> Iterator[Broken]:
 
 _RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
     Phase.TRACE: (_counts, _symbols, _calls, _actions, _signature, _branches),
-    Phase.SHARD: (_shardings,),
+    Phase.SHARD: (_shardings, _branch_places),
     Phase.PLACE: (_bindings,),
     Phase.TRANSFER: (_movement,),
     Phase.SCHEDULE: (_order,),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pathways.dialect import pw
+from pathways.dialect.parts import read_part
 from pathways.dialect.program import Program
 from pathways.dialect.wellformed import Broken
 
@@ -48,6 +49,8 @@ def _named(program: Program, op: Any) -> Iterator[Broken]:
         for placed, type_ in zip(op.sharding, op.types, strict=False):
             if placed.mesh not in program.meshes or len(placed.dims) != len(type_.shape):
                 yield operation, f"puts {type_} on {placed}", "a pw.mesh of the module, and axes for each dimension"
+    if isinstance(op, pw.RunOp):
+        yield from broken_parts(op)
     if isinstance(op, pw.RunOp) and op.callee not in program.computations:
         yield operation, f"runs @{op.callee}, which is not there", "a computation of this function"
     if isinstance(op, pw.RunOp) and op.mesh not in program.meshes:
@@ -63,6 +66,18 @@ def _named(program: Program, op: Any) -> Iterator[Broken]:
     other = op.to if isinstance(op, pw.SendOp) else op.source if isinstance(op, pw.RecvOp) else None
     if other is not None and other not in program.islands:
         yield operation, f"names @{other}, which does not exist", "a pw.island of the module"
+
+
+def broken_parts(op: pw.CallOp | pw.RunOp) -> Iterator[Broken]:
+    for part in op.parts or ():
+        try:
+            read_part(part)
+        except ValueError as error:
+            yield (
+                op.operation,
+                f"is merged of what cannot be: {error}",
+                "action, name and line of each: 2F3 f model.py:1",
+            )
 
 
 def _slots(op: Any, alive: set[int], declared: int) -> Iterator[Broken]:

@@ -50,7 +50,7 @@ def _is_schedule(attribute: Attribute) -> bool:
     """Whether a dictionary has a name, and nothing of another kind than `Schedule` has."""
     if not isinstance(attribute, ir.DictAttr) or "name" not in attribute:
         return False
-    kinds = {str: ir.StringAttr, int: ir.IntegerAttr, float: ir.FloatAttr}
+    kinds: dict[Any, Any] = {str: ir.StringAttr, int: ir.IntegerAttr, float: ir.FloatAttr}
     wanted = {f.name: kinds[str if f.name == "name" else type(f.default)] for f in fields(Schedule)}
     return all(isinstance(attribute[n], kind) for n, kind in wanted.items() if n in attribute)
 
@@ -229,7 +229,7 @@ def _computation(computation: Operation, settled: bool) -> Iterator[Broken]:
     if "sym_name" not in attributes:
         yield computation, "has no name", "a symbol for every computation"
         return
-    partitions = attributes["mhlo.num_partitions"] if "mhlo.num_partitions" in attributes else None  # noqa: SIM401
+    partitions: Any = attributes["mhlo.num_partitions"] if "mhlo.num_partitions" in attributes else None  # noqa: SIM401
     if settled and not (isinstance(partitions, ir.IntegerAttr) and partitions.value > 0):
         yield computation, "does not say on how many devices it runs", "mhlo.num_partitions from phase shard on"
     if "pw.callbacks" in attributes and not isinstance(attributes["pw.callbacks"], ir.DenseI64ArrayAttr):
