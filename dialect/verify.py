@@ -201,12 +201,12 @@ _SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "res
 def _shardings(program: Program) -> Iterator[Broken]:
     flow = program.flow
     types = flow.types
-    checked: set[tuple[str, str, Attribute]] = set()
+    checked: set[tuple[str, str, str, Attribute]] = set()
     for node in flow.nodes:
         op, attributes = node.op, node.op.operation.attributes
         for name in _attributes(node):
             values, what = node.operands if name == "in_shardings" else node.results, _SIDES[name]
-            key = node.callee, name, attributes.get(name)
+            key = node.callee, node.mesh, name, attributes.get(name)
             if node.callee and key in checked:  # the types are those of the computation
                 continue
             shardings = getattr(op, name)
@@ -216,10 +216,16 @@ def _shardings(program: Program) -> Iterator[Broken]:
             checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
                 yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
+                if node.mesh and placed.mesh != node.mesh:
+                    yield op.operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
         if argument.mesh is not None:
-            if argument.sharding is None:
-                yield program.func.operation, f"gives {argument.name} no sharding", "pw.sharding from phase shard on"
+            if argument.sharding is None or argument.sharding.mesh != argument.mesh:
+                yield (
+                    program.func.operation,
+                    f"gives {argument.name} no sharding on its mesh",
+                    "pw.sharding from phase shard on",
+                )
             else:
                 yield from _divides(program, program.func.operation, types[value], argument.sharding, argument.name)
 

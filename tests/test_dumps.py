@@ -10,9 +10,8 @@ from support import pwc, pwc_here
 
 from pathways.compiler.driver import CONSTANTS, parse_program
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.mlir import make_context, parse, parse_text
+from pathways.dialect.mlir import make_context, parse_text
 from pathways.dialect.nesting import DEEPEST, check_nesting
-from pathways.dialect.verify import verify
 
 MUTANTS = 200
 """Of the seeds from 0; by hand: `python tests/fuzz_dumps.py 0 10000`."""
@@ -145,6 +144,3 @@ def test_text_that_is_none() -> None:
 def test_contexts_start_no_threads() -> None:
     """One that finds something wrong would wait for the interpreter, while the parser holds it and waits for it."""
     assert make_context().get_num_threads() <= 1
-    verify_again = parse_program(corpus()[0], "a dump")
-    verify(verify_again)
-    parse("module {}", make_context())
