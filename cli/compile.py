@@ -22,9 +22,10 @@ from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import splits_backward
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
+from pathways.dialect.files import write_whole
 from pathways.dialect.mlir import bytecode, parse, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.planfile import save_plan, writing
+from pathways.dialect.planfile import save_plan
 from pathways.dialect.presets import PRESETS
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology, parse_topology
@@ -197,8 +198,7 @@ def _emit_ir(ir_text: str, output: Path | None) -> None:
     if output is None:
         click.echo(ir_text)
     else:
-        with writing(output):
-            output.write_text(ir_text)
+        write_whole(output, ir_text)
 
 
 def _too_late(path: Path, phase: Phase, option: str) -> PathwaysError:

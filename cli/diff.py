@@ -10,7 +10,7 @@ import click
 
 from pathways.cli.inspect import describe, dump_of
 from pathways.cli.summary import dcn_bytes, in_bodies, size
-from pathways.dialect.mlir import make_context, parse, pretty
+from pathways.dialect.mlir import parse_text, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port, Run
 from pathways.dialect.terminal import lines_of
@@ -155,7 +155,7 @@ def _unseen(old: Plan, new: Plan) -> Iterator[str]:
 
 
 def _without_locations(dump: bytes) -> str:
-    return pretty(parse(dump.decode(errors="replace"), make_context()))
+    return pretty(parse_text(dump.decode(errors="replace"), "a dump"))
 
 
 def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:

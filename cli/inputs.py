@@ -1,9 +1,12 @@
 """Inputs of `pwc run`: from .npy and .npz files and the command line, or random."""
 
+import io
 import json
 import zipfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import jax
 import ml_dtypes
@@ -60,22 +63,36 @@ def _random(rng: np.random.Generator, port: Port) -> Any:
     return np.asarray(0.2 * rng.random(shape)).astype(dtype)
 
 
+_DAMAGE = (ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError)
+"""What numpy raises on files that are none of its own; what cannot be read at all is an OSError."""
+
+
 def _read_archive(path: Path) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as loaded:
+        with _seekable(path) as file, np.load(file, allow_pickle=False) as loaded:
             return dict(npz.typed({name: loaded[name] for name in loaded.files}))
     except OSError as error:
-        raise _bad(f"{path}: {error}", "an .npz archive of arrays") from None
-    except (ValueError, KeyError, zipfile.BadZipFile, EOFError, AttributeError, TypeError):
+        raise _bad(f"{path}: {error.strerror or error}", "an .npz archive of arrays") from None
+    except _DAMAGE:
         raise _bad(f"{path} is not an .npz archive", "an .npz archive of arrays, without pickled objects") from None
 
 
-def _read_array(path: Path) -> Any:
+def _read_array(path: Path) -> "np.ndarray[Any, Any]":
     try:
-        loaded: Any = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise _bad(f"{path}: {error}", "an .npy file without pickles") from None
-    return loaded
+        with _seekable(path) as file:
+            loaded: Any = np.load(file, allow_pickle=False)
+    except (OSError, *_DAMAGE) as error:
+        raise _bad(f"{path}: {getattr(error, 'strerror', None) or error}", "an .npy file without pickles") from None
+    if not isinstance(loaded, np.ndarray):
+        raise _bad(f"{path} is an archive of arrays", "an .npy file; all inputs by name: --inputs in.npz")
+    return cast("np.ndarray[Any, Any]", loaded)
+
+
+@contextmanager
+def _seekable(path: Path) -> Generator[BinaryIO]:
+    """A file as numpy reads it; what comes through a pipe is read to its end first."""
+    with path.open("rb") as file:
+        yield file if file.seekable() else io.BytesIO(file.read())
 
 
 def _read_value(name: str, text: str) -> Any:

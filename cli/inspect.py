@@ -15,6 +15,7 @@ from pathways.dialect.memory import by_kind, peak, timeline
 from pathways.dialect.parts import read_part
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Branch, Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
+from pathways.dialect.planfile import stored_fields
 from pathways.dialect.terminal import lines_of
 from pathways.runtime.open_plan import open_plan
 
@@ -183,7 +184,7 @@ def _instruction(plan: Plan, instruction: Instruction) -> list[str]:
 
 
 def _line(where: Where | None) -> str:
-    return "" if where is None else f"{where.file}:{where.line}"
+    return "" if where is None else where.at
 
 
 def _branch(plan: Plan, branch: Branch) -> str:
@@ -197,7 +198,7 @@ def _branch(plan: Plan, branch: Branch) -> str:
 
 
 def json_of(plan: Plan) -> dict[str, Any]:
-    row = asdict(plan)
+    row = asdict(plan, dict_factory=stored_fields)
     row["constants"] = {name: len(raw) for name, raw in plan.constants.items()}
     row["phases"] = sorted(plan.phases)
     row["executables"] = {name: len(raw) for name, raw in plan.executables.items()}
@@ -206,5 +207,7 @@ def json_of(plan: Plan) -> dict[str, Any]:
     rows = [row["streams"], *(body["streams"] for body in row["bodies"])]
     for streams, originals in zip(rows, plan.all_streams, strict=True):
         for stream, original in zip(streams, originals, strict=True):
-            stream["instructions"] = [{"op": type(i).__name__.lower(), **asdict(i)} for i in original.instructions]
+            stream["instructions"] = [
+                {"op": type(i).__name__.lower(), **asdict(i, dict_factory=stored_fields)} for i in original.instructions
+            ]
     return row

@@ -28,7 +28,6 @@ from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.plan import Plan
-from pathways.dialect.planfile import writing
 from pathways.dialect.presets import PRESETS
 from pathways.dialect.topology import parse_bytes
 
@@ -130,8 +129,8 @@ def _settled(source: Source, options: dict[str, str]) -> PathwaysError:
 def _write(path: Path, plan: Plan, results: list[Array]) -> None:
     """Writes all results, and says how to read those whose types numpy does not know."""
     members: dict[str, Any] = npz.with_types(plan.results, [_host(r) for r in results])
-    with writing(path):
-        np.savez(path, allow_pickle=False, **members)
+    with whole_file(path) as file:
+        np.savez(file, allow_pickle=False, **members)
     raw = {name: dtype for name, dtype in npz.untold(plan.results).items() if hasattr(ml_dtypes, dtype)}
     if raw:
         name, dtype = next(iter(raw.items()))

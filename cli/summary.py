@@ -83,7 +83,7 @@ def _reshards(plan: Plan) -> list[str]:
     times = sum(len(d.steps) for d in found)
     total = sum(d.bytes * len(d.steps) for d in found)
     rows = [
-        [d.name, d.chosen, size(d.bytes * len(d.steps)), d.reason, f"{d.where.file}:{d.where.line}" if d.where else ""]
+        [d.name, d.chosen, size(d.bytes * len(d.steps)), d.reason, d.where.at if d.where else ""]
         for d in sorted(found, key=lambda d: -d.bytes * len(d.steps))[:SHOWN]
     ]
     more = [f"  ... and {len(found) - SHOWN} more: pwc why PLAN reshard"] if len(found) > SHOWN else []

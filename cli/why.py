@@ -5,12 +5,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pathways.cli.errors import NothingNamed
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.plan import Decision
+from pathways.dialect.planfile import stored_fields
 from pathways.runtime.open_plan import open_plan
 
 EXAMPLE = """
@@ -39,7 +41,7 @@ def why(path: Path, name: str | None, as_json: bool) -> None:
         near = _near(plan.decisions, name or "")
         raise PathwaysError(NothingNamed(name=name or "", known=", ".join(near) or "nothing: the plan is empty"))
     if as_json:
-        click.echo(json.dumps({"version": 1, "placement": plan.placement, "decisions": [asdict(d) for d in found]}))
+        click.echo(json.dumps({"version": 1, "placement": plan.placement, "decisions": [_row(d) for d in found]}))
         return
     if name is None:
         click.echo(plan.placement)
@@ -51,6 +53,10 @@ def _named(decision: Decision, name: str) -> bool:
     if asked is not None and where is not None and where.line == asked.line and _same_file(where.file, asked.file):
         return True
     return name in (decision.name, decision.kind)
+
+
+def _row(decision: Decision) -> dict[str, Any]:
+    return asdict(decision, dict_factory=stored_fields)
 
 
 def _line(name: str) -> Where | None:
@@ -84,7 +90,7 @@ def render(decisions: Iterable[Decision]) -> str:
 
 def _one(decision: Decision) -> str:
     times = f"  ({len(decision.steps)} times)" if len(decision.steps) > 1 else ""
-    where = f"  {decision.where.file}:{decision.where.line}" if decision.where is not None else ""
+    where = f"  {decision.where.at}" if decision.where is not None else ""
     lines = [f"{decision.kind} {decision.name}: {decision.chosen}{times}{where}"]
     if decision.bytes:
         lines.append(f"  moves:     {decision.bytes:,} bytes")

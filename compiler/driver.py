@@ -13,12 +13,13 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.pipeline import Options, Timing, default_pipeline, run_pipeline
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
-from pathways.dialect.mlir import bytecode, make_context, parse, text
+from pathways.dialect.files import write_folder
+from pathways.dialect.mlir import bytecode, parse_text, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan
-from pathways.dialect.planfile import writing
-from pathways.dialect.program import Program
+from pathways.dialect.program import Program, array_type, constant_name
 from pathways.dialect.verify import verify
+from pathways.dialect.wellformed import check_wellformed
 
 CONSTANTS = "constants"
 """The folder beside the dumps that holds the bytes of large constants."""
@@ -94,18 +95,9 @@ class Compilation:
 
     def write_dumps(self, folder: Path) -> list[Path]:
         """Writes `NN.phase.mlir` for every phase passed, and the constants beside them."""
-        written: list[Path] = []
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            for phase, dump in self.dumps.items():
-                path = folder / phase.dump_name
-                path.write_text(dump)
-                written.append(path)
-            if self.constants:
-                (folder / CONSTANTS).mkdir(exist_ok=True)
-                for name, raw in self.constants.items():
-                    (folder / CONSTANTS / name).write_bytes(raw)
-        return written
+        if self.constants:
+            write_folder(folder / CONSTANTS, self.constants)
+        return write_folder(folder, {phase.dump_name: dump for phase, dump in self.dumps.items()})
 
 
 def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:
@@ -116,21 +108,31 @@ def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:
         raise _unreadable(str(path), str(error)) from None
     program = parse_program(source, str(path))
     constants: dict[str, bytes] = {}
-    for argument in (a for function in program.functions for a in function.arguments):
-        if argument.constant is not None:
-            beside = path.parent / CONSTANTS / argument.constant
-            try:
-                constants[argument.constant] = beside.read_bytes()
-            except OSError as error:
-                raise _unreadable(str(beside), error.strerror or str(error)) from None
+    for function in program.functions:
+        for value, argument in zip(function.block.arguments, function.arguments, strict=True):
+            if argument.constant is not None:
+                beside = path.parent / CONSTANTS / argument.constant
+                constants[argument.constant] = _read_constant(beside, array_type(value).bytes)
     return program, constants
+
+
+def _read_constant(path: Path, size: int) -> bytes:
+    """The bytes of a constant, which its name is the digest of."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(str(path), error.strerror or str(error)) from None
+    if constant_name(raw) != path.name or len(raw) != size:
+        raise _unreadable(str(path), f"{len(raw)} other bytes than the {size} that it is named for")
+    return raw
 
 
 def parse_program(source: str, name: str) -> Program:
     """The program in some IR text, verified."""
-    module = parse(source, make_context(), name)
+    module = parse_text(source, name)
     if "pw.phase" not in module.operation.attributes:
         raise _unreadable(name, "MLIR without pw.phase: not a dump of this compiler")
+    check_wellformed(module)
     program = Program(module)
     verify(program)
     return program

@@ -1,6 +1,5 @@
 """From a module of phase `plan` to the `Plan` that the runtime loads."""
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,7 +30,7 @@ from pathways.dialect.plan import (
     Send,
     Stream,
 )
-from pathways.dialect.program import Argument, Program, described, main_of
+from pathways.dialect.program import Argument, Program, constant_name, described, main_of
 from pathways.dialect.sdy import meshes_of, read_sharding
 from pathways.dialect.sharding import Dims, replicated, size_of_axes
 from pathways.dialect.topology import Island, Topology
@@ -227,7 +226,7 @@ class _Reader:
                 continue
             inline = argument.value
             data = bytes.fromhex(inline) if inline is not None else self.constants[argument.constant or ""]
-            member = hashlib.sha256(data).hexdigest()[:16]
+            member = constant_name(data)
             self.raw[member] = data
             held.append(ConstantData(self.island(value), self.slots[value], member))
         return tuple(inputs), tuple(held)

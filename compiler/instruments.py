@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pathways.compiler.passes.base import Pass, Session
+from pathways.dialect.files import write_folder
 from pathways.dialect.mlir import bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.planfile import writing
 from pathways.dialect.program import Program
 from pathways.dialect.topology import write_topology
 
@@ -65,9 +65,7 @@ class Printer(Instrument):
 
     def _write(self, step: Pass, program: Program, folder: Path) -> None:
         self._count += 1
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{self._count:02}.{step.name}.mlir").write_text(text(program.module))
+        write_folder(folder, {f"{self._count:02}.{step.name}.mlir": text(program.module)})
 
 
 def _digest(program: Program) -> bytes:
@@ -129,17 +127,13 @@ class Reproducer(Instrument):
         folder = self.folder(error)
         if folder is None:
             return
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            dump = folder / phase.dump_name
-            dump.write_text(text(parse(raw, self._context)))
-            words = ["pwc", "opt", str(dump), f"--pass-pipeline={pass_text(step)}"]
-            if session.topology is not None:
-                machines = folder / "topology.toml"
-                machines.write_text(write_topology(session.topology), encoding="utf-8")
-                words.append(f"--topology={machines}")
-            command = shlex.join(words)
-            (folder / "reproduce.sh").write_text(f"{command}\n")
+        files = {phase.dump_name: text(parse(raw, self._context))}
+        words = ["pwc", "opt", str(folder / phase.dump_name), f"--pass-pipeline={pass_text(step)}"]
+        if session.topology is not None:
+            files["topology.toml"] = write_topology(session.topology)
+            words.append(f"--topology={folder / 'topology.toml'}")
+        command = shlex.join(words)
+        write_folder(folder, files | {"reproduce.sh": f"{command}\n"})
         error.add_note(f"the IR before {step.name} is saved; this fails again: {command}")
 
 

@@ -18,7 +18,16 @@ from pathways.dialect.terminal import printable
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree, write_tree
 
-__all__ = ["CLASSES", "OUTSIDE", "DecodeError", "decode_plan", "encode_plan", "plan_message", "schema"]
+__all__ = [
+    "CLASSES",
+    "NOT_STORED",
+    "OUTSIDE",
+    "DecodeError",
+    "decode_plan",
+    "encode_plan",
+    "plan_message",
+    "schema",
+]
 
 
 _TREES = frozenset({"in_tree", "out_tree"})
@@ -58,6 +67,8 @@ CLASSES: dict[str, type] = {
 }
 OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})
 """Fields whose bytes are members of the file of their own."""
+NOT_STORED = frozenset({"here"})
+"""What only this process knows."""
 
 
 def schema() -> dict[str, Any]:

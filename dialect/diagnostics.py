@@ -2,7 +2,7 @@
 
 import linecache
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -23,19 +23,30 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True)
 class Where:
-    """A place in the user's source."""
+    """A place in the user's source. IR and plans name files as sources.py says; `here` is the file on this machine."""
 
     file: str
     line: int
     function: str = ""
+    here: str = field(default="", compare=False, repr=False)
+    """Not stored; empty where it is `file` itself, or not known."""
 
     def __str__(self) -> str:
         inside = f"  in {self.function}" if self.function else ""
-        return f"{self.file}:{self.line}{inside}"
+        return f"{self.at}{inside}"
+
+    @property
+    def at(self) -> str:
+        """The file on this machine, as far as it is known, and the line."""
+        return f"{self.here or self.file}:{self.line}"
 
     def source(self) -> str:
         """The line; empty where it cannot be read."""
-        return linecache.getline(self.file, self.line).rstrip() if _is_source(self.file) else ""
+        file = self.here or self.file
+        return linecache.getline(file, self.line).rstrip() if _is_source(file) else ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"file": self.here or self.file, "line": self.line, "function": self.function}
 
 
 LARGEST_SOURCE = 1 << 24
@@ -92,7 +103,7 @@ class Diagnostic:
             "have": self.text(self.have),
             "need": self.text(self.need),
             "try": self.text(self.hint),
-            "where": None if self.where is None else asdict(self.where),
+            "where": None if self.where is None else self.where.as_json(),
         }
 
 

@@ -96,6 +96,12 @@ def itemsize(name: str) -> int:
     return numpy_dtype(name).itemsize
 
 
+def is_array(type_: Any) -> bool:
+    """Whether `from_mlir` reads a type."""
+    ranked = type(type_).__name__ == "RankedTensorType"
+    return ranked and type_.has_static_shape and str(type_.element_type) in _MLIR
+
+
 @remembered
 def from_mlir(type_: Any) -> ArrayType:
     """Reads a ranked tensor type with static dimensions."""

@@ -31,6 +31,18 @@ class UnparsableIR(Diagnostic):
 
 
 @dataclass(frozen=True)
+class TooDeep(Diagnostic):
+    code: ClassVar[str] = "PWC0709"
+    title: ClassVar[str] = "{name} is nested too deep to be read"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "at most {most} brackets, regions or aliases inside each other: dumps reach a tenth of that"
+    hint: ClassVar[str] = "pwc compile model.py --dump-phases-to DIR writes the dump again"
+    name: str
+    problem: str
+    most: int
+
+
+@dataclass(frozen=True)
 class WrongPhase(Diagnostic):
     code: ClassVar[str] = "PWC0703"
     title: ClassVar[str] = "{what} needs IR of phase {need_phase}"

@@ -6,8 +6,10 @@ have no public door. A context with all of JAX's dialects comes from `jax.interp
 what JAX lowers with. Declaring ops in Python needs the `_cext` registry that jaxlib's generated dialects use.
 """
 
+import contextlib
 import io
 import re
+from collections.abc import Generator
 from typing import Any, TypeAlias
 
 import jax.extend.mlir as _mlir
@@ -22,7 +24,9 @@ from jaxlib.mlir._mlir_libs import _mlir as _cext
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.jax_api import JaxRuntimeError
+from pathways.dialect.nesting import check_nesting
 from pathways.dialect.remember import forget, remembered
+from pathways.dialect.sources import file_here
 
 ir: Any = _ir
 passmanager: Any = _passmanager
@@ -55,6 +59,8 @@ def make_context() -> Context:
     forget()
     context: Any = _jax_mlir.make_ir_context()
     context.allow_unregistered_dialects = True
+    # A worker that finds something wrong wants the interpreter to say so, and this thread holds it and waits for it.
+    context.enable_multithreading(False)
     return context
 
 
@@ -66,6 +72,33 @@ def parse(source: str | bytes, context: Context, name: str = "the input") -> Mod
         raise PathwaysError(UnparsableIR(name=name, message=str(error).strip())) from None
 
 
+def parse_text(source: str, name: str) -> Module:
+    """Parses text from outside, in a context of its own. Raises PWC0709 for what MLIR would die of, and PWC0702."""
+    check_nesting(source, name)
+    for escaped in _STRING.finditer(source) if _BYTE.search(source) else ():
+        if not _is_text(escaped[0]):  # MLIR keeps any bytes; Python's bindings do not read them
+            raise PathwaysError(UnparsableIR(name=name, message=f"{escaped[0]} is no text in UTF-8"))
+    return parse(source, make_context(), name)
+
+
+def problem_of(error: Any) -> tuple[str, Where | None]:
+    """What MLIR says is wrong, without the notes behind it, and where."""
+    for found in error.error_diagnostics if isinstance(error, ir.MLIRError) else ():
+        if found.severity == ir.DiagnosticSeverity.ERROR:
+            return found.message, _read_location(found.location.attr)[1]
+    return str(error).strip() or type(error).__name__, None
+
+
+@contextlib.contextmanager
+def registered_only(context: Context) -> Generator[None]:
+    """Verifying an op in this block refuses what no dialect knows inside it. Passes of Shardy's die of such ops."""
+    context.allow_unregistered_dialects = False
+    try:
+        yield
+    finally:
+        context.allow_unregistered_dialects = True
+
+
 def text(module: Module) -> str:
     """The module with locations and names of values, as every dump is printed."""
     return module.operation.get_asm(enable_debug_info=True, use_name_loc_as_prefix=True)
@@ -74,6 +107,12 @@ def text(module: Module) -> str:
 def pretty(module: Module) -> str:
     """The module for people: names of values, no locations."""
     return module.operation.get_asm(use_name_loc_as_prefix=True)
+
+
+def short_text(operation: Operation) -> str:
+    """The beginning of an op, for messages."""
+    printed = str(operation)
+    return printed if len(printed) < 400 else f"{printed[:400]}..."
 
 
 def bytecode(operation: Operation, version: int | None = None) -> bytes:
@@ -140,7 +179,22 @@ def _read_location(attribute: Any) -> tuple[str, Where | None]:
     if found is None:
         return name, None
     names = [_unescape(n) for n in _NAME.findall(printed[: found.start()])]
-    return name, Where(_unescape(found[1]), int(found[2]), names[-1] if len(names) > 1 else "")
+    file = _unescape(found[1])
+    here = file_here(attribute.context, file)
+    return name, Where(file, int(found[2]), names[-1] if len(names) > 1 else "", here)
+
+
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_ESCAPED_BYTE = re.compile(rb"\\([0-9A-Fa-f]{2})")
+_BYTE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]|\\00")
+
+
+def _is_text(quoted: str) -> bool:
+    raw = quoted.replace("\\\\", "\\5C").encode()
+    try:
+        return "\0" not in _ESCAPED_BYTE.sub(lambda m: bytes([int(m[1], 16)]), raw).decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def _unescape(quoted: str) -> str:

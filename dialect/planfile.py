@@ -12,21 +12,20 @@ Equal plans give equal bytes. The comment of the archive is a digest of everythi
 found before anything is believed.
 """
 
-import contextlib
 import hashlib
 import io
 import json
 import re
 import zipfile
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast
 
 import jaxlib.version
 
-from pathways.dialect.codec import DecodeError, decode_plan, encode_plan
+from pathways.dialect.codec import NOT_STORED, DecodeError, decode_plan, encode_plan
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.errors import CallsBack, CannotWrite, DamagedPlan, NotAPlan, PlanVersion
+from pathways.dialect.errors import CallsBack, DamagedPlan, NotAPlan, PlanVersion
+from pathways.dialect.files import write_whole
 from pathways.dialect.jax_api import VERSION as VERSION_OF_JAX
 from pathways.dialect.plan import FORMAT, Plan
 
@@ -72,24 +71,12 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     archive.writestr(info, data)
 
 
-@contextlib.contextmanager
-def writing(path: str | Path) -> Generator[None]:
-    """Failures to write become PWC0606."""
-    try:
-        yield
-    except OSError as error:
-        raise PathwaysError(CannotWrite(path=str(path), problem=error.strerror or str(error))) from None
-
-
 def save_plan(plan: Plan, path: str | Path) -> int:
     """Writes plan.bin; gives its size in bytes. Raises PWC0606, and PWC0608 for a plan that calls back to the host."""
     for run in plan.runs():
         if plan.computations[run.computation].callbacks:
             raise PathwaysError(CallsBack(name=run.name, program=plan.name, where=run.where))
-    raw = write_plan(plan)
-    with writing(path):
-        Path(path).write_bytes(raw)
-    return len(raw)
+    return write_whole(path, write_plan(plan))
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -127,6 +114,11 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
         raise _damaged(path, f"the member {error} is missing") from None
     except (DecodeError, ValueError, TypeError, RecursionError, AttributeError, RuntimeError) as error:
         raise _damaged(path, f"a member cannot be decoded: {error}") from None
+
+
+def stored_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What `dataclasses.asdict` makes of the nouns of a plan: all but what only this process knows."""
+    return {name: value for name, value in fields if name not in NOT_STORED}
 
 
 def _members(raw: bytes) -> dict[str, bytes]:

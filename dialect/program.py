@@ -17,6 +17,7 @@ Results carry `pw.name`, `pw.dtype` and `pw.weak`. The same attributes are on bo
 that a loop may overwrite what it carries.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,11 @@ from pathways.dialect.sharding import MeshSpec, Sharding
 
 INLINE_LIMIT = 1024
 """Constants of at most so many bytes stand in the IR itself."""
+
+
+def constant_name(raw: bytes) -> str:
+    """What a constant is called that lies beside the module."""
+    return hashlib.sha256(raw).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,12 @@ from pathways.dialect.declare import (
     OptionalField,
     PwOp,
 )
-from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.dtypes import ArrayType, from_mlir, is_array
 from pathways.dialect.mlir import ir, register_dialect, register_operation, sdy
 from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.remember import remembered
-from pathways.dialect.sdy import Placed, read_axes, read_shardings, write_axes, write_shardings
+from pathways.dialect.sdy import Placed, has_sub_axes, read_axes, read_shardings, write_axes, write_shardings
 
-SHARDINGS = Kind[tuple[Placed, ...]](
-    "shardings", write_shardings, read_shardings, sdy.TensorShardingPerValueAttr.isinstance
-)
 AXES = Kind[tuple[tuple[str, int], ...]]("axes", write_axes, read_axes, sdy.MeshAttr.isinstance)
 STRINGS = Kind[tuple[str, ...]](
     "strings",
@@ -47,9 +44,26 @@ TYPES = Kind[tuple[ArrayType, ...]](
     "types",
     lambda v: ir.ArrayAttr.get([ir.TypeAttr.get(ir.Type.parse(t.mlir)) for t in v]),
     remembered(lambda a: tuple(from_mlir(t.value) for t in a)),
-    lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(t, ir.TypeAttr) for t in a),
+    lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(t, ir.TypeAttr) and is_array(t.value) for t in a),
 )
 ANY = Arity(None)
+
+
+def is_sharding(attribute: Any) -> bool:
+    """Whether an attribute is a sharding that `Placed` can say: by the name of its mesh, and of whole axes."""
+    if not sdy.TensorShardingAttr.isinstance(attribute):
+        return False
+    return isinstance(sdy.TensorShardingAttr(attribute).mesh_or_ref, ir.FlatSymbolRefAttr) and not has_sub_axes(
+        attribute
+    )
+
+
+def _are_shardings(attribute: Any) -> bool:
+    per_value = sdy.TensorShardingPerValueAttr
+    return per_value.isinstance(attribute) and all(map(is_sharding, per_value(attribute).shardings))
+
+
+SHARDINGS = Kind[tuple[Placed, ...]]("shardings", write_shardings, read_shardings, remembered(_are_shardings))
 
 
 def _read_devices(attribute: Any) -> tuple[int, ...]:

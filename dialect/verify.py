@@ -1,23 +1,23 @@
 """The rules of each phase. Run after every pass; a broken rule is PWC0701 at the op's user line."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 from pathways.dialect import pw
-from pathways.dialect.declare import PwOp
+from pathways.dialect.actions import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.flow import Node
-from pathways.dialect.mlir import Attribute, Operation, ir, name_of, where_of
+from pathways.dialect.mlir import Attribute, Operation, ir, problem_of, registered_only, short_text
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program, array_type, main_of
+from pathways.dialect.ranges import LARGEST, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import size_of_axes
 from pathways.dialect.values import same_place
-
-Broken: TypeAlias = tuple[Operation, str, str]
-"""The op, what is wrong with it, and the rule."""
+from pathways.dialect.verify_plan import broken_parts, check_plans
+from pathways.dialect.wellformed import Broken, declarations, known_ops, violation
 
 
 def verify(program: Program) -> None:
@@ -26,48 +26,37 @@ def verify(program: Program) -> None:
     Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
     """
     for violations in _broken(program):
-        if found := [_diagnostic(*broken) for broken in violations]:
+        if found := [violation(*broken) for broken in violations]:
             raise PathwaysError(*found)
-
-
-def _diagnostic(op: Operation, problem: str, rule: str) -> InvalidIR:
-    name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}"
-    return InvalidIR(op=name, problem=problem, have_=_short(op), rule=rule, where=where_of(op))
-
-
-def _short(op: Operation) -> str:
-    text = str(op)
-    return text if len(text) < 400 else f"{text[:400]}..."
 
 
 def _broken(program: Program) -> Iterator[Iterator[Broken]]:
     """The violations of each rule in turn."""
-    for rule in (_valid, _known_ops, _declarations, _one_program):
-        yield rule(program)
+    _check_valid(program)
+    for rule in (known_ops, declarations):
+        yield rule(program.module)
+    yield _one_program(program)
     for phase, rules in _RULES.items():
         if program.phase.reached(phase):
             for rule in rules:
                 yield from (rule(function) for function in program.functions)
 
 
-def _valid(program: Program) -> Iterator[Broken]:
+def _check_valid(program: Program) -> None:
+    """What MLIR itself checks; inside of computations also that all ops are known."""
     module = program.module.operation
     try:
+        with registered_only(program.context):
+            for function in program.functions:
+                for computation in function.computations.values():
+                    computation.verify()
         module.verify()
     except ir.MLIRError as error:
-        yield module, f"does not verify: {str(error).splitlines()[-1]}", "valid MLIR"
-
-
-def _known_ops(program: Program) -> Iterator[Broken]:
-    for op in _all_ops(program):
-        if op.operation.name.startswith("pw.") and not isinstance(op, PwOp):
-            yield op.operation, "is no op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
-
-
-def _declarations(program: Program) -> Iterator[Broken]:
-    for op in _all_pw(program):
-        for problem in op.problems():
-            yield op.operation, problem, "attributes and operands as the dialect's reference says"
+        problem, where = problem_of(error)
+        rule = "valid MLIR, and in computations only ops of StableHLO and of JAX's other dialects"
+        op, have = module.name, short_text(module)
+        invalid = InvalidIR(op=op, problem=f"does not verify: {problem}", have_=have, rule=rule, where=where)
+        raise PathwaysError(invalid) from None
 
 
 def _one_program(program: Program) -> Iterator[Broken]:
@@ -75,18 +64,13 @@ def _one_program(program: Program) -> Iterator[Broken]:
         yield program.module.operation, "has no function marked pw.program", "one program a module"
 
 
-def _all_ops(program: Program) -> Iterator[Any]:
-    """The ops of the module itself, of the program, and of the plans."""
-    yield from program.module.body.operations
-    for function in program.functions:
-        yield from function.block.operations if function.has_program else ()
-        for plan in function.plans.values():
-            if plan.operation.regions[0].blocks:
-                yield from plan.operation.regions[0].blocks[0].operations
-
-
-def _all_pw(program: Program) -> Iterator[PwOp]:
-    return (op for op in _all_ops(program) if isinstance(op, PwOp))
+def _counts(program: Program) -> Iterator[Broken]:
+    for op in program.slices.values():
+        if not 1 <= op.devices <= LARGEST:
+            yield op.operation, f"has {op.devices} devices", f"1 to {LARGEST}"
+    for op in program.islands.values():
+        if op.hosts < 1 or op.devices < 1 or op.hosts * op.devices > LARGEST:
+            yield op.operation, f"has {op.hosts} hosts of {op.devices} devices", f"1 to {LARGEST} devices in all"
 
 
 def _symbols(program: Program) -> Iterator[Broken]:
@@ -99,8 +83,9 @@ def _symbols(program: Program) -> Iterator[Broken]:
         if size != len(op.devices) or len(set(op.devices)) != size:
             have = f"has axes of {size} devices and {len(op.devices)} devices"
             yield op.operation, have, "as many different devices as the axes span"
-        if any(not 0 <= d < count for d in op.devices):
-            yield op.operation, f"names devices {op.devices} of a slice of {count}", f"positions 0 to {count - 1}"
+        elif not 0 <= min(op.devices) <= max(op.devices) < count:
+            have = f"names devices {write_ranges(op.devices)} of a slice of {count}"
+            yield op.operation, have, f"positions 0 to {count - 1}"
     for op in program.nodes():
         for mesh in op.meshes if isinstance(op, pw.ControlFlowOp) else (op.mesh,):
             if mesh not in program.meshes:
@@ -111,6 +96,10 @@ def _calls(program: Program) -> Iterator[Broken]:
     signatures: dict[str, tuple[list[ArrayType], list[ArrayType]]] = {}
     flow = program.flow
     types = flow.types
+    for node in flow.nodes:
+        if node.is_transfer and types[node.operands[0]] != types[node.results[0]]:
+            have = f"makes {types[node.results[0]]} of {types[node.operands[0]]}"
+            yield node.op.operation, have, "a result of its operand's type"
     for node in flow.calls():
         if node.callee not in signatures:
             if node.callee not in program.computations:
@@ -124,6 +113,35 @@ def _calls(program: Program) -> Iterator[Broken]:
         if have != need:
             shown, rule = (f"{[str(t) for t in side[0]]} -> {[str(t) for t in side[1]]}" for side in (have, need))
             yield node.op.operation, f"has types {shown}", f"those of @main: {rule}"
+
+
+def _actions(program: Program) -> Iterator[Broken]:
+    """Actions are those of a pipeline: stages and microbatches counted from 0, each stage on one slice."""
+    found: dict[Action, Any] = {}
+    homes: dict[int, str] = {}
+    for call in program.calls():
+        yield from broken_parts(call)
+        try:
+            action = None if call.action is None else read_action(call.action)
+        except ValueError:
+            yield call.operation, f"has the action {call.action}", "stage, F, B, I or W, microbatch: 2F3"
+            continue
+        if action is not None and not call.gathered:
+            found[action] = call
+            home = program.slice_of(call.mesh)
+            if homes.setdefault(action.stage, home) != home:
+                yield (
+                    call.operation,
+                    f"puts stage {action.stage} on @{home}",
+                    f"@{homes[action.stage]}, as another call",
+                )
+    if program.phase.reached(Phase.SCHEDULE):  # what is merged has several
+        return
+    for what in ("stage", "microbatch"):
+        numbers = {getattr(action, what): call for action, call in found.items()}
+        if numbers and max(numbers) >= len(numbers):
+            rule = f"each {what} from 0 to the last"
+            yield numbers[max(numbers)].operation, f"is of {what} {max(numbers)} of {len(numbers)}", rule
 
 
 def _branches(program: Program) -> Iterator[Broken]:
@@ -183,12 +201,12 @@ _SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "res
 def _shardings(program: Program) -> Iterator[Broken]:
     flow = program.flow
     types = flow.types
-    checked: set[tuple[str, str, Attribute]] = set()
+    checked: set[tuple[str, str, str, Attribute]] = set()
     for node in flow.nodes:
         op, attributes = node.op, node.op.operation.attributes
         for name in _attributes(node):
             values, what = node.operands if name == "in_shardings" else node.results, _SIDES[name]
-            key = node.callee, name, attributes.get(name)
+            key = node.callee, node.mesh, name, attributes.get(name)
             if node.callee and key in checked:  # the types are those of the computation
                 continue
             shardings = getattr(op, name)
@@ -198,14 +216,23 @@ def _shardings(program: Program) -> Iterator[Broken]:
             checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
                 yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
-        if isinstance(op, pw.ControlFlowOp):
-            yield from _body_places(program, node)
+                if node.mesh and placed.mesh != node.mesh:
+                    yield op.operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
         if argument.mesh is not None:
-            if argument.sharding is None:
-                yield program.func.operation, f"gives {argument.name} no sharding", "pw.sharding from phase shard on"
+            if argument.sharding is None or argument.sharding.mesh != argument.mesh:
+                yield (
+                    program.func.operation,
+                    f"gives {argument.name} no sharding on its mesh",
+                    "pw.sharding from phase shard on",
+                )
             else:
                 yield from _divides(program, program.func.operation, types[value], argument.sharding, argument.name)
+
+
+def _branch_places(program: Program) -> Iterator[Broken]:
+    for node in program.flow.branches():
+        yield from _body_places(program, node)
 
 
 def _body_places(program: Program, node: Node) -> Iterator[Broken]:
@@ -252,10 +279,14 @@ def _bindings(program: Program) -> Iterator[Broken]:
             continue
         size = program.islands[op.island].hosts * program.islands[op.island].devices
         if len(op.device_ids) != op.devices or len(set(op.device_ids)) != op.devices:
-            yield op.operation, f"is bound to devices {op.device_ids}", f"{op.devices} different devices"
+            have = f"is bound to {len(op.device_ids)} devices, {write_ranges(op.device_ids)}"
+            yield op.operation, have, f"{op.devices} different devices"
+            continue
+        if not 0 <= min(op.device_ids) <= max(op.device_ids) < size:
+            have = f"is bound to devices {write_ranges(op.device_ids)} of {op.island}"
+            yield op.operation, have, f"devices 0 to {size - 1}"
+            continue
         for device in op.device_ids:
-            if not 0 <= device < size:
-                yield op.operation, f"is bound to device {device} of {op.island}", f"devices 0 to {size - 1}"
             other = taken.setdefault((op.island, device), symbol)
             if other != symbol:
                 yield (
@@ -300,59 +331,11 @@ def _order(program: Program) -> Iterator[Broken]:
         last = max(last, step)
 
 
-def _plans(program: Program) -> Iterator[Broken]:
-    sent: dict[int, str] = {}
-    received: dict[int, str] = {}
-    for island, plan in program.plans.items():
-        if island not in program.islands:
-            yield plan.operation, f"is for @{island}, which does not exist", "a pw.island of the module"
-        alive: set[int] = set()
-        for op in plan.operation.regions[0].blocks[0].operations:
-            reads, writes, drops = _effects(op)
-            for slot in reads:
-                if slot not in alive:
-                    yield (
-                        op.operation,
-                        f"reads slot {slot}, which holds nothing",
-                        "buffers written before and not freed",
-                    )
-            alive -= set(drops)
-            if isinstance(op, pw.BuffersOp) and op.birth < 0:
-                alive.update(range(op.slot, op.slot + len(op.types)))
-            alive |= set(writes)
-            if isinstance(op, pw.SendOp):
-                sent[op.channel] = island
-            if isinstance(op, pw.RecvOp):
-                received[op.channel] = island
-    if sent.keys() != received.keys():
-        odd = sorted(sent.keys() ^ received.keys())
-        yield program.module.operation, f"has channels {odd} with one end", "one send and one receive a channel"
-
-
-def _effects(op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Slots that an instruction reads, writes and drops."""
-    match op:
-        case pw.RunOp():
-            return op.inputs, op.outputs, tuple(op.inputs[i] for i in op.donated)
-        case pw.SendOp():
-            return (op.slot,), (), ()
-        case pw.RecvOp():
-            return (), (op.slot,), ()
-        case pw.CopyOp():
-            return (op.source,), (op.target,), ()
-        case pw.BranchOp():
-            return op.inputs, op.outputs, tuple(op.inputs[i] for i in op.donated)
-        case pw.FreeOp():
-            return op.slots, (), op.slots
-        case _:
-            return (), (), ()
-
-
 _RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
-    Phase.TRACE: (_symbols, _calls, _signature, _branches),
-    Phase.SHARD: (_shardings,),
+    Phase.TRACE: (_counts, _symbols, _calls, _actions, _signature, _branches),
+    Phase.SHARD: (_shardings, _branch_places),
     Phase.PLACE: (_bindings,),
     Phase.TRANSFER: (_movement,),
     Phase.SCHEDULE: (_order,),
-    Phase.PLAN: (_plans,),
+    Phase.PLAN: (check_plans,),
 }

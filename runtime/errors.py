@@ -288,6 +288,19 @@ class WrongPlatform(Diagnostic):
 
 
 @dataclass(frozen=True)
+class SharedCache(Diagnostic):
+    code: ClassVar[str] = "PWC0708"
+    severity: ClassVar[str] = "warning"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the cache {folder} is not used: others may change what is in it"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "a folder of this user's own, in which nobody else may write"
+    hint: ClassVar[str] = "chmod go-w {folder}, or let PATHWAYS_CACHE name another folder"
+    folder: str
+    problem: str
+
+
+@dataclass(frozen=True)
 class SnapshotGone(Diagnostic):
     code: ClassVar[str] = "PWC0517"
     title: ClassVar[str] = "{name} did not come back from where it was suspended"

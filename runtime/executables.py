@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import threading
+import warnings
 from collections.abc import Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,9 +20,10 @@ from typing import TypeAlias
 import jaxlib.version
 
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.files import read_own, shared_with, write_folder, write_private
 from pathways.runtime import pjrt, trust
 from pathways.runtime.callbacks import Watched
-from pathways.runtime.errors import RefusedByXla
+from pathways.runtime.errors import RefusedByXla, SharedCache
 
 _OPTIONS = "spmd shardy 1"
 """Changes with the options that `pjrt.py` compiles with."""
@@ -38,7 +40,7 @@ class Executables:
     """Compiles each module once; other devices of the same number take the code that is there."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or _folder()
+        self.folder = _private(folder or _folder())
         self.compiled = 0
         """How many modules this process compiled itself."""
         self._loaded: dict[Wanted, pjrt.Executable] = {}
@@ -138,8 +140,7 @@ class Executables:
         name = ready_name(module, devices)
         signed = self._ready.get(name)
         if signed is None and self.folder is not None:
-            with contextlib.suppress(OSError):
-                signed = (self.folder / name).read_bytes()
+            signed = read_own(self.folder / name)
         raw = None if signed is None else trust.opened(name, signed)
         if raw is None:
             return None
@@ -161,13 +162,10 @@ class Executables:
         if self.folder is None:
             return
         path = self.folder / ready_name(module, devices)
-        with contextlib.suppress(OSError, *pjrt.FAILURES):
+        with contextlib.suppress(PathwaysError, *pjrt.FAILURES):
             raw = self._raw[module, len(devices)] = pjrt.serialize(made)
-            signed = trust.sign(str(path.relative_to(self.folder)), raw)
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside = path.with_name(f"{path.name}.{os.getpid()}")
-            beside.write_bytes(signed)
-            beside.replace(path)
+            write_folder(path.parent, {}, mode=0o700)
+            write_private(path, trust.sign(str(path.relative_to(self.folder)), raw))
 
     def offer(self, ready: Mapping[str, bytes]) -> None:
         """What a plan brings along."""
@@ -241,3 +239,17 @@ def _host_code() -> str:
 def _folder() -> Path | None:
     named = os.environ.get("PATHWAYS_CACHE")
     return Path(named).expanduser() if named else None
+
+
+def _private(folder: Path | None) -> Path | None:
+    """The folder, made where it is not there; None, and a warning, where others may change what is in it."""
+    if folder is None:
+        return None
+    with contextlib.suppress(PathwaysError):
+        write_folder(folder, {}, mode=0o700)
+    problem = shared_with(folder)
+    if problem is None:
+        return folder
+    refused = SharedCache(folder=str(folder), problem=problem)
+    warnings.warn(refused.render(), RuntimeWarning, stacklevel=2)
+    return None

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pathways.dialect.files import write_whole
 from pathways.dialect.plan import Copy, Plan, Recv, Run
-from pathways.dialect.planfile import writing
 from pathways.runtime import pjrt, trace_file
 from pathways.runtime.flights import Flight
 from pathways.runtime.machine import PhysicalIsland
@@ -72,8 +72,7 @@ class Recorder:
         """Writes the file. Raises PWC0606 where that fails."""
         spans = self._spans()
         text = trace_file.write(list(self.runs.values()), list(self.launches.values()), self.moves, spans, islands)
-        with writing(self.path):
-            self.path.write_text(text)
+        write_whole(self.path, text)
 
     def _spans(self) -> list[DeviceSpan]:
         """When each device worked on which launch, as far as the platform says."""

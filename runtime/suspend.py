@@ -1,8 +1,7 @@
 """A client's arrays leave device memory, to the host or to disk, and come back; other clients go on."""
 
 import contextlib
-import os
-import tempfile
+import secrets
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
-from pathways.dialect.planfile import writing
+from pathways.dialect.files import write_folder, write_private
 from pathways.runtime import pjrt
 from pathways.runtime.clients import ClientState
 from pathways.runtime.controller import Controller
@@ -47,9 +46,8 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
     Raises PWC0606 where nothing can be written to `folder`.
     """
     if folder is not None:
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
+        write_folder(folder, {})
+        _write(folder, b"").unlink()
     client.suspended = True
     controller.background.drain(client)
     while any(f.client == client.label for f in controller.flights.all()):
@@ -63,16 +61,19 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
         with contextlib.suppress(*pjrt.FAILURES):  # what failed stays as it is
             host: np.ndarray[Any, Any] | Path = pjrt.to_host(array)
             if folder is not None:
-                with writing(folder):
-                    descriptor, name = tempfile.mkstemp(dir=folder, prefix="pathways-", suffix=".bin")
-                    with os.fdopen(descriptor, "wb") as file:
-                        file.write(np.ascontiguousarray(host).tobytes())
-                host = Path(name)
+                host = _write(folder, np.ascontiguousarray(host).tobytes())
             kept = Kept(Suspended(client.label), array.sharding, host)
             client.kept[buffer] = kept
             if controller.store.replace(buffer, array, kept.where, held=False):
                 freed += buffer.bytes * len(buffer.devices)
     return freed
+
+
+def _write(folder: Path, raw: bytes) -> Path:
+    """A file under a name that nobody can foresee."""
+    path = folder / f"pathways-{secrets.token_hex(8)}.bin"
+    write_private(path, raw)
+    return path
 
 
 def resume(controller: Controller, client: ClientState) -> None:

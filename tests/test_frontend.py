@@ -237,3 +237,24 @@ def test_jax_was_used_before(root: Any) -> None:
     result = pw.program(lambda p, s: (jax.tree.map(lambda x: x + 1, p), s))(params, state)
     assert jax.tree.structure(result) == jax.tree.structure((params, state))
     assert on_host(result[0]["w"]).sum() == 32
+
+
+def test_slices_are_numbered_as_they_were_made() -> None:
+    made = pw.make_virtual_device_set()
+    first = made.add_slice(devices=2)
+    last = made.add_slice(devices=4, island=first)
+    here, there = NamedSharding(first.mesh("x"), P("x")), NamedSharding(last.mesh("x"), P("x"))
+    f, g = jit(lambda x: x + 1, in_shardings=here), jit(lambda x, y: x * y, in_shardings=(there, there))
+
+    @pw.program
+    def early(x: Any) -> Any:
+        moved = jax.device_put(x, there)  # the last slice is used first
+        return g(f(x), moved)
+
+    lowered = early.lower(X)
+    assert lowered.slices == {"s0": first, "s1": last}
+    plan = lowered.compile().plan
+    assert [(s.name, len(s.devices)) for s in plan.slices] == [("s0", 2), ("s1", 4)]
+    assert [(m.slice, m.axes) for m in plan.meshes] == [("s1", (("x", 4),)), ("s0", (("x", 2),))]
+    assert "near = @s0" in lowered.as_text() and "near = @s1" not in lowered.as_text()
+    np.testing.assert_array_equal(np.asarray(early(X)), (X + 1) * X)

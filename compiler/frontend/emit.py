@@ -1,6 +1,5 @@
 """From units in program order to a module of phase `trace`."""
 
-import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,8 +19,9 @@ from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named
 from pathways.dialect.mlir import Module, func, ir, location
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import INLINE_LIMIT, Argument
+from pathways.dialect.program import INLINE_LIMIT, Argument, constant_name
 from pathways.dialect.sdy import Placed
+from pathways.dialect.sources import remember_sources
 from pathways.dialect.trees import Tree, write_tree
 
 
@@ -53,6 +53,7 @@ class Emitted:
 
 
 def emit(graph: Graph, homes: Homes, names: Names, lowering: Lowering, context: Any) -> Emitted:
+    remember_sources(context, lowering.sources)
     with context, ir.Location.unknown(context):
         return _Emitter(names, lowering, context).run(graph, homes)
 
@@ -82,6 +83,7 @@ class _Emitter:
         self.symbols_ip = ir.InsertionPoint(function)
         self._fill(function, graph, homes, constants, self.names.arguments, symbol)
         self._signature(function, constants, graph, homes)
+        self._number_slices()
         for lowered in self.lowering.computations:
             load_into(lowered, self.context, self.symbols_ip)
         return self.out
@@ -90,7 +92,7 @@ class _Emitter:
         types = [self.type_of(v) for v in (*constants, *graph.inputs)]
         results = [self.type_of(v) for v in graph.outputs]
         type_ = ir.FunctionType.get(types, results)
-        function = func.FuncOp(symbol, type_, loc=location(where, symbol, self.context))
+        function = func.FuncOp(symbol, type_, loc=self.at(where, symbol))
         function.operation.attributes[kind] = ir.UnitAttr.get()
         return function
 
@@ -99,7 +101,7 @@ class _Emitter:
     ) -> None:
         """Everything that a function does."""
         shown = [_prefix(n) for n in (*(c.name for c in constants), *names)]
-        locations = [location(self.names.where, n, self.context) for n in shown]
+        locations = [self.at(self.names.where, n) for n in shown]
         types = function.type.inputs
         block = function.operation.regions[0].blocks.append(*types, arg_locs=locations)
         env: dict[Value, Any] = dict(zip((*constants, *graph.inputs), block.arguments, strict=True))
@@ -117,7 +119,7 @@ class _Emitter:
         bodies = [self._body(unit, i, homes.bodies[body]) for i, body in enumerate(unit.bodies)]
         op = cls.create(
             ip=ip,
-            loc=location(unit.where or self.names.where, unit.kind, self.context),
+            loc=self.at(unit.where, unit.kind),
             operands=[env[v] for v in unit.inputs],
             results=[self.type_of(v) for v in unit.outputs],
             bodies=tuple(bodies),
@@ -148,6 +150,14 @@ class _Emitter:
             results = (Argument(f"result {i}") for i in range(len(body.outputs)))
             function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
         return symbol
+
+    def at(self, where: Where | None, name: str) -> Any:
+        """`name` at a line of the user's; at the program's where there is none."""
+        for place in (where, self.names.where):
+            file = None if place is None else self.lowering.sources.stored(place.file)
+            if place is not None and file is not None:
+                return location(Where(file, place.line, place.function), name, self.context)
+        return location(None, name, self.context)
 
     def type_of(self, value: Value) -> Any:
         stored = stored_type(value.aval)
@@ -185,7 +195,7 @@ class _Emitter:
         raw = array.tobytes()
         if len(raw) <= INLINE_LIMIT:
             return Argument(constant.name, dtype=dtype, mesh=mesh, value=raw.hex())
-        digest = hashlib.sha256(raw).hexdigest()[:16]
+        digest = constant_name(raw)
         self.out.constants[digest] = raw
         return Argument(constant.name, dtype=dtype, mesh=mesh, constant=digest)
 
@@ -196,7 +206,7 @@ class _Emitter:
             mesh = self.mesh(unit.mesh)
             op: Any = pw.TransferOp.create(
                 ip=ip,
-                loc=location(unit.where or self.names.where, "moved", self.context),
+                loc=self.at(unit.where, "moved"),
                 operands=operands,
                 results=results,
                 mesh=mesh,
@@ -209,7 +219,7 @@ class _Emitter:
             name = unit.name if isinstance(unit, Group) else unit.callee.name
             op = pw.CallOp.create(
                 ip=ip,
-                loc=location(unit.where or self.names.where, _prefix(name), self.context),
+                loc=self.at(unit.where, _prefix(name)),
                 operands=operands,
                 results=results,
                 callee=lowered.symbol,
@@ -226,7 +236,7 @@ class _Emitter:
             self._meshes[mesh] = symbol
             pw.MeshOp.create(
                 ip=self.symbols_ip,
-                loc=location(mesh.slice.where, symbol, self.context),
+                loc=self.at(mesh.slice.where, symbol),
                 sym_name=symbol,
                 slice=slice_,
                 axes=mesh.spec.axes,
@@ -242,7 +252,7 @@ class _Emitter:
             near = self.slice(virtual.island) if isinstance(virtual.island, VirtualSlice) else None
             pw.SliceOp.create(
                 ip=self.symbols_ip,
-                loc=location(virtual.where, symbol, self.context),
+                loc=self.at(virtual.where, symbol),
                 sym_name=symbol,
                 devices=len(virtual.devices),
                 prefer=virtual.prefer,
@@ -252,6 +262,24 @@ class _Emitter:
                 shape=virtual.topology,
             )
         return self._slices[virtual.number]
+
+    def _number_slices(self) -> None:
+        """Slices are numbered as the user made them, wherever they were first used: the first stage is s0."""
+        names = {self._slices[number]: f"s{i}" for i, number in enumerate(sorted(self._slices))}
+        if list(names) == list(names.values()):
+            return
+        operations = [op for op in self.module.body.operations if isinstance(op, (pw.SliceOp, pw.MeshOp))]
+        slices = {op.sym_name: op for op in operations if isinstance(op, pw.SliceOp)}
+        for old, new in reversed(names.items()):
+            op, first = slices[old], self.module.body.operations[0]
+            if op.operation != first.operation:
+                op.operation.move_before(first.operation)
+            op.sym_name, op.near = new, None if op.near is None else names[op.near]
+            op.operation.location = self.at(self.out.slices[old].where, new)
+        for op in operations:
+            if isinstance(op, pw.MeshOp):
+                op.slice = names[op.slice]
+        self.out.slices = {new: self.out.slices[old] for old, new in names.items()}
 
 
 @remembered_by_identity

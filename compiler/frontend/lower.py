@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.caller import is_users
 from pathways.compiler.frontend.devices import lowering_for
 from pathways.compiler.frontend.gather import Group
 from pathways.compiler.frontend.graph import Call, Loose, Value
@@ -23,7 +24,9 @@ from pathways.compiler.frontend.hoist import apply, hoisted_consts
 from pathways.compiler.frontend.identity import remembered_by_identity
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
+from pathways.dialect.locations import rewrite_locations
 from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse, text
+from pathways.dialect.sources import Sources
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,9 @@ class Lowered:
 class Lowering:
     """Lowers for one platform, and remembers what it has lowered. `dialect` is JAX's name for it: cuda, rocm."""
 
-    def __init__(self, platform: str, dialect: str, reserved: str) -> None:
+    def __init__(self, platform: str, dialect: str, reserved: str, sources: Sources) -> None:
         self.platform = platform
+        self.sources = sources
         self._dialect = dialect
         self._by_key: dict[Any, Lowered] = {}
         self._by_content: dict[tuple[str, str], Lowered] = {}
@@ -106,6 +110,7 @@ class Lowering:
         with module.context:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
             write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
+        rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
         digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
         return Lowered(symbol, bytecode(_as_parsed(module, symbol).operation), digest)
 

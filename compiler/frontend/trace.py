@@ -21,6 +21,7 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import make_context
 from pathways.dialect.program import Program
+from pathways.dialect.sources import Sources
 from pathways.dialect.trees import DEEPEST, Tree, describe_tree
 from pathways.dialect.verify import verify
 
@@ -70,7 +71,8 @@ def trace(
         _described("arguments", tree_util.tree_structure(tuple(arguments)), name, where),
         _described("results", trees[-1][1], name, where),
     )
-    lowering = Lowering(platform, lowering_platform, symbol_of(name))
+    sources = Sources("" if where is None else where.file)
+    lowering = Lowering(platform, lowering_platform, symbol_of(name), sources)
     with collector_paused():
         emitted = _emitted(jaxpr, names, lowering)
     own = time.perf_counter() - traced - lowering.seconds

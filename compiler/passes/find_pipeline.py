@@ -13,6 +13,8 @@ from pathways.dialect.program import Program
 class FindPipeline(Pass):
     """Recognize stages and microbatches in an unrolled loop, and write the action of each call: 2F3.
 
+    Where any call has an action, all stay as they are: whoever wrote them knows the loop.
+
     Requires: phase trace.
     Ensures: phase trace: the calls of a loop over microbatches, if there is one, have actions.
     """
@@ -23,8 +25,9 @@ class FindPipeline(Pass):
     keeps_flow: ClassVar[bool] = True
 
     def apply(self, program: Program, session: Session) -> None:
-        found = recognize(program)
-        actions = {} if found is None else found.actions
-        for node in program.flow.calls():
-            action = actions.get(node.number)
-            node.op.action = None if action is None else str(action)
+        calls = list(program.flow.calls())
+        found = None if any(node.op.action is not None for node in calls) else recognize(program)
+        if found is not None:
+            for node in calls:
+                action = found.actions.get(node.number)
+                node.op.action = None if action is None else str(action)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from pathways.compiler.passes.base import Pass, Session
@@ -45,7 +46,7 @@ class Place(Pass):
         estimate = CostModel(graph, topology).estimate({s: b.island for s, b in placement.bindings.items()})
         others = runners_up(graph, topology, placement, limit=None if self.explain else LIMIT)
         write_placement(program, placement, topology, others)
-        _write_summary(program, name, estimate, topology, placement.reproducible)
+        _write_summary(program, _stored(name), estimate, topology, placement.reproducible)
 
 
 def write_placement(
@@ -65,6 +66,12 @@ def write_placement(
                 island = placement.bindings[program.slice_of(call.mesh)].island
                 call.op.operation.attributes["island"] = islands[island]
     program.phase = Phase.PLACE
+
+
+def _stored(name: str) -> str:
+    """A policy as the plan names it: FILE.py:NAME without folders."""
+    path, colon, attribute = name.rpartition(":")
+    return f"{Path(path).name}:{attribute}" if colon and path.endswith(".py") else name
 
 
 def _write_summary(program: Program, policy: str, estimate: Estimate, topology: Topology, reproducible: bool) -> None:

@@ -206,12 +206,19 @@ def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Di
 
 
 def _follow_moves(state: _State) -> bool:
-    """A value whose sharding nothing else determines lies as it is first moved: then there is no move."""
-    before = len(state.known)
+    """A value whose sharding nothing else determines lies as it is first moved: then there is no move.
+
+    So does the result of a move that states no sharding.
+    """
+    known = state.known
+    before = len(known)
     for node in state.flow.nodes:
         if node.is_transfer and state.lives[node.operands[0]] == node.mesh:
-            state.known.setdefault(node.operands[0], state.known[node.results[0]])
-    return len(state.known) > before
+            (taken,), (made,) = node.operands, node.results
+            for given, open_ in ((made, taken), (taken, made)):
+                if given in known:
+                    known.setdefault(open_, known[given])
+    return len(known) > before
 
 
 def _close(state: _State) -> None:

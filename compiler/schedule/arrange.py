@@ -72,11 +72,14 @@ def arrange(program: Program, schedule: str) -> Arranged:
 
 
 def in_order(program: Program) -> Arranged:
-    """A program as its nodes stand."""
+    """A program as its nodes stand. Raises PWC0402 where its own actions contradict that."""
     pipeline = read_pipeline(program)
     graph = _graph(program, pipeline or _NONE)
     table = () if pipeline is None else as_written(pipeline)
-    timeline = play(graph, [] if pipeline is None else _behind(graph, pipeline, table))
+    try:
+        timeline = play(graph, [] if pipeline is None else _behind(graph, pipeline, table))
+    except Cycle as cycle:
+        raise _refused(program, pipeline or _NONE, table, PROGRAM, cycle) from None
     return Arranged(list(range(len(graph.waits))), pipeline, table, graph, timeline)
 
 
@@ -168,7 +171,7 @@ def _refused(program: Program, pipeline: Pipeline, table: Table, schedule: str, 
         why = f"stands behind {other} in row {row_of[action]}" if stands else f"needs what {other} makes"
         op = program.flow.nodes[node].op.operation
         where = where_of(op)
-        line = f" ({where.file}:{where.line})" if where else ""
+        line = f" ({where.at})" if where else ""
         shown.append((f"{action} {name_of(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
     drawn = [f"{'-> ' if i else '   '}{what}: {why}" for i, (what, why, _) in enumerate(shown)]
     drawn.append(f"-> {shown[0][0]}")

@@ -1,6 +1,7 @@
 """Tables as files, in the form of PyTorch's pipelining: one row a slice, cells like 0F3, empty ones for idle."""
 
 import csv
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from pathways.compiler.errors import BadTable
 from pathways.compiler.schedule.pipeline import Pipeline, Table
 from pathways.dialect.actions import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.planfile import writing
+from pathways.dialect.files import write_whole
 
 
 def read_rows(path: Path) -> list[list[Action]]:
@@ -97,12 +98,13 @@ def _rule(pipeline: Pipeline) -> str:
 
 
 def write_table(path: Path, table: Table, starts: Mapping[Action, int]) -> None:
-    """Writes a table; `starts` are the columns, in unit times."""
+    """Writes a table; `starts` are the columns, in unit times. Raises PWC0606."""
     width = 1 + max(starts.values(), default=-1)
-    with writing(path), path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for row in table:
-            cells = [""] * width
-            for action in row:
-                cells[starts[action]] = str(action)
-            writer.writerow(cells)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for row in table:
+        cells = [""] * width
+        for action in row:
+            cells[starts[action]] = str(action)
+        writer.writerow(cells)
+    write_whole(path, out.getvalue())

@@ -19,8 +19,8 @@ class Graph:
     seconds: Sequence[float]
 
 
-@dataclass(frozen=True)
-class Cycle(Exception):
+@dataclass(eq=False)
+class Cycle(Exception):  # not frozen: Python writes to exceptions on their way
     """Nodes each of which waits for the next, and the last for the first."""
 
     nodes: tuple[int, ...]

@@ -5,8 +5,6 @@ to be read. Element types that numpy does not know are stored as integers of the
 """
 
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +19,8 @@ from pathways.api.errors import WrongSnapshot
 from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import is_of_numpy, numpy_dtype
+from pathways.dialect.files import whole_file
 from pathways.dialect.jax_api import dtypes, key_data, tree_util
-from pathways.dialect.planfile import writing
 
 _INDEX = npz.INDEX
 _VERSION = 1
@@ -31,7 +29,7 @@ _VERSION = 1
 def save(tree: Any, path: str | Path) -> int:
     """Writes a pytree of arrays (`pw.Array`, `jax.Array`, numpy, Python numbers); gives the bytes written.
 
-    Waits for the arrays. The file is complete or not there: it is written beside `path` and renamed. Raises what
+    Waits for the arrays. The file is complete, or what was there stays: it is written beside and renamed. Raises what
     reading the arrays raises, PWC0606 where the file cannot be written, PWC0514 for leaves that are no arrays.
     """
     leaves, _ = tree_util.tree_flatten_with_path(tree)
@@ -48,19 +46,9 @@ def save(tree: Any, path: str | Path) -> int:
         raw = stored if is_of_numpy(stored.dtype) else stored.view(f"u{stored.dtype.itemsize}")
         members[f"a{len(members)}"] = raw
     head = {"version": _VERSION, "arrays": [{"name": n, "dtype": d} for n, d in index.items()]}
-    target = Path(path)
-    with writing(path):
-        descriptor, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                np.savez(file, **{_INDEX: np.frombuffer(json.dumps(head).encode(), np.uint8)}, **cast("Any", members))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
-    return target.stat().st_size
+    with whole_file(path) as file:
+        np.savez(file, **{_INDEX: np.frombuffer(json.dumps(head).encode(), np.uint8)}, **cast("Any", members))
+    return Path(path).stat().st_size
 
 
 def restore(tree: Any, path: str | Path) -> Any:

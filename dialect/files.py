@@ -1,0 +1,158 @@
+"""Files, whole or not at all: what every part of the project writes with, so that a full disk or a kill costs nothing.
+
+A file is written beside the one that it replaces, under a name that nobody can foresee, and renamed when all of it is
+on the disk. What is no regular file (a terminal, a pipe, /dev/stdout) is written to as it is.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import CannotWrite
+
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+_OPEN_STREAMS = ("/proc/", "/dev/fd/")
+"""Folders of links that stand for what the process has open: `/dev/stdout` is one to `/proc/self/fd/1`."""
+
+
+@contextlib.contextmanager
+def writing(path: str | Path) -> Generator[None]:
+    """Failures to write become PWC0606."""
+    try:
+        yield
+    except OSError as error:
+        raise PathwaysError(CannotWrite(path=str(path), problem=error.strerror or str(error))) from None
+
+
+def write_whole(path: str | Path, content: bytes | str, *, mode: int = 0o666) -> int:
+    """Replaces a file, or makes it; gives its size. Raises PWC0606, and leaves what was there.
+
+    Through a link its target is replaced, and the link stays. A file that is there keeps its mode; a new one gets
+    `mode` less the umask.
+    """
+    raw = content.encode() if isinstance(content, str) else content
+    with whole_file(path, mode=mode) as file:
+        file.write(raw)
+    return len(raw)
+
+
+@contextlib.contextmanager
+def whole_file(path: str | Path, *, mode: int = 0o666) -> Generator[BinaryIO]:
+    """As `write_whole`, for content that comes bit by bit: the file is there when the block ends without an error."""
+    with writing(path):
+        there = _status(path)
+        if _is_stream(path, there):
+            with _open(path, os.O_WRONLY | os.O_APPEND) as file:
+                yield file
+            return
+        target = Path(os.path.realpath(path))
+        if there is not None and not os.access(target, os.W_OK):
+            raise PermissionError(None, "the file may not be written to")
+        with _beside(target, mode) as (file, beside):
+            if there is not None:
+                _take_over(file.fileno(), there)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(beside, target)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes | str], *, mode: int = 0o777) -> list[Path]:
+    """Writes files into a folder, which is made where there is none; gives their paths. Raises PWC0606."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=mode)
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in files]
+
+
+def write_private(path: Path, raw: bytes) -> None:
+    """Writes a file that this user alone reads. Whatever has its name is replaced, and never followed. Raises PWC0606.
+
+    What a power cut leaves of it may be cut: for what is checked when it is read, or not read by another process.
+    """
+    with writing(path), _beside(path, 0o600) as (file, beside):
+        file.write(raw)
+        file.flush()
+        os.replace(beside, path)
+
+
+def read_own(path: Path) -> bytes | None:
+    """What a regular file of this user holds; None for anything else, of which nothing is waited for or followed."""
+    try:
+        with _open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as file:
+            status = os.fstat(file.fileno())
+            return file.read() if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() else None
+    except OSError:
+        return None
+
+
+def shared_with(folder: Path) -> str | None:
+    """Who else may change what is in a folder, in words; None where nobody else may, or there is no folder.
+
+    A group of the same number as its user holds that user alone, as most systems make them.
+    """
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {status.st_uid}"
+    if status.st_mode & stat.S_IWOTH:
+        return f"everybody may write to it (mode {stat.S_IMODE(status.st_mode):o})"
+    if status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid:
+        return f"group {status.st_gid} may write to it (mode {stat.S_IMODE(status.st_mode):o})"
+    return None
+
+
+def _open(path: str | Path, flags: int, mode: int = 0) -> BinaryIO:
+    kind = "wb" if flags & os.O_WRONLY else "rb"
+    return open(path, kind, opener=lambda name, _: os.open(name, flags | os.O_CLOEXEC, mode))
+
+
+def _status(path: str | Path) -> os.stat_result | None:
+    """What is there, through links, which the kernel follows by its own rules; None for nothing."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _is_stream(path: str | Path, there: os.stat_result | None) -> bool:
+    """Whether a path stands for something that is open, or that nothing can be renamed over."""
+    if there is None:
+        return False
+    if not stat.S_ISREG(there.st_mode):
+        return True
+    step = os.path.abspath(path)
+    while os.path.islink(step):
+        if f"{os.path.realpath(os.path.dirname(step))}/".startswith(_OPEN_STREAMS):
+            return True
+        step = os.path.join(os.path.dirname(step), os.readlink(step))
+    return False
+
+
+@contextlib.contextmanager
+def _beside(target: Path, mode: int) -> Generator[tuple[BinaryIO, Path]]:
+    """A new file in the folder of another, gone when the block ends unless it was renamed."""
+    beside = target.with_name(f".pathways-{secrets.token_hex(8)}")
+    with _open(beside, _NEW, mode) as file:
+        try:
+            yield file, beside
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+
+
+def _take_over(descriptor: int, there: os.stat_result) -> None:
+    """The owner, as far as the system lets us, and the mode of the file that is replaced."""
+    made = os.fstat(descriptor)
+    if (made.st_uid, made.st_gid) != (there.st_uid, there.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, there.st_uid, there.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(there.st_mode))

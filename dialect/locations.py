@@ -1,0 +1,74 @@
+"""Rewriting the locations of a module: the names of files, and which lines of a stack stay."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pathways.dialect.mlir import Operation, ir
+
+_Line = tuple[str, Any]
+"""A function's name, empty where none is stated, and its line."""
+
+
+def rewrite_locations(operation: Operation, stored: Callable[[str], str | None]) -> None:
+    """Names files as `stored` says, in an op and all in it; lines of files for which that is None are left out."""
+    known: dict[Any, Any] = {}
+
+    def short(location: Any) -> Any:
+        key = location.attr
+        if key not in known:
+            known[key] = _short(location, stored)
+        return known[key]
+
+    def visit(op: Operation) -> Any:
+        op.location = short(op.location)
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    argument.set_location(short(argument.location))
+        return ir.WalkResult.ADVANCE
+
+    with operation.context:
+        operation.walk(visit)
+
+
+def _short(location: Any, stored: Callable[[str], str | None]) -> Any:
+    """What an op is called, at those of its lines that stay."""
+    names: list[str] = []
+    while isinstance(location, ir.NameLoc) and not (names and isinstance(location.child_loc, ir.FileLineColLoc)):
+        names.append(location.name_str)
+        location = location.child_loc
+    lines = [made for line in _lines(location) if (made := _renamed(line, stored)) is not None]
+    made = ir.Location.unknown() if not lines else lines[0]
+    if len(lines) > 1:
+        made = ir.Location.callsite(lines[0], lines[1:])
+    for name in reversed(names):
+        made = ir.Location.name(name, made)
+    return made
+
+
+def _lines(location: Any) -> Iterator[_Line]:
+    """The stack, innermost first. Not by recursion on callers: a stack may be long."""
+    function = ""
+    while True:
+        match location:
+            case ir.CallSiteLoc():
+                yield from _lines(location.callee)
+                location = location.caller
+            case ir.NameLoc():
+                function, location = location.name_str, location.child_loc
+            case ir.FusedLoc() if location.locations:
+                location = location.locations[0]
+            case ir.FileLineColLoc():
+                yield function, location
+                return
+            case _:
+                return
+
+
+def _renamed(line: _Line, stored: Callable[[str], str | None]) -> Any:
+    function, at = line
+    file = stored(at.filename)
+    if file is None:
+        return None
+    made = ir.Location.file(file, at.start_line, at.start_col, at.end_line, at.end_col)
+    return ir.Location.name(function, made) if function else made

@@ -1,0 +1,101 @@
+"""How deep MLIR text is nested, found before it is parsed: MLIR recurses, and the process ends where that is too deep.
+
+One pass over the text, which knows strings, comments and aliases, and does not recurse itself. What an alias stands
+for counts where it is used: a chain of aliases is as deep as what it spells out, and may be far larger than the text.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.errors import TooDeep
+
+DEEPEST = 256
+"""Dumps of programs reach a tenth of it; MLIR reads more than 1,000 regions on a stack of 8 MiB."""
+LARGEST = 10_000
+"""Tokens that one alias may stand for."""
+GROWTH = 16
+"""Tokens that all aliases together may stand for, for each character of the text."""
+
+_TOKEN = re.compile(
+    r'(?P<words>[^"/()\[\]{}<>#!+*-]*+)'
+    r'(?:(?P<open>(?:"(?:[^"\\\n]|\\.)*"\s*)?[(\[{<])|"(?:[^"\\\n]|\\.)*"?|//[^\n]*|(?P<arrow>->)'
+    r"|(?P<close>[)\]}>])|(?P<alias>[#!][\w$.-]+)(?P<defines>\s*=(?!=))?|(?P<operator>[-+*])|/|[#!])"
+)
+_PAIRS = {")": "(", "]": "[", "}": "{", ">": "<"}
+_OP = re.compile(r"%|\bmodule\b|\b[A-Za-z_]\w*\.\w")
+"""What stands before the first bracket of an op, and of no definition."""
+_AFFINE = re.compile(r"\baffine_(?:map|set)\s*$")
+_DIVISION = re.compile(r"\b(?:floordiv|ceildiv|mod)\b")
+
+
+@dataclass(slots=True)
+class _Scan:
+    """Where the pass over the text is."""
+
+    open: list[str] = field(default_factory=list[str])
+    known: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Depth and size of what each alias stands for."""
+    defining: str = ""
+    depth: int = 0
+    size: int = 0
+    total: int = 0
+    affine: int = -1
+    """Where an affine map was opened, whose sums nest without brackets."""
+    operators: int = 0
+
+    def meet(self, match: "re.Match[str]") -> int:
+        """Takes up a token and the words before it; gives how deep it is."""
+        here, more = len(self.open), 1
+        if self.affine >= 0:
+            self.operators += len(_DIVISION.findall(match["words"])) + (match["operator"] is not None)
+        match match.lastgroup:
+            case "open":
+                self._open(match["open"], match["words"])
+                here += 1
+            case "close":
+                self._close(match["close"])
+            case "defines" if not here:
+                self._define(match["alias"])
+                return 0
+            case "alias" | "defines":
+                deep, more = self.known.get(match["alias"], (0, 1))
+                here += deep
+                self.total += more
+            case _:
+                pass
+        self.size += more
+        self.depth = max(self.depth, here)
+        return here + self.operators
+
+    def _define(self, alias: str) -> None:
+        """What came so far belongs to the alias before: a definition ends where something else begins."""
+        if self.defining:
+            self.known[self.defining] = self.depth, self.size
+        self.defining, self.depth, self.size = alias, 0, 1
+
+    def _open(self, token: str, words: str) -> None:
+        quoted = len(token) > 1
+        if not self.open and (quoted or _OP.search(words)):
+            self._define("")
+        if _AFFINE.search(words):
+            self.affine, self.operators = len(self.open), 0
+        self.open.append(token[-1])
+
+    def _close(self, bracket: str) -> None:
+        if self.open and self.open[-1] == _PAIRS[bracket]:
+            self.open.pop()
+        if len(self.open) <= self.affine:
+            self.affine, self.operators = -1, 0
+
+
+def check_nesting(source: str, name: str) -> None:
+    """Raises PWC0709 for text that MLIR would not survive, or that stands for far more than it is long."""
+    scan = _Scan()
+    for match in _TOKEN.finditer(source):
+        depth = scan.meet(match)
+        grown = (scan.defining and scan.size > LARGEST) or scan.total > LARGEST + GROWTH * len(source)
+        if depth > DEEPEST or grown:
+            problem = "aliases that stand for far more than the text is long" if grown else f"brackets {depth} deep"
+            where = Where(name, source.count("\n", 0, match.start()) + 1)
+            raise PathwaysError(TooDeep(name=name, problem=problem, most=DEEPEST, where=where))

@@ -1,0 +1,95 @@
+"""Source files as IR and plans name them: relative, so that equal programs give equal bytes in any folder.
+
+A file is named from the folder above its package, or from the folder of the program's own file. A file elsewhere
+has the name of its folder, or of its package, in front. Files of installed packages have no name: their lines are not
+stored. While a program is compiled, its context also knows where each file is on this machine, for messages.
+"""
+
+import os
+import sysconfig
+from typing import Any
+from weakref import WeakKeyDictionary
+
+_INSTALLED = ("site-packages", "dist-packages")
+_STANDARD = tuple(f"{os.path.realpath(sysconfig.get_path(p))}{os.sep}" for p in ("stdlib", "platstdlib"))
+
+
+class Sources:
+    """The names of the files of one program, whose own file is `program`; empty: nothing is known of it."""
+
+    def __init__(self, program: str = "") -> None:
+        own = _real(program) if _is_file(program) else ""
+        self._home = _top(os.path.dirname(own)) if own else ""
+        """Its package, or else its folder: what is in there is the user's, wherever it is installed."""
+        self._folder = os.path.dirname(self._home) if _is_package(self._home) else self._home
+        self._names: dict[str, str | None] = {}
+        self._files: dict[str, str] = {}
+
+    def stored(self, file: str) -> str | None:
+        """How a file is named; None for one of an installed package."""
+        if file not in self._names:
+            self._names[file] = self._named(file)
+        return self._names[file]
+
+    def here(self, stored: str) -> str:
+        """Where a file is on this machine; empty where that is not known."""
+        return self._files.get(stored, "")
+
+    def _named(self, file: str) -> str | None:
+        if not _is_file(file):  # <stdin>, <string>: told by nothing else
+            return file
+        path = _real(file)
+        inside = self._home and path.startswith(f"{self._home}{os.sep}")
+        below = path[len(self._home) :] if inside else path
+        if any(f"{os.sep}{folder}{os.sep}" in below for folder in _INSTALLED):
+            return None
+        if path.startswith(_STANDARD) and not inside:
+            return None
+        root = self._folder
+        if not (root and path.startswith(f"{root}{os.sep}")):
+            folder = os.path.dirname(path)
+            root = os.path.dirname(_top(folder)) if _is_package(folder) else os.path.dirname(folder)
+        return self._unique(path, root, file)
+
+    def _unique(self, path: str, root: str, file: str) -> str:
+        """The name below a folder, or below one further out where another file has that name."""
+        while True:
+            name = os.path.relpath(path, root).replace(os.sep, "/")
+            if self._files.setdefault(name, file) == file or root == os.path.dirname(root):
+                return name
+            root = os.path.dirname(root)
+
+
+def _is_file(file: str) -> bool:
+    return bool(file) and not file.startswith("<")
+
+
+def _real(file: str) -> str:
+    """With the links of its folder resolved, but not its own, which may be a name in a store."""
+    folder, name = os.path.split(os.path.abspath(file))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def _is_package(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "__init__.py"))
+
+
+def _top(folder: str) -> str:
+    """The outermost package that a folder is in; the folder itself where it is none."""
+    while _is_package(folder) and _is_package(os.path.dirname(folder)):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+_known: "WeakKeyDictionary[Any, Sources]" = WeakKeyDictionary()
+
+
+def remember_sources(context: Any, sources: Sources) -> None:
+    """From now on messages about IR of this context show where its files are."""
+    _known[context] = sources
+
+
+def file_here(context: Any, stored: str) -> str:
+    """Where a file that IR of this context names is on this machine; empty where that is not known."""
+    sources = _known.get(context)
+    return "" if sources is None else sources.here(stored)
