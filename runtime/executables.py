@@ -2,7 +2,7 @@
 
 Ready code comes from a plan (`pwc compile --with-executables`) or from the folder that PATHWAYS_CACHE names. It is
 known by its module, the number of devices, and a fingerprint of platform, jaxlib, our compile options and the kind of
-device; what is not for this machine, not this user's (`trust.py`), or cannot be read is compiled again.
+device; what is not for this machine, not this user's (`signing.py`), or cannot be read is compiled again.
 """
 
 import contextlib
@@ -18,7 +18,8 @@ from typing import TypeAlias
 
 import jaxlib.version
 
-from pathways.runtime import pjrt, trust
+from pathways.dialect import signing
+from pathways.runtime import pjrt
 from pathways.runtime.callbacks import Watched
 
 _OPTIONS = "spmd shardy 1"
@@ -125,7 +126,7 @@ class Executables:
         if signed is None and self.folder is not None:
             with contextlib.suppress(OSError):
                 signed = (self.folder / name).read_bytes()
-        raw = None if signed is None else trust.opened(name, signed)
+        raw = None if signed is None else signing.opened(name, signed)
         if raw is None:
             return None
         with contextlib.suppress(*pjrt.FAILURES):
@@ -148,7 +149,7 @@ class Executables:
         path = self.folder / ready_name(module, devices)
         with contextlib.suppress(OSError, *pjrt.FAILURES):
             raw = self._raw[module, len(devices)] = pjrt.serialize(made)
-            signed = trust.sign(str(path.relative_to(self.folder)), raw)
+            signed = signing.sign(str(path.relative_to(self.folder)), raw)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             beside = path.with_name(f"{path.name}.{os.getpid()}")
             beside.write_bytes(signed)
@@ -179,7 +180,7 @@ class Executables:
             first = self._first.get(kind)
             if first is not None:
                 name = ready_name(kind[0], pjrt.devices_of(first))
-                found[name] = trust.sign(name, self._serialized(kind, first))
+                found[name] = signing.sign(name, self._serialized(kind, first))
         return dict(sorted(found.items()))
 
 
