@@ -9,6 +9,7 @@ from typing import Any
 
 from pathways.api.array import Array
 from pathways.api.process import COMPILING, process
+from pathways.compiler.alone import with_local_modules
 from pathways.compiler.driver import Compilation
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
@@ -244,9 +245,14 @@ class Compiled:
 
 
 def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
-    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 for files that cannot be run here."""
+    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 for files that cannot be run here.
+
+    What this user did not write is read by another process first: PWC0609-PWC0612 (docs/programs.md, Files).
+    """
     plan = load_plan(path)
     check_modules(plan, str(path))
+    if not plan.marked:
+        plan = with_local_modules(plan)
     return Compiled(plan, path=str(path), dispatch=dispatch)
 
 
