@@ -91,7 +91,7 @@ def _read(path: Path) -> bytes:
     if path.is_symlink():
         raise _bad(path, "it is a symbolic link")
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would wait for a writer
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise _bad(path, "it is not a regular file")
@@ -99,7 +99,9 @@ def _read(path: Path) -> bytes:
             raise _bad(path, f"it belongs to user {found.st_uid}, not to you ({os.getuid()})")
         if stat.S_IMODE(found.st_mode) & 0o077:
             raise _bad(path, f"others may use it: its mode is {stat.S_IMODE(found.st_mode):04o}")
-        key = file.read(SIZE + 1)
+        key = os.read(descriptor, SIZE + 1)
+    finally:
+        os.close(descriptor)
     if len(key) != SIZE:
         raise _bad(path, f"it holds {found.st_size} bytes")
     return key

@@ -8,6 +8,8 @@ from pathways.dialect.modules.stated import Refused, Stated
 from pathways.dialect.modules.walk import operations
 
 _BYTECODE = b"ML\xefR"
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What the bindings raise for attributes of another kind than they should be, and for strings that are no text."""
 _COUNTS = {"mhlo.num_partitions", "mhlo.num_replicas"}
 
 
@@ -24,10 +26,15 @@ def read_module(raw: bytes, context: Context) -> Module:
 
 def check_module(module: Module, stated: Stated, size: int, allowed: str = "") -> None:
     """Raises Refused. `size`: the bytes that it was read from; `allowed`: custom calls beside those that JAX makes."""
-    operation = module.operation
-    _check_attributes(operation, stated)
-    functions = _functions(operation)
-    checker = Checker(stated.partitions, stated.platform, allowed, size)
+    try:
+        _check(module.operation, stated, Checker(stated.partitions, stated.platform, allowed, size))
+    except _UNREADABLE as error:
+        raise Refused(f"has attributes that cannot be read: {type(error).__name__}: {str(error)[:120]}") from None
+
+
+def _check(module: Operation, stated: Stated, checker: Checker) -> None:
+    _check_attributes(module, stated)
+    functions = _functions(module)
     counted: dict[str, Function] = {}
     for name, function in functions.items():
         checker.check_function(function)
@@ -41,7 +48,7 @@ def check_module(module: Module, stated: Stated, size: int, allowed: str = "") -
         raise Refused("has no @main")
     if "sym_visibility" in main.attributes and main.attributes["sym_visibility"].value != "public":
         raise Refused("has a @main that is not public")
-    check_signature(main, meshes_of(operation, stated.partitions), stated)
+    check_signature(main, meshes_of(module, stated.partitions), stated)
 
 
 def _check_attributes(module: Operation, stated: Stated) -> None:

@@ -74,7 +74,8 @@ def _limit(seconds: int, memory: int) -> None:
     ):
         hard = resource.getrlimit(what)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, most))
+        more = most + (what == resource.RLIMIT_CPU)  # at the first limit SIGXCPU comes, which says what it is
+        resource.setrlimit(what, (most, more if hard == resource.RLIM_INFINITY else min(more, hard)))
 
 
 def _say(answers: BinaryIO, **answer: Any) -> None:

@@ -3,6 +3,7 @@
 The other process costs about 0.2 s a plan (`bench/loading.py`). Its death is a refusal that names what it read.
 """
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -103,9 +104,11 @@ def _read_apart(items: Sequence[_Item], path: str, platform: str, limits: Limits
     rows = [{"size": len(i.raw), "stated": None if i.stated is None else as_json(i.stated)} for i in items]
     order = {"items": rows, "allowed": allowed_by_user(), "seconds": limits.seconds, "memory": limits.memory}
     message = json.dumps(order).encode() + b"\n" + b"".join(i.raw for i in items)
-    with tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as said:
         try:
-            code = _run(message, answered, said, limits)
+            asked.write(message)
+            asked.seek(0)
+            code = _run(asked, answered, said, limits)
         except OSError as error:
             raise _cannot(path, error.strerror or str(error)) from None
         answers = list(_answers(_head(answered)))
@@ -129,25 +132,22 @@ def _refused(item: _Item, path: str, platform: str, last: dict[str, Any], ending
     return PathwaysError(UnsafePlan(path=path, problem=f"{item.name} {problem}", rule=MODULE_RULE))
 
 
-def _run(message: bytes, answered: IO[bytes], said: IO[bytes], limits: Limits) -> int:
-    """The exit code of the other process. What waits for ever is killed, and time in which this process was stopped
-    does not count: so seconds are counted, not measured."""
+def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits) -> int:
+    """The exit code of the other process. Files, not pipes: nobody waits for anybody to read.
+
+    What waits for ever is killed. Seconds are counted, not measured: time in which this process was stopped is none.
+    """
     folders = dict.fromkeys(str(Path(str(m.__file__)).parent.parent) for m in (jaxlib, np, ml_dtypes))
     package = str(Path(str(modules.__file__)).parent.parent.parent)
     # -I: nothing of the environment; -S: nothing of the site, which may start anything
     command = [sys.executable, "-I", "-S", "-c", _START, package, *folders]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answered, stderr=said) as process:
+    with subprocess.Popen(command, stdin=asked, stdout=answered, stderr=said) as process:
         try:
-            pending: bytes | None = message
             for _ in range(10 * limits.seconds):  # of a machine that has more to do
-                try:
-                    process.communicate(pending, timeout=1)
-                    break
-                except subprocess.TimeoutExpired:
-                    pending = None
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return process.wait(timeout=1)
         finally:
-            if process.poll() is None:
-                process.kill()
+            process.kill()  # nothing where it has ended
     return process.returncode
 
 
