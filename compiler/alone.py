@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from pathways.compiler.extract_plan import written
 from pathways.compiler.localize import localize
-from pathways.dialect.mlir import WITHOUT_USES, bytecode, from_portable, portable
+from pathways.dialect.mlir import from_portable
 from pathways.dialect.plan import Computation, Plan
 
 
@@ -22,4 +23,4 @@ def _local(computation: Computation) -> bytes:
             alone = localize(module.operation, computation.axes, computation.in_layouts, computation.out_layouts)
         except (AttributeError, LookupError, TypeError, ValueError):
             return b""  # nothing that JAX writes: its devices start together, which is right for every module
-        return b"" if alone is None else portable(bytecode(alone.operation, WITHOUT_USES))
+        return b"" if alone is None else written(alone.operation)
