@@ -250,9 +250,10 @@ def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
     What this user did not write is read by another process first: PWC0609-PWC0612 (docs/programs.md, Files).
     """
     plan = load_plan(path)
-    check_modules(plan, str(path))
-    if not plan.marked:
-        plan = with_local_modules(plan)
+    with COMPILING:
+        check_modules(plan, str(path))
+        if not plan.marked:
+            plan = with_local_modules(plan)
     return Compiled(plan, path=str(path), dispatch=dispatch)
 
 
