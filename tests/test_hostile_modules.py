@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hostile import X, honest, module_of, mutants, named, refusal, run_all, text_of, with_module
@@ -511,3 +512,12 @@ def test_without_a_place_for_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / "plan.bin"
     save_plan(honest(), path)
     assert path.read_bytes() == write_plan(honest()) and not load_plan(path).marked
+
+
+def test_linear_algebra_in_another_process(tmp_path: Path) -> None:
+    """JAX finds LAPACK when it lowers a call of it: whoever only runs one must find it, too."""
+    solve = pw.program(lambda a: (jnp.linalg.inv(a), jnp.linalg.eigh(a)))
+    solve.lower(np.eye(8, dtype=np.float32)).compile().save(tmp_path / "marked.bin", executables=True)
+    (tmp_path / "unmarked.bin").write_bytes(write_plan(load_plan(tmp_path / "marked.bin")))
+    code, said = run_all([tmp_path / "marked.bin", tmp_path / "unmarked.bin"])
+    assert code == 0 and "Error" not in said, said

@@ -15,8 +15,10 @@ SETTING = "PATHWAYS_CUSTOM_CALLS"
 
 _ANY = """
 AllocateBuffer ApproxTopK CreateBuffer LayoutConstraint Pin Sharding SPMDFullToShardShape SPMDShardToFullShape Unpin
-annotate_device_placement dce_sink ragged_all_to_all shape_assertion
+annotate_device_placement dce_sink shape_assertion
 """
+_RAGGED = "ragged_all_to_all"
+"""Not on CPU, where XLA dies of it."""
 _LAPACK = (
     "gees geev gehrd geqp3 geqrf gesdd gesvd getrf gtsv heevd hetrd orgqr ormqr potrf syevd sytrd trsm ungqr unmqr"
 )
@@ -53,9 +55,16 @@ TARGETS: dict[str, frozenset[str]] = {
         _gpu("cu")
         | _gpu("hip")
         | _CUDNN
-        | {"__gpu$xla.gpu.triton", "mosaic_gpu_v2", "triton_kernel_call_ffi", "triton_kernel_call", *_ANY.split()}
+        | {
+            "__gpu$xla.gpu.triton",
+            "mosaic_gpu_v2",
+            "triton_kernel_call_ffi",
+            "triton_kernel_call",
+            _RAGGED,
+            *_ANY.split(),
+        }
     ),
-    "tpu": frozenset({*_TPU.split(), *_ANY.split()}),
+    "tpu": frozenset({*_TPU.split(), _RAGGED, *_ANY.split()}),
 }
 
 
