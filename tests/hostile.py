@@ -115,6 +115,7 @@ def refusal(raw: bytes) -> str:
 
 _RUN = """
 import sys
+import jax
 import numpy as np
 import pathways as pw
 from pathways.runtime.pjrt import FAILURES
@@ -123,7 +124,7 @@ for path in sys.argv[1:]:
     try:
         compiled = pw.load(path)
         arguments = [np.ones(p.type.shape, p.type.dtype) for p in compiled.plan.inputs]
-        for result in compiled(*arguments):
+        for result in jax.tree.leaves(compiled(*arguments)):
             np.asarray(result)
     except (pw.PathwaysError, *FAILURES) as error:
         print(type(error).__name__, str(error).splitlines()[0][:160], flush=True)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathways.dialect.bare_mlir import Attribute, Operation, Type, ir
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.modules.collectives import check_collective
+from pathways.dialect.modules.lapack import check_lapack
 from pathways.dialect.modules.stated import Refused
-from pathways.dialect.modules.targets import is_known
+from pathways.dialect.modules.targets import TARGETS, is_known
 
 MOST_BYTES = 1 << 40
 """Of one array, on each device that it may be split over: more than any device has."""
@@ -76,6 +77,8 @@ class Checker:
             target: str = operation.attributes["call_target_name"].value
             if not is_known(target, self.platform, self.allowed):
                 raise Refused(f"calls {target}", target)
+            if target.startswith("lapack_") and target in TARGETS["cpu"]:
+                check_lapack(operation, target)
         else:
             check_collective(operation, self.partitions)
         if "mhlo.sharding" in operation.attributes:
