@@ -1,6 +1,7 @@
 """Has another process read what this user did not write, before this one does: a plan's modules and its dumps.
 
-The other process costs about 0.2 s a plan (`bench/loading.py`). Its death is a refusal that names what it read.
+The other process costs a quarter of a second, more for large plans (`bench/loading.py`). Its death is a refusal that
+names what it read.
 """
 
 import contextlib
