@@ -205,7 +205,7 @@ class _Reader:
             alone = localize(op, axes, in_layouts, out_layouts)
         return Computation(
             symbol,
-            _written(op),
+            written(op),
             donated,
             ins,
             in_layouts,
@@ -213,7 +213,7 @@ class _Reader:
             out_layouts,
             axes,
             read_callbacks(op),
-            b"" if alone is None else _written(alone.operation),
+            b"" if alone is None else written(alone.operation),
         )
 
     def arguments(self) -> tuple[tuple[Port, ...], tuple[ConstantData, ...]]:
@@ -250,7 +250,7 @@ class _Reader:
         )
 
 
-def _written(computation: Operation) -> bytes:
+def written(computation: Operation) -> bytes:
     """The portable form of a computation, the same whether its IR was made or read.
 
     Text does not say in which line the values of a loop are, which use of a value came first, and that nothing is said

@@ -179,3 +179,56 @@ class PlanTooLarge(Diagnostic):
     what: str
     amount: str
     most: str
+
+
+@dataclass(frozen=True)
+class UnreadableModule(Diagnostic):
+    code: ClassVar[str] = "PWC0609"
+    title: ClassVar[str] = "{name} of the plan {path} cannot be read safely"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "get the plan again from where it was compiled, or compile it here"
+    path: str
+    name: str
+    problem: str
+    rule: str = "modules that a process of their own can read within its limits, as this one is to read them"
+
+
+@dataclass(frozen=True)
+class BadKey(Diagnostic):
+    code: ClassVar[str] = "PWC0610"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "the key {path} is not used"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "a regular file of 32 bytes that belongs to you, and that only you can read and write (0600)"
+    hint: ClassVar[str] = (
+        "was it yours alone? chmod 600 it; else remove it: a new one is made, and what the old one signed is unsigned"
+    )
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class UnknownTarget(Diagnostic):
+    code: ClassVar[str] = "PWC0611"
+    title: ClassVar[str] = "{name} of the plan {path} calls {target}, which is not known on {platform}"
+    have: ClassVar[str] = "a custom call of {target}"
+    need: ClassVar[str] = "custom calls that JAX itself makes on {platform}, or that you allow"
+    hint: ClassVar[str] = "if you trust the plan and registered this function: PATHWAYS_CUSTOM_CALLS={target}"
+    path: str
+    name: str
+    target: str
+    platform: str
+
+
+@dataclass(frozen=True)
+class CannotVet(Diagnostic):
+    code: ClassVar[str] = "PWC0612"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "the plan {path} cannot be checked: no process could be started for it"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "a process that reads what this user did not write before this one does"
+    hint: ClassVar[str] = "compile the plan here, or see why {command} does not start"
+    path: str
+    problem: str
+    command: str

@@ -319,6 +319,8 @@ class Plan:
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     executables: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False, compare=False)
     """Ready code by name (runtime/executables.py): a cache, never the truth."""
+    marked: bool = field(default=False, compare=False)
+    """Read from a file that bears this user's mark (signing.py)."""
 
     def sharding(self, layout: Layout) -> Sharding:
         return Sharding(self.meshes[layout.mesh].spec, layout.dims)

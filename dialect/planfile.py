@@ -8,8 +8,9 @@
     phases/NN.phase.mlir        dumps, when asked for
     executables/MACHINE/NAME    ready code, when asked for: a cache, in no digest but the seal
 
-Equal plans give equal bytes. The comment of the archive is a digest of everything before it, so that any damage is
-found before anything is believed.
+Equal plans of one user give equal bytes. The comment of the archive ends in a digest of everything before it, so that
+any damage is found before anything is believed. Before that stands the mark of the user who wrote it (`signing.py`),
+or zeros: a plan without this user's mark is vetted before its modules are read (`modules/vet.py`).
 """
 
 import hashlib
@@ -17,28 +18,34 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import jaxlib.version
 
+from pathways.dialect import signing
 from pathways.dialect.codec import NOT_STORED, DecodeError, decode_plan, encode_plan
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CallsBack, DamagedPlan, NotAPlan, PlanVersion
 from pathways.dialect.files import write_whole
 from pathways.dialect.jax_api import VERSION as VERSION_OF_JAX
+from pathways.dialect.modules.vet import vetted
 from pathways.dialect.plan import FORMAT, Plan
 
 _SEAL = b"pathways-plan sha256:"
 _SEAL_SIZE = len(_SEAL) + 64
 _HEADER = 30
 """Bytes of zip before a member, beside its name."""
+_MARK = b"pathways-plan hmac-sha256:"
+_MARK_SIZE = len(_MARK) + 2 * signing.SIZE
+_SIGNED_AS = "plan.bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 VERSION = "0.1.0"
 
 
-def write_plan(plan: Plan) -> bytes:
-    """The bytes of plan.bin."""
+def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
+    """The bytes of plan.bin; `marked` as this user's. Raises PWC0610."""
     members: dict[str, bytes] = {"plan.pb": encode_plan(plan)}
     members |= {f"computations/{c.name}.vhlo": c.module for c in plan.computations}
     members |= {f"local/{c.name}.vhlo": c.local for c in plan.computations if c.local}
@@ -59,10 +66,24 @@ def write_plan(plan: Plan) -> bytes:
         _add(archive, "manifest.json", json.dumps(manifest, indent=1).encode())
         for name in (*sorted(members), *sorted(ready)):
             _add(archive, name, members.get(name) or ready.get(name, b""))
-        archive.comment = _SEAL + b"0" * 64
-    raw = out.getvalue()
-    body = raw[:-_SEAL_SIZE]
+        archive.comment = b"0" * (_MARK_SIZE + _SEAL_SIZE)
+    body = out.getvalue()[: -_MARK_SIZE - _SEAL_SIZE]
+    code = signing.mark(_SIGNED_AS, body) if marked else None
+    body += _MARK + (code or bytes(signing.SIZE)).hex().encode()
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode()
+
+
+def is_marked(raw: bytes) -> bool:
+    """Whether this user wrote the plan.bin with these bytes. Raises PWC0610."""
+    end = len(raw) - _SEAL_SIZE
+    body, mark = raw[: max(0, end - _MARK_SIZE)], raw[max(0, end - _MARK_SIZE) : end]
+    if not mark.startswith(_MARK):  # written before there were marks
+        return False
+    try:
+        code = bytes.fromhex(mark[len(_MARK) :].decode())
+    except ValueError:
+        return False
+    return any(code) and signing.is_marked(_SIGNED_AS, body, code)
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
@@ -72,24 +93,31 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def save_plan(plan: Plan, path: str | Path) -> int:
-    """Writes plan.bin; gives its size in bytes. Raises PWC0606, and PWC0608 for a plan that calls back to the host."""
+    """Writes plan.bin with this user's mark; gives its size in bytes.
+
+    Raises PWC0606, PWC0608 for a plan that calls back to the host, and PWC0610.
+    """
     for run in plan.runs():
         if plan.computations[run.computation].callbacks:
             raise PathwaysError(CallsBack(name=run.name, program=plan.name, where=run.where))
-    return write_whole(path, write_plan(plan))
+    return write_whole(path, write_plan(plan, marked=True))
 
 
 def load_plan(path: str | Path) -> Plan:
-    """Reads plan.bin. Raises PWC0601 (not a plan), PWC0602 (damaged) or PWC0603 (of another format)."""
+    """Reads plan.bin; what this user did not write is vetted first, and loses its modules for one device.
+
+    Raises PWC0601 (not a plan), PWC0602 (damaged), PWC0603 (of another format), PWC0610, and as `vetted`.
+    """
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
         raise PathwaysError(NotAPlan(path=str(path), found=error.strerror or str(error))) from None
-    return read_plan(raw, str(path))
+    plan = read_plan(raw, str(path))
+    return replace(plan, marked=True) if is_marked(raw) else vetted(plan, str(path))
 
 
 def read_plan(raw: bytes, path: str = "plan") -> Plan:
-    """Reads the bytes of a plan.bin. Raises as `load_plan`."""
+    """Reads the bytes of a plan.bin, but no module in it. Raises PWC0601, PWC0602 or PWC0603."""
     if not raw.startswith(b"PK\x03\x04"):
         raise PathwaysError(NotAPlan(path=path, found=_guess(raw)))
     try:

@@ -6,7 +6,7 @@ The bindings hand out plain attributes: each must be cast to its class before it
 from dataclasses import dataclass
 from typing import Any
 
-from pathways.dialect.mlir import Attribute, Operation, ir, sdy
+from pathways.dialect.bare_mlir import Attribute, Operation, ir, sdy
 from pathways.dialect.remember import remembered
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType, from_mlir, numpy_dtype
 from pathways.dialect.host_callbacks import calls_back
-from pathways.dialect.mlir import from_portable
+from pathways.dialect.mlir import from_portable, ir
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,16 @@ def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:
                 for inner in block.operations:
                     look(inner.operation)
         if op.name == "stablehlo.custom_call" and calls_back(op.attributes["call_target_name"].value.encode()):
-            config = op.attributes["mhlo.backend_config"]
-            found[int(config["index"].value)] = tuple(from_mlir(r.type) for r in op.results)
+            found[_index_of(op)] = tuple(from_mlir(r.type) for r in op.results)
 
     parsed = from_portable(module)
     look(parsed.operation)
     return found
+
+
+def _index_of(call: Any) -> int:
+    """Which callback a custom call is of; -1: it does not say, and so it is none of this process."""
+    for name in ("mhlo.backend_config", "backend_config"):  # the first where JAX wrote it, the second is StableHLO's
+        if name in call.attributes and isinstance(config := call.attributes[name], ir.DictAttr) and "index" in config:
+            return int(config["index"].value)
+    return -1

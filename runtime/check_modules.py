@@ -1,75 +1,68 @@
-"""Whether the modules of a plan from a file are what its manifest says: PJRT would not ask, and would not survive."""
+"""Whether the modules of a plan from a file are what the plan says: PJRT would not ask, and would not survive.
+
+The rules are in `dialect/modules`, where a process of their own applies them first to what this user did not write.
+"""
 
 from dataclasses import replace
 
-from pathways.dialect.diagnostics import InternalError, PathwaysError
-from pathways.dialect.dtypes import ArrayType, from_mlir
-from pathways.dialect.errors import UnsafePlan
+from pathways.dialect.bare_mlir import Context, make_bare_context
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.errors import UnknownTarget, UnsafePlan
 from pathways.dialect.host_callbacks import calls_back
-from pathways.dialect.jax_api import JaxRuntimeError
-from pathways.dialect.mlir import Operation, from_portable
+from pathways.dialect.modules.check import check_module, read_module
+from pathways.dialect.modules.stated import Refused, Stated
+from pathways.dialect.modules.targets import allowed_by_user
+from pathways.dialect.modules.vet import MODULE_RULE, stated_of
 from pathways.dialect.plan import Computation, Plan
-from pathways.dialect.program import described, main_of
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding, size_of_axes
 
 
 def check_modules(plan: Plan, path: str) -> None:
-    """Raises PWC0604 where a module has other arguments, results, partitions or donation than the plan states."""
+    """Raises PWC0604 where a module breaks a rule, PWC0611 where it calls what is not known."""
+    context, allowed = make_bare_context(), allowed_by_user()
     for computation in plan.computations:
-        problem = _problem(computation) or (_local_problem(computation) if computation.local else None)
-        if problem is not None:
-            rule = "a module with the signature that the plan states"
-            raise PathwaysError(UnsafePlan(path=path, problem=f"{computation.name} {problem}", rule=rule))
+        try:
+            _check(computation, plan.platform, context, allowed)
+        except Refused as refused:
+            if refused.target:
+                unknown = UnknownTarget(path=path, name=computation.name, target=refused.target, platform=plan.platform)
+                raise PathwaysError(unknown) from None
+            problem = f"{computation.name} {refused.problem}"
+            raise PathwaysError(UnsafePlan(path=path, problem=problem, rule=MODULE_RULE)) from None
 
 
-def _local_problem(computation: Computation) -> str | None:
-    """Whether the module for one device takes and gives shards."""
-    sizes = dict(computation.axes)
+def _check(computation: Computation, platform: str, context: Context, allowed: str) -> None:
+    if computation.callbacks or calls_back(computation.module) or calls_back(computation.local):
+        raise Refused("calls back to a Python process that is not this one")
+    stated = stated_of(computation, platform)
+    raw = computation.module
+    check_module(read_module(raw, context), stated, len(raw), allowed)
+    if raw := computation.local:
+        try:
+            check_module(read_module(raw, context), _of_one_device(stated), len(raw), allowed)
+        except Refused as refused:
+            raise Refused(f"for one device {refused.problem}", refused.target) from None
+
+
+def _of_one_device(stated: Stated) -> Stated:
+    """What the module for one device takes and gives: shards."""
+    sizes = dict(stated.axes)
+    spec = MeshSpec(stated.axes, tuple(range(size_of_axes(stated.axes))))
 
     def shards(types: tuple[ArrayType, ...], layouts: tuple[Dims, ...]) -> tuple[ArrayType, ...]:
-        spec = MeshSpec(computation.axes, tuple(range(size_of_axes(computation.axes))))
         return tuple(
             ArrayType(Sharding(spec, d).shard_shape(t.shape), t.dtype) for t, d in zip(types, layouts, strict=True)
         )
 
-    if any(name not in sizes for d in (*computation.in_layouts, *computation.out_layouts) for a in d for name in a):
-        return "is split over axes that it does not have"
-    part = replace(
-        computation,
-        name=f"{computation.name} (for one device)",
-        module=computation.local,
-        inputs=shards(computation.inputs, computation.in_layouts),
-        outputs=shards(computation.outputs, computation.out_layouts),
+    if any(name not in sizes for d in (*stated.in_layouts, *stated.out_layouts) for a in d for name in a):
+        raise Refused("is split over axes that it does not have")
+    inputs, outputs = shards(stated.inputs, stated.in_layouts), shards(stated.outputs, stated.out_layouts)
+    return replace(
+        stated,
+        inputs=inputs,
+        in_layouts=tuple(((),) * len(t.shape) for t in inputs),
+        outputs=outputs,
+        out_layouts=tuple(((),) * len(t.shape) for t in outputs),
         axes=(),
     )
-    problem = _problem(part)
-    return None if problem is None else f"for one device {problem}"
-
-
-def _problem(computation: Computation) -> str | None:
-    if computation.callbacks or calls_back(computation.module):
-        return "calls back to a Python process that is not this one"
-    try:
-        module = from_portable(computation.module)
-        main = main_of(module.operation)
-    except (JaxRuntimeError, ValueError, RuntimeError, InternalError) as error:
-        return f"cannot be read: {str(error).splitlines()[0]}"
-    type_ = main.type
-    try:
-        types = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
-    except (KeyError, AttributeError, TypeError, ValueError):
-        return "has arguments or results that are not arrays of a fixed shape"
-    if types != (computation.inputs, computation.outputs):
-        return "has other arguments or results"
-    arguments = described(main, "arg_attrs", len(computation.inputs))
-    donated = tuple(i for i, a in enumerate(arguments) if "jax.buffer_donor" in a or "tf.aliasing_output" in a)
-    if donated != computation.donated:
-        return f"donates {donated}, the plan says {computation.donated}"
-    return (
-        None if _partitions(module.operation) == size_of_axes(computation.axes) else "is for another number of devices"
-    )
-
-
-def _partitions(module: Operation) -> int:
-    attributes = module.attributes
-    return attributes["mhlo.num_partitions"].value if "mhlo.num_partitions" in attributes else 1

@@ -2,7 +2,7 @@
 
 Ready code comes from a plan (`pwc compile --with-executables`) or from the folder that PATHWAYS_CACHE names. It is
 known by its module, the number of devices, and a fingerprint of platform, jaxlib, our compile options and the kind of
-device; what is not for this machine, not this user's (`trust.py`), or cannot be read is compiled again.
+device; what is not for this machine, not this user's (`signing.py`), or cannot be read is compiled again.
 """
 
 import contextlib
@@ -19,9 +19,10 @@ from typing import TypeAlias
 
 import jaxlib.version
 
+from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.files import read_own, shared_with, write_folder, write_private
-from pathways.runtime import pjrt, trust
+from pathways.runtime import pjrt
 from pathways.runtime.callbacks import Watched
 from pathways.runtime.errors import RefusedByXla, SharedCache
 
@@ -141,7 +142,7 @@ class Executables:
         signed = self._ready.get(name)
         if signed is None and self.folder is not None:
             signed = read_own(self.folder / name)
-        raw = None if signed is None else trust.opened(name, signed)
+        raw = None if signed is None else signing.opened(name, signed)
         if raw is None:
             return None
         with contextlib.suppress(*pjrt.FAILURES):
@@ -165,7 +166,7 @@ class Executables:
         with contextlib.suppress(PathwaysError, *pjrt.FAILURES):
             raw = self._raw[module, len(devices)] = pjrt.serialize(made)
             write_folder(path.parent, {}, mode=0o700)
-            write_private(path, trust.sign(str(path.relative_to(self.folder)), raw))
+            write_private(path, signing.sign(str(path.relative_to(self.folder)), raw))
 
     def offer(self, ready: Mapping[str, bytes]) -> None:
         """What a plan brings along."""
@@ -192,7 +193,7 @@ class Executables:
             first = self._first.get(kind)
             if first is not None:
                 name = ready_name(kind[0], pjrt.devices_of(first))
-                found[name] = trust.sign(name, self._serialized(kind, first))
+                found[name] = signing.sign(name, self._serialized(kind, first))
         return dict(sorted(found.items()))
 
 

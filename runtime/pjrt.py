@@ -13,6 +13,8 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
 * `_profiler.ProfilerSession`: when a device worked on which launch; jax.profiler shows it in files only.
 * `serialize`, `deserialize_executable`: the same code on other devices, 20 times cheaper than compiling again. Only
   with options, and with the same number of devices.
+* `jaxlib.lapack.prepare_lapack_call`: JAX finds the functions of LAPACK when it lowers a call of one. Where another
+  process lowered it, nobody has, and the call jumps to address 0.
 """
 
 import ctypes
@@ -110,11 +112,19 @@ def compile_module(
 
     `callbacks` are the functions that it calls, by index: a module that calls any must never be run without.
     """
+    _find_lapack(module)
     if callbacks:
         parsed = from_portable(module) if isinstance(module, bytes) else parse(module, make_context())
         chosen = _xc.DeviceList(tuple(devices))
         return devices[0].client.compile_and_load(parsed, chosen, _options(devices), host_callbacks=list(callbacks))
     return devices[0].client.compile_and_load(module, _xc.DeviceList(tuple(devices)), _options(devices))
+
+
+def _find_lapack(code: bytes | str) -> None:
+    """Before anything that calls LAPACK can run; only then, since it imports SciPy."""
+    if (b"lapack_" in code) if isinstance(code, bytes) else ("lapack_" in code):
+        lapack: Any = importlib.import_module("jaxlib.lapack")
+        lapack.prepare_lapack_call("getrf_ffi", np.dtype(np.float32))
 
 
 def serialize(executable: Executable) -> bytes:
@@ -124,6 +134,7 @@ def serialize(executable: Executable) -> bytes:
 
 def deserialize(raw: bytes, devices: Sequence[Device]) -> Executable:
     """Ready code for as many devices as it was compiled for: with another number the process dies."""
+    _find_lapack(raw)
     return devices[0].client.deserialize_executable(raw, _xc.DeviceList(tuple(devices)), _options(devices))
 
 

@@ -12,7 +12,10 @@ from jax.experimental import io_callback
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.mlir import bytecode, make_context, parse, portable
 from pathways.dialect.plan import Run
+from pathways.runtime.callbacks import result_types
 from pathways.runtime.defer import defer
 from pathways.runtime.linearize import linearize
 
@@ -198,3 +201,20 @@ def test_jnp_is_there_for_those_who_need_it() -> None:
     gradient = jax.grad(lambda w, x: jnp.sum(placed(lambda v: v * v, mesh)(w * x)))
     program = pw.program(lambda w, x: (gradient(w, x), sine(x)))
     np.testing.assert_allclose(np.asarray(program(np.float32(2), X)[0]), (4 * X * X).sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ("mhlo.backend_config = {index = 2 : ui64}", 2),
+        ("api_version = 4 : i32, backend_config = {index = 2 : ui64}", 2),
+        ('backend_config = ""', -1),
+    ],
+)
+def test_which_callback_a_module_calls(config: str, found: int) -> None:
+    """Where JAX writes it, and where StableHLO does."""
+    source = f"""func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+      %y = stablehlo.custom_call @xla_ffi_python_cpu_callback(%x) {{{config}}} : (tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32> }}"""
+    module = portable(bytecode(parse(source, make_context()).operation))
+    assert result_types(module) == {found: (ArrayType((4,), "float32"),)}

@@ -13,9 +13,10 @@ from jax.sharding import PartitionSpec as P
 from support import pwc_here
 
 import pathways as pw
+from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.planfile import load_plan, write_plan
-from pathways.runtime import executables, pjrt, trust
+from pathways.runtime import executables, pjrt
 from pathways.runtime.controller import Controller
 from pathways.runtime.executables import Executables
 from pathways.runtime.executor import LoadedPlan
@@ -96,10 +97,10 @@ def test_a_folder_of_ready_code(tmp_path: Path) -> None:
 
 
 def test_signatures() -> None:
-    signed = trust.sign("name", b"code")
-    assert trust.opened("name", signed) == b"code"
-    assert trust.opened("other", signed) is None and trust.opened("name", signed[:-1]) is None
-    assert trust.opened("name", b"") is None
+    signed = signing.sign("name", b"code")
+    assert signing.opened("name", signed) == b"code"
+    assert signing.opened("other", signed) is None and signing.opened("name", signed[:-1]) is None
+    assert signing.opened("name", b"") is None
 
 
 def test_from_the_command_line(root: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pathways.api.array import Array
 from pathways.api.process import COMPILING, process
+from pathways.compiler.alone import with_local_modules
 from pathways.compiler.driver import Compilation
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
@@ -247,8 +248,15 @@ class Compiled:
 
 
 def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
-    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 where it cannot be run here."""
-    return Compiled(open_plan(path), path=str(path), dispatch=dispatch)
+    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 where it cannot be run here.
+
+    What this user did not write is read by another process first: PWC0609-PWC0612 (docs/programs.md, Files).
+    """
+    with COMPILING:
+        plan = open_plan(path)
+        if not plan.marked:
+            plan = with_local_modules(plan)
+    return Compiled(plan, path=str(path), dispatch=dispatch)
 
 
 def _is_sequential(dispatch: str) -> bool:

@@ -1,0 +1,63 @@
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+"""MLIR without JAX: what reads the modules of a plan, in this process and in one that has no time to import JAX.
+
+A compat module of this layer, beside `mlir.py`. `jax.extend.mlir` is the public door to the same names, but to import
+it is to import all of JAX, which takes five times as long as everything that the other process does.
+`_jax_mlir_ext.register_dialects` is what `jax.interpreters.mlir.make_ir_context` fills its contexts with.
+"""
+
+from typing import Any, TypeAlias
+
+from jaxlib.mlir import ir as _ir
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo as _chlo
+from jaxlib.mlir.dialects import mhlo as _mhlo
+from jaxlib.mlir.dialects import mpmd as _mpmd
+from jaxlib.mlir.dialects import sdy as _sdy
+from jaxlib.mlir.dialects import stablehlo as _stablehlo
+
+from pathways.dialect.remember import forget
+
+ir: Any = _ir
+sdy: Any = _sdy
+
+Module: TypeAlias = Any
+Operation: TypeAlias = Any
+Attribute: TypeAlias = Any
+Type: TypeAlias = Any
+Context: TypeAlias = Any
+
+
+class _Bare(_ir.Context):
+    """Without the dialects that MLIR's own constructor loads."""
+
+    def __init__(self) -> None:
+        super(_ir.Context, self).__init__()
+
+
+def make_bare_context() -> Context:
+    """A context with the dialects that JAX's have. Without threads, what breaks always breaks at the same place."""
+    forget()
+    context: Any = _Bare()
+    registry: Any = _ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    context.enable_multithreading(False)
+    _sdy.register_dialect(context)
+    _mpmd.register_dialect(context)
+    _mhlo.register_mhlo_dialect(context)
+    _chlo.register_dialect(context)
+    _stablehlo.register_dialect(context)
+    context.allow_unregistered_dialects = True
+    return context
+
+
+def read_portable(raw: bytes, context: Context) -> Module:
+    """The module of a portable artifact. What MLIR refuses is a ValueError, an MLIRError or a RuntimeError."""
+    return _stablehlo.deserialize_portable_artifact(context, raw)
+
+
+def read_text(source: bytes, context: Context) -> Module:
+    """The module of a dump."""
+    return ir.Module.parse(source.decode(), context=context)
