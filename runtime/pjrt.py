@@ -194,6 +194,12 @@ def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
     return ArrayType(sharding.shard_shape(type_.shape), type_.dtype)
 
 
+def weakly_typed(array: Array) -> Array:
+    """The same array of one device with a type that gives way to others, as that of a Python number; no copy."""
+    aval = _core_any.ShapedArray(array.shape, array.dtype, weak_type=True)
+    return _array(aval, array.sharding, [array], committed=False, _skip_checks=True)
+
+
 def on_device(device: Device) -> Any:
     return SingleDeviceSharding(device)
 
