@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 
+import pathways.api.errors
 import pathways.cli.errors
 import pathways.compiler.errors
 import pathways.dialect.errors
@@ -12,7 +13,13 @@ import pathways.runtime.errors
 from pathways.cli.errors import UnknownCode
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 
-_CATALOGS = (pathways.dialect.errors, pathways.compiler.errors, pathways.runtime.errors, pathways.cli.errors)
+_CATALOGS = (
+    pathways.dialect.errors,
+    pathways.compiler.errors,
+    pathways.runtime.errors,
+    pathways.api.errors,
+    pathways.cli.errors,
+)
 
 EXAMPLE = """
 \b

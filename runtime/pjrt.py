@@ -16,6 +16,7 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
 """
 
 import importlib
+import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -182,12 +183,39 @@ def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[Array])
 
 def shard(array: Array, position: int) -> Array:
     """One shard as an array of its own; no copy. (`addressable_data` gives the first shard of any replicated array.)"""
-    return array._arrays[position]
+    return shards_of(array)[position]
 
 
 def shards_of(array: Array) -> Sequence[Array]:
-    """All shards, in the order of the mesh; no copy."""
-    return array._arrays
+    """All shards, in the order of the mesh; no copy. Raises one of FAILURES where the array is deleted."""
+    with _TAKING_APART:
+        shards = array._arrays
+    if shards is None:
+        raise RuntimeError("the array has been deleted")
+    return shards
+
+
+_TAKING_APART = threading.RLock()
+"""jaxlib 0.10 makes the list of shards when it is first asked for; of two threads that ask at once both fill the one
+list, and whatever is read of it afterwards is wrong.
+"""
+
+
+def start_copy_to_host(array: Array) -> None:
+    """Has a later `to_host` find the values there."""
+    shards_of(array)
+    array.copy_to_host_async()
+
+
+def to_host(array: Array) -> "np.ndarray[Any, Any]":
+    """Waits, and copies an array to the host; the copy is kept with the array. Raises one of FAILURES."""
+    shards_of(array)  # before JAX asks
+    try:
+        return np.asarray(array)
+    except TypeError:  # where it was deleted between one shard and the next
+        if not array.is_deleted():
+            raise
+        raise RuntimeError("the array has been deleted") from None
 
 
 def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:

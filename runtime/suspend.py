@@ -60,7 +60,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
         if buffer.pinned or not pjrt.is_array(array):
             continue
         with contextlib.suppress(*pjrt.FAILURES):  # what failed stays as it is
-            host: np.ndarray[Any, Any] | Path = np.asarray(array)
+            host: np.ndarray[Any, Any] | Path = pjrt.to_host(array)
             if folder is not None:
                 with writing(folder):
                     descriptor, name = tempfile.mkstemp(dir=folder, prefix="pathways-", suffix=".bin")

@@ -1,7 +1,6 @@
 """Results of programs: handles on sharded buffers, futures (paper, section 4.6). Arrays to JAX, but not its own."""
 
 import asyncio
-import contextlib
 import inspect
 import operator
 from collections.abc import Callable, Generator
@@ -118,7 +117,7 @@ class Array(ArrayMethods, JaxArray):
     def addressable_data(self, index: int) -> Any:
         """What one virtual device holds, by its position in the mesh, as a `jax.Array` on JAX's default device."""
         size = self.handle.buffer.bytes
-        return self._as_jax(self._read(size, lambda array: np.asarray(pjrt.shard(array, index))))
+        return self._as_jax(self._read(size, lambda array: pjrt.to_host(pjrt.shard(array, index))))
 
     def on_device_size_in_bytes(self) -> int:
         """What it takes on all of its devices together."""
@@ -127,8 +126,7 @@ class Array(ArrayMethods, JaxArray):
     def is_ready(self) -> bool:
         """Whether the values are there (or known never to come)."""
         array = self.handle.array(caller)
-        with self._failures():
-            return isinstance(array, Poison) or bool(array.is_ready())
+        return isinstance(array, Poison) or bool(_waited(self.handle, array.is_ready))
 
     def is_deleted(self) -> bool:
         """Whether it was donated or deleted."""
@@ -142,27 +140,12 @@ class Array(ArrayMethods, JaxArray):
 
     def block_until_ready(self) -> "Array":
         """Waits. Raises PWC0504 if the values will never come."""
-        array = self._future()
-        with self._failures():
-            array.block_until_ready()
+        _waited(self.handle, self._future().block_until_ready)
         return self
 
     def copy_to_host_async(self) -> None:
         """Starts the copy to the host, which a later read finds."""
-        self._read(self.nbytes, lambda array: array.copy_to_host_async())
-
-    @contextlib.contextmanager
-    def _failures(self) -> Generator[None]:
-        """What fails on a device after it was enqueued becomes PWC0504, with the computation that makes this value."""
-        try:
-            yield
-        except pjrt.FAILURES as error:
-            now = self.handle.array(caller)  # raises PWC0207 where another thread donated it meanwhile
-            if isinstance(now, Poison):  # lost while it was read
-                raise now.error() from error
-            name, island, where = self.handle.buffer.origin
-            failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
-            raise PathwaysError(failed) from error
+        self._read(self.nbytes, pjrt.start_copy_to_host)
 
     def _future(self) -> Any:
         array = self.handle.array(caller)
@@ -185,14 +168,13 @@ class Array(ArrayMethods, JaxArray):
                     name=name, size=readable(size), island=island, limit=readable(limit), where=caller()
                 )
                 raise PathwaysError(error)
-            with self._failures():
-                return read(array)
+            return _waited(held, lambda: read(array))
         finally:
             held.drop()
 
     def stored(self) -> "np.ndarray[Any, Any]":
         """A copy on the host in the form in which it is stored: keys as their data. Waits, and raises as above."""
-        return self._read(self.nbytes, np.asarray)
+        return self._read(self.nbytes, pjrt.to_host)
 
     def to_jax(self) -> Any:
         """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys.
@@ -305,6 +287,19 @@ class Array(ArrayMethods, JaxArray):
             return repr(np.asarray(self))
         except PathwaysError as error:
             return f"<{about}, failed: {error.code}>"
+
+
+def _waited(handle: Handle, wait: Callable[[], T]) -> T:
+    """What fails on a device after it was enqueued becomes PWC0504, with the computation that makes this value."""
+    try:
+        return wait()
+    except pjrt.FAILURES as error:
+        now = handle.array(caller)  # raises PWC0207 where another thread donated it meanwhile
+        if isinstance(now, Poison):  # lost while it was read
+            raise now.error() from error
+        name, island, where = handle.buffer.origin
+        failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
+        raise PathwaysError(failed) from error
 
 
 compat.take_for_arrays(Array, Array.__jax_array__, Array._check_outside)  # pyright: ignore[reportPrivateUsage]
