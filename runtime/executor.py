@@ -248,6 +248,7 @@ class LoadedPlan:
         self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line
     ) -> None:
         """Puts the arguments into slots."""
+        store = self._controller.store
         used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
         for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
             if wanted is None:
@@ -260,7 +261,7 @@ class LoadedPlan:
             buffer = handle.buffer
             in_place = array is buffer.array
             if in_place and port.donated and pjrt.is_array(array):
-                if used[id(buffer)] > 1 or not handle.claim(self.plan.name, bound.claims):
+                if used[id(buffer)] > 1 or not store.claim(handle, self.plan.name, bound.claims):
                     array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
             elif in_place and not port.donated:
                 bound.owners[index] = buffer
@@ -269,7 +270,7 @@ class LoadedPlan:
             slots[index] = array
         if self._pauses:
             kept = list(bound.owners.values())
-            self._controller.store.keep(kept)
+            store.keep(kept)
             bound.kept = kept
 
     def _results(self, slots: Slots, owners: dict[int, StoredBuffer], client: ClientState, number: int) -> list[Handle]:

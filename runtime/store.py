@@ -233,8 +233,10 @@ class Handle:
 
     @uninterrupted
     def __del__(self) -> None:
+        if not self._holds:
+            return
         try:
-            self.drop()
+            self._store.release(self.buffer)
         except KeyboardInterrupt:  # Python would print it here, and go on
             _thread.interrupt_main()
 
@@ -249,8 +251,8 @@ class Handle:
     def give_up(self, taker: str, where: Where | None = None) -> None:
         """Ends this hold: the array was donated, at `where`. Other handles keep theirs."""
         if self._holds:
-            self.taken_by, self.taken_at = taker, where
-            self.drop()
+            self._holds, self.taken_by, self.taken_at = False, taker, where
+            self._store.release(self.buffer)
 
     def unclaim(self) -> None:
         """The run that claimed it was not enqueued: it is as it was."""
@@ -260,10 +262,6 @@ class Handle:
     def share(self, where: Line) -> "tuple[Handle, Any]":
         """Another hold on the same buffer, and its array; until it is dropped, nobody overwrites it."""
         return self._store.share(self, where)
-
-    def claim(self, taker: str, claims: "list[Handle]") -> bool:
-        """Whether a run may overwrite the buffer: from then on, nobody else reads or shares it."""
-        return self._store.claim(self, taker, claims)
 
     def array(self, where: Line) -> Any:
         """The array or its poison. Raises, at the line that `where` finds, PWC0207 after it was donated, PWC0217

@@ -157,9 +157,10 @@ class Array(ArrayMethods, JaxArray):
         """What `read` copies to the host. While it does, nobody overwrites the buffer: a run that is given it to do so
         overwrites a copy, and one that was quicker makes this raise PWC0207.
         """
+        self._future()
         held, array = self.handle.share(caller)
         try:
-            if isinstance(array, Poison):
+            if isinstance(array, Poison):  # lost since
                 raise array.error()
             limit = process().controller.fetch_limit
             if size > limit:
