@@ -25,4 +25,4 @@ def f(v):
 
 
 if __name__ == "__main__":
-    print(f(np.array([1.0, 2.0])))
+    print(*f(np.array([1.0, 2.0])))

@@ -1,4 +1,4 @@
-"""Results of programs: handles on sharded buffers, futures (paper, section 4.6). Arrays to JAX, but not its own."""
+"""Results of programs: handles on sharded buffers, futures (paper, 4.6); outside of programs, arrays like JAX's own."""
 
 import asyncio
 import inspect
