@@ -1,11 +1,9 @@
 """`pwc check`"""
 
-from pathlib import Path
-
 import click
 
 from pathways.cli.compile import start
-from pathways.cli.source import split_spec
+from pathways.cli.source import METAVAR, read_spec
 from pathways.cli.summary import size
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass
@@ -30,7 +28,7 @@ Examples:
 
 
 @click.command("check", epilog=EXAMPLE)
-@click.argument("source", metavar="SRC.py[:PROGRAM] | DUMP.mlir | PLAN")
+@click.argument("source", metavar=f"{METAVAR} | DUMP.mlir | PLAN")
 @click.option("--topology", help="Machines to check against: a spec, a TOML file or a preset.")
 @click.option("--platform", type=click.Choice(["cpu", "gpu", "tpu"]), help="For sources; default: this host's.")
 @click.option(
@@ -42,20 +40,20 @@ def check(source: str, topology: str | None, platform: str | None, placement: st
     A source or a dump is compiled without writing anything; a plan is read as `pwc run` would. The first kind of
     violation ends it, with all violations of that kind; exit code 3 (refused) or 5 (capacity).
     """
-    path, _ = split_spec(source)
-    if path.suffix in (".py", ".mlir"):
+    given = read_spec(source)
+    if given.is_python or given.is_dump:
         machines = parse_topology(topology) if topology is not None else None
         compilation = start(source, machines, platform)
         _ok(f"phase {compilation.program.phase}", "traced, or read, and verified")
         compilation.advance(options=Options(placement=placement), instruments=[_Progress()])
         plan = compilation.plan()
     else:
-        plan = load_plan(path)
+        plan = load_plan(given.path)
         _ok("file", "complete, undamaged, of a format that is read here")
         if topology is not None:
             check_fit(plan.name, plan.topology, parse_topology(topology), [s.island for s in plan.streams])
             _ok("topology", "the islands it needs are there")
-    _check_plan(plan, path)
+    _check_plan(plan, str(given))
 
 
 class _Progress(Instrument):
@@ -63,10 +61,10 @@ class _Progress(Instrument):
         _ok(f"phase {program.phase}", f"{step.name} done, the rules of all phases so far hold")
 
 
-def _check_plan(plan: Plan, path: Path) -> None:
-    validate(plan, str(path))
+def _check_plan(plan: Plan, path: str) -> None:
+    validate(plan, path)
     _ok("plan", "slots, shapes, donations, channels and meshes agree")
-    check_modules(plan, str(path))
+    check_modules(plan, path)
     _ok("computations", f"{len(plan.computations)} modules have the types the plan says")
     functions = [plan, *(plan.of_body(number) for number in range(len(plan.bodies)))]
     steps = sum(len(linearize(function)) for function in functions)

@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from pathways.api.process import analyzer, host_topology, process
+from pathways.cli.comparison import comparison
 from pathways.cli.errors import BadSource
 from pathways.cli.ir_options import IrOptions, ir_options
-from pathways.cli.source import load_program, lower_program, split_spec
-from pathways.cli.summary import comparison, compile_summary
+from pathways.cli.source import METAVAR, load_program, lower_program, read_spec
+from pathways.cli.summary import compile_summary
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
 from pathways.compiler.pass_pipeline import parse_pipeline
@@ -39,7 +40,7 @@ Examples:
 
 
 @click.command("compile", epilog=EXAMPLE)
-@click.argument("source", metavar="SRC.py[:PROGRAM] | DUMP.mlir")
+@click.argument("source", metavar=f"{METAVAR} | DUMP.mlir")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the plan.")
 @click.option(
     "--topology",
@@ -57,7 +58,9 @@ Examples:
 @click.option("--schedule", help=f"{', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv; default: program.")
 @click.option("--emit-schedule", type=click.Path(dir_okay=False), metavar="FILE.csv",
               help="Write the order of each slice: a row a slice, cells like 0F3.")  # fmt: skip
-@click.option("--compare-schedules", is_flag=True, help="Also state bubble and memory of all other schedules.")
+@click.option(
+    "--compare-schedules", is_flag=True, help="Also state step time, bubble and memory of all other schedules."
+)
 @click.option("--no-merge", is_flag=True, help="Keep calls apart that could be one executable.")
 @click.option("--remat", type=click.Choice(REMAT), help="auto: compute activations again where they would not fit.")
 @click.option("--analyze", is_flag=True, help="Ask XLA for the temporaries of every executable; takes its time.")
@@ -169,13 +172,13 @@ def _check_phase(
 
 def start(source: str, topology: Topology | None, platform: str | None) -> Compilation:
     """Reads a dump, or traces a source."""
-    path, name = split_spec(source)
-    if path.suffix == ".mlir":
-        program, constants = read_dump(path)
+    given = read_spec(source)
+    if given.is_dump:
+        program, constants = read_dump(given.path)
         return Compilation(program, constants, Session(_machines(topology, program.platform)))
-    function = load_program(path, name)
+    function = load_program(given)
     chosen = platform or process().platform
-    lowered = lower_program(function, path, chosen)
+    lowered = lower_program(function, given, chosen)
     begin = time.perf_counter()
     module = parse(bytecode(lowered.module.operation), lowered.module.context)
     compilation = Compilation(Program(module), lowered.constants, Session(_machines(topology, chosen)))

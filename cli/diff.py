@@ -3,6 +3,7 @@
 import difflib
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import click
@@ -35,11 +36,13 @@ def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) ->
     for line in said:
         click.echo(line)
     lines = [] if summary and said else list(_lines(old, new, ir, str(a), str(b)))
+    rest = [] if said or lines else list(_unseen(old, new))
     if not said:
-        click.echo("nothing moved, nothing resharded, nothing reordered" if lines else "the plans are the same")
-    if lines and not summary:
-        click.echo("\n".join(lines))
-    if said or lines:
+        differ = lines or rest
+        click.echo("nothing moved, nothing resharded, nothing reordered" if differ else "the plans are the same")
+    for line in [*([] if summary else lines), *rest]:
+        click.echo(line)
+    if said or lines or rest:
         ctx.exit(1)
 
 
@@ -132,6 +135,22 @@ def _bytes(old: Plan, new: Plan) -> Iterator[str]:
         x, y = a_peak.get(island, 0), b_peak.get(island, 0)
         if x != y:
             yield f"bytes      peak of {island}: {size(x)} -> {size(y)} a device"
+
+
+def _unseen(old: Plan, new: Plan) -> Iterator[str]:
+    """What differs without showing in streams: what computations do, constants, and any other field of a plan.
+
+    Dumps do not count, nor does ready code: plans that differ in these alone run alike.
+    """
+    if [c.name for c in old.computations] == [c.name for c in new.computations]:
+        for was, is_ in zip(old.computations, new.computations, strict=True):
+            if was != is_:
+                yield f"computes   {is_.name}: other operations, or from other lines"
+        old = replace(old, computations=new.computations)
+    for field in fields(Plan):
+        differs = getattr(old, field.name) != getattr(new, field.name)
+        if field.compare and field.name != "phases" and differs:
+            yield f"differs    {field.name}"
 
 
 def _without_locations(dump: bytes) -> str:

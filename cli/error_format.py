@@ -1,18 +1,24 @@
 """How errors leave `pwc`: as text for people, or as one line of JSON for tools."""
 
 import json
+from contextvars import ContextVar
 from typing import Any
 
 import click
 
 from pathways.dialect.diagnostics import PathwaysError
 
-_KEY = "pathways.error_format"
+_FORMAT = ContextVar("_FORMAT", default="text")
 
 
-def _remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+def text_format() -> None:
+    """What holds until an option says otherwise."""
+    _FORMAT.set("text")
+
+
+def _remember(_: click.Context, __: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.find_root().meta[_KEY] = value
+        _FORMAT.set(value)
 
 
 def error_format_option() -> click.Option:
@@ -27,10 +33,10 @@ def error_format_option() -> click.Option:
     )
 
 
-def show(ctx: click.Context, error: PathwaysError) -> None:
+def show(error: PathwaysError) -> None:
     """Prints an error, and the notes that were added on its way."""
     notes: list[str] = list(getattr(error, "__notes__", ()))
-    if ctx.find_root().meta.get(_KEY) == "json":
+    if _FORMAT.get() == "json":
         row: dict[str, Any] = {"version": 1, "errors": [d.as_json() for d in error.diagnostics], "notes": notes}
         click.echo(json.dumps(row), err=True)
         return

@@ -54,7 +54,7 @@ class Mismatch(Diagnostic):
     title: ClassVar[str] = "results differ from the reference"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "a relative difference of at most {tolerance:g}"
-    hint: ClassVar[str] = "pwc inspect plan.bin shows what makes each result; please file a bug with the plan"
+    hint: ClassVar[str] = "pwc inspect plan.bin --all shows what makes each result; please file a bug with the plan"
     have_: str
     tolerance: float
 
@@ -115,3 +115,14 @@ class NotWell(Diagnostic):
     need: ClassVar[str] = "every check ok"
     hint: ClassVar[str] = "do what stands behind `try`, from top to bottom, and run pwc doctor again"
     count: int
+
+
+@dataclass(frozen=True)
+class OutputLost(Diagnostic):
+    code: ClassVar[str] = "PWC0810"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "what was printed did not arrive"
+    have: ClassVar[str] = "standard output: {problem}"
+    need: ClassVar[str] = "a file, a terminal or a pipe that takes all of it"
+    hint: ClassVar[str] = "free some space, or print elsewhere; all files that the command writes are written"
+    problem: str

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 
+from pathways.api import npz
 from pathways.cli.errors import BadInputs
+from pathways.cli.groups import listed
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.plan import Plan, Port
@@ -28,10 +31,10 @@ def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> d
         values[name] = _read_array(Path(text[1:])) if text.startswith("@") else _read_value(name, text)
     names = [p.name for p in plan.inputs]
     if unknown := [n for n in values if n not in names]:
-        raise _bad(f"values for {', '.join(unknown)}", f"the plan's inputs: {_listed(names)}")
+        raise _bad(f"values for {', '.join(unknown)}", f"the plan's inputs: {listed(names)}")
     values = {p.name: _convert(values[p.name], p) for p in plan.inputs if p.name in values}
     if values and (missing := [n for n in names if n not in values]):
-        raise _bad(f"no values for {_listed(missing)}", f"a value for each of {len(names)} inputs")
+        raise _bad(f"no values for {listed(missing)}", f"a value for each of {len(names)} inputs")
     return values
 
 
@@ -55,10 +58,10 @@ def _random(rng: np.random.Generator, port: Port) -> Any:
 def _read_archive(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as loaded:
-            return {name: loaded[name] for name in loaded.files}
+            return dict(npz.typed({name: loaded[name] for name in loaded.files}))
     except OSError as error:
         raise _bad(f"{path}: {error}", "an .npz archive of arrays") from None
-    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError):
+    except (ValueError, KeyError, zipfile.BadZipFile, EOFError, AttributeError, TypeError):
         raise _bad(f"{path} is not an .npz archive", "an .npz archive of arrays, without pickled objects") from None
 
 
@@ -81,10 +84,21 @@ def _read_value(name: str, text: str) -> Any:
 
 
 def _convert(value: "np.ndarray[Any, Any]", port: Port) -> "np.ndarray[Any, Any]":
-    """Numbers typed on the command line have the type that the plan wants, if it can hold them."""
+    """Numbers as people type them, in the type that the plan wants. Raises PWC0803 where it cannot hold them."""
     dtype = numpy_dtype(port.type.dtype)
-    typed = value.dtype in (np.int64, np.float64)
-    return value.astype(dtype) if typed and (value.dtype.kind == "i" or dtype.kind not in "biu") else value
+    whole = port.type.dtype.startswith(("int", "uint", "bool"))
+    if value.dtype == np.int64 and whole:
+        least, most = (0, 1) if port.type.dtype == "bool" else _range(dtype)
+        if outside := [int(v) for v in value.flat if not least <= int(v) <= most]:
+            raise _bad(f"{port.name} with {outside[0]}", f"{port.dtype}: whole numbers from {least} to {most}")
+        return value.astype(dtype)
+    wider = value.dtype in (np.int64, np.float64) and not whole
+    return value.astype(dtype) if wider else value
+
+
+def _range(dtype: "np.dtype[Any]") -> tuple[int, int]:
+    info = ml_dtypes.iinfo(dtype)
+    return int(info.min), int(info.max)
 
 
 def example_inputs(arguments: tuple[Any, ...]) -> list[Any] | None:
@@ -93,10 +107,6 @@ def example_inputs(arguments: tuple[Any, ...]) -> list[Any] | None:
     if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         return None
     return leaves
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:6]) + (f", ... ({len(names)})" if len(names) > 6 else "")
 
 
 def _bad(have: str, rule: str) -> PathwaysError:

@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pathways.cli.errors import NoDump
+from pathways.cli.overview import overview
 from pathways.cli.summary import channels, dcn_bytes, in_bodies, schedule_text, size, table
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.memory import by_kind, peak, timeline
@@ -22,7 +22,8 @@ from pathways.runtime.validate import validate
 EXAMPLE = """
 \b
 Examples:
-  pwc inspect plan.bin
+  pwc inspect plan.bin                 (one screen)
+  pwc inspect plan.bin --all           (every argument, buffer and instruction)
   pwc inspect plan.bin --ir place      (of a plan compiled with --with-phases)
   pwc inspect plan.bin --schedule
   pwc inspect plan.bin --memory
@@ -35,9 +36,10 @@ Examples:
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Print the dump of a phase instead.")
 @click.option("--schedule", is_flag=True, help="Print what each island does of a pipeline, in order.")
 @click.option("--memory", is_flag=True, help="Print the fullest device of each island: bytes by owner after each step.")
+@click.option("--all", "everything", is_flag=True, help="Print every argument, result, buffer and instruction.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, as_json: bool) -> None:
-    """Show a plan: signature, islands, streams, buffers with sizes and lifetimes, transfers."""
+def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, everything: bool, as_json: bool) -> None:
+    """Show a plan on one screen: signature, islands, slices, transfers, what each island does; or all of it."""
     plan = load_plan(path)
     validate(plan, str(path))
     check_modules(plan, str(path))
@@ -51,7 +53,7 @@ def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, as_json: 
     elif as_json:
         click.echo(json.dumps({"version": 1} | _as_json(plan)))
     else:
-        click.echo(describe(plan))
+        click.echo(describe(plan) if everything else overview(plan, _port))
 
 
 def _print_ir(plan: Plan, phase: Phase) -> None:
@@ -68,7 +70,7 @@ def dump_of(plan: Plan, phase: Phase) -> bytes:
 
 
 def describe(plan: Plan) -> str:
-    """The plan for people."""
+    """The plan for people, every line of it."""
     moves, crossing = dcn_bytes(plan)
     parts = [
         f"program {plan.name} for {plan.platform}",
@@ -96,12 +98,19 @@ def describe(plan: Plan) -> str:
 
 
 def _actions(plan: Plan) -> str:
-    """A row an island: the actions of its calls, those merged into one call with + between them."""
+    """A row an island: the actions of its calls, each once, those merged into one call with + between them.
+
+    Loose calls before and behind a placed call have its action, too: they add nothing to the row.
+    """
     rows: list[list[str]] = []
     for stream in plan.streams:
-        runs = [i for i in stream.instructions if isinstance(i, Run)]
-        cells = ["+".join(dict.fromkeys(a for a in _actions_of(run) if a)) for run in runs]
-        if cells := [c for c, _ in groupby(c for c in cells if c)]:
+        seen: set[str] = set()
+        cells: list[str] = []
+        for run in (i for i in stream.instructions if isinstance(i, Run)):
+            fresh = [a for a in dict.fromkeys(_actions_of(run)) if a and a not in seen]
+            seen.update(fresh)
+            cells += ["+".join(fresh)] if fresh else []
+        if cells:
             rows.append([stream.island, " ".join(cells)])
     return table([[plan.schedule.name, schedule_text(plan.schedule)], *rows])
 

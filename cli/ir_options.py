@@ -10,8 +10,10 @@ from typing import Any
 import click
 
 from pathways.cli.summary import table
+from pathways.compiler.errors import OF_OPTIONS
 from pathways.compiler.instruments import Instrument, Printer, Reproducer, Statistics
 from pathways.compiler.pipeline import PASSES, Timing
+from pathways.dialect.diagnostics import PathwaysError
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--print-ir-before", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR before it."),
@@ -58,8 +60,12 @@ class IrOptions:
             used.append(Reproducer(self._folder))
         return used
 
-    def _folder(self) -> Path:
-        return self.crash_reproducer or Path(tempfile.mkdtemp(prefix="pwc-"))
+    def _folder(self, error: Exception) -> Path | None:
+        """The folder that was named; else a temporary one, unless it was an option that was refused."""
+        if self.crash_reproducer is not None:
+            return self.crash_reproducer
+        refused = isinstance(error, PathwaysError) and all(isinstance(d, OF_OPTIONS) for d in error.diagnostics)
+        return None if refused else Path(tempfile.mkdtemp(prefix="pwc-"))
 
     def report(self, timing: Timing) -> None:
         """Prints what was counted, to stderr."""

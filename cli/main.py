@@ -1,7 +1,5 @@
 """`pwc`: the group of commands, and how errors leave the process."""
 
-import os
-import sys
 from typing import Any
 
 import click
@@ -10,28 +8,44 @@ from pathways.cli.check import check
 from pathways.cli.compile import compile_
 from pathways.cli.diff import diff
 from pathways.cli.doctor import doctor
-from pathways.cli.error_format import error_format_option, show
+from pathways.cli.error_format import error_format_option, show, text_format
+from pathways.cli.errors import OutputLost
 from pathways.cli.explain import explain
 from pathways.cli.inspect import inspect_
 from pathways.cli.opt import opt
+from pathways.cli.output import Output, guarded_output
 from pathways.cli.passes import passes_
 from pathways.cli.run import run
 from pathways.cli.why import why
-from pathways.dialect.diagnostics import Exit, PathwaysError
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.planfile import VERSION
 
 
 class _Group(click.Group):
+    def main(self, *args: Any, **extra: Any) -> Any:
+        text_format()
+        with guarded_output() as output:
+            try:
+                return super().main(*args, **extra)
+            except SystemExit as end:
+                raise SystemExit(_exit_code(end, output)) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except PathwaysError as error:
-            show(ctx, error)
+            show(error)
             ctx.exit(error.diagnostic.exit.value)
-        except BrokenPipeError:
-            # The reader has what it wanted; Python must not complain again when it closes stdout.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(Exit.FAILED.value)
+
+
+def _exit_code(end: SystemExit, output: Output) -> Any:
+    """The exit code of the command; 1 where it did all but print."""
+    lost = output.lost()
+    if lost is None:
+        return end.code
+    error = PathwaysError(OutputLost(problem=lost.strerror or str(lost)))
+    show(error)
+    return end.code or error.diagnostic.exit.value
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

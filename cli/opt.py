@@ -1,9 +1,11 @@
 """`pwc opt`"""
 
+import errno
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -52,7 +54,7 @@ def opt(
     ir_options: IrOptions,
 ) -> None:
     """Run passes on a dump and print the result; without passes, verify and print. `-` reads standard input."""
-    read = sys.stdin.read() if source == "-" else _read(source)
+    read = _read(source)
     work = _Work(
         parse_pipeline(pass_pipeline), topology, not no_debug_info, ir_options.instruments(always_save=False), source
     )
@@ -104,8 +106,15 @@ class _Work:
 
 def _read(source: str) -> str:
     try:
-        return Path(source).read_text()
+        return (_standard_input() if source == "-" else Path(source).read_bytes()).decode()
     except (OSError, UnicodeDecodeError) as error:
         advice = "pwc compile model.py --dump-phases-to DIR writes dumps"
         have = error.strerror if isinstance(error, OSError) and error.strerror else "bytes that are not text"
         raise PathwaysError(BadSource(path=source, have_=have, rule="the text of a dump", advice=advice)) from None
+
+
+def _standard_input() -> bytes:
+    stream: TextIO | None = sys.stdin
+    if stream is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return stream.buffer.read()

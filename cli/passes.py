@@ -22,7 +22,7 @@ def passes_() -> None:
     rows = [["pass", "requires", "ensures", "options", ""]]
     for name, cls in PASSES.items():
         options = ", ".join(f"{f.name}={f.default}" for f in fields(cls)) or "none"
-        rows.append([name, cls.requires, cls.ensures, options, _first_line(cls)])
+        rows.append([name, *cls.phases(), options, _first_line(cls)])
     click.echo(table(rows))
     click.echo()
     click.echo(table([["placement", ""], *([n, _first_line(p)] for n, p in POLICIES.items())]))

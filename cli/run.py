@@ -10,19 +10,26 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+import ml_dtypes
 import numpy as np
 
+from pathways.api import npz
 from pathways.api.array import Array
 from pathways.api.process import process
 from pathways.api.reference import Difference, compare, run_reference
 from pathways.api.stages import DISPATCH, PARALLEL, Compiled, load
 from pathways.api.tracing import trace as record
-from pathways.cli.errors import Mismatch
+from pathways.cli.errors import BadSource, Mismatch
+from pathways.cli.groups import ROWS, counted, grouped
 from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
-from pathways.cli.source import load_program, lower_program, split_spec
+from pathways.cli.source import METAVAR, Source, load_program, lower_program, read_spec
+from pathways.compiler.placement import POLICIES
+from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
+from pathways.dialect.plan import Plan
 from pathways.dialect.planfile import writing
+from pathways.dialect.presets import PRESETS
 from pathways.dialect.topology import parse_bytes
 
 EXAMPLE = """
@@ -31,12 +38,13 @@ Examples:
   pwc run plan.bin --inputs in.npz --outputs out.npz
   pwc run plan.bin --input 'x=@x.npy' --input 'scale=0.5' --repeat 10
   pwc run samples/train_lm.py --reference
+  pwc run package.model:step --topology islands=2,devices=4 --placement min-cut --schedule 1f1b
   pwc run plan.bin --repeat 5 --trace trace.json    # open it in https://ui.perfetto.dev
 """
 
 
 @click.command("run", epilog=EXAMPLE)
-@click.argument("source", metavar="PLAN | SRC.py[:PROGRAM]")
+@click.argument("source", metavar=f"PLAN | {METAVAR}")
 @click.option("--input", "assignments", multiple=True, metavar="NAME=@x.npy", help="One input: a file, or a value.")
 @click.option("--inputs", type=click.Path(dir_okay=False, path_type=Path), help="All inputs, an .npz by name.")
 @click.option("--outputs", type=click.Path(dir_okay=False, path_type=Path), help="Write all results, an .npz by name.")
@@ -44,7 +52,11 @@ Examples:
 @click.option("--reference", is_flag=True, help="Also run step by step through JAX's public API, and compare.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write what ran when, for Perfetto.")
 @click.option("--fetch-limit", metavar="SIZE", help="The largest result to copy to the host; default: 16GiB.")
+@click.option("--topology", help=f"For sources: a spec, a TOML file, or one of {', '.join(PRESETS)}.")
+@click.option("--placement", help=f"For sources: {', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
+@click.option("--schedule", help=f"For sources: {', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv.")
 @click.option("--dispatch", type=click.Choice(DISPATCH), default=PARALLEL, show_default=True, help="How to enqueue.")
+@click.option("--all", "everything", is_flag=True, help="Print every result, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="Print results and timings as JSON.")
 def run(
     source: str,
@@ -55,12 +67,17 @@ def run(
     reference: bool,
     trace: Path | None,
     fetch_limit: str | None,
+    topology: str | None,
+    placement: str | None,
+    schedule: str | None,
     dispatch: str,
+    everything: bool,
     as_json: bool,
 ) -> None:
     """Run a plan, or compile and run a source.
 
-    A source runs on its example_args where these are arrays. Without inputs a plan runs on seeded random data.
+    A source runs on its example_args where these are arrays. Without inputs a plan runs on seeded random data. Of many
+    results those that stand together in a tree are one row.
     """
     if outputs is not None and outputs.suffix != ".npz":
         problem = f"the ending {outputs.suffix!r}"
@@ -69,31 +86,58 @@ def run(
         controller = process().controller
         click.get_current_context().call_on_close(partial(setattr, controller, "fetch_limit", controller.fetch_limit))
         controller.fetch_limit = parse_bytes("--fetch-limit", fetch_limit)
-    compiled, example = _prepare(source, dispatch)
+    options = {"--topology": topology, "--placement": placement, "--schedule": schedule}
+    compiled, example = _prepare(source, dispatch, {o: v for o, v in options.items() if v is not None})
     arguments = _arguments(compiled, example, inputs, assignments)
     with contextlib.nullcontext() if trace is None else record(trace):
         results, timings = _repeat(compiled, arguments, repeat)
     differences = _differences(compiled, arguments, results) if reference else None
     if outputs is not None:
-        with writing(outputs):
-            np.savez(
-                outputs,
-                allow_pickle=False,
-                **{p.name: _host(r) for p, r in zip(compiled.plan.results, results, strict=True)},
-            )
-    _report(compiled, results, timings, differences, as_json)
+        _write(outputs, compiled.plan, results)
+    if as_json:
+        _print_json(compiled.plan, results, timings, differences)
+    else:
+        _print(compiled.plan, results, timings, differences, everything)
     if differences is not None and (worst := [d for d in differences if not d.close]):
         have = "\n".join(str(d) for d in worst)
         raise PathwaysError(Mismatch(have_=have, tolerance=worst[0].tolerance))
 
 
-def _prepare(source: str, dispatch: str) -> tuple[Compiled, list[Any] | None]:
-    path, name = split_spec(source)
-    if path.suffix != ".py":
-        return load(path, dispatch=dispatch), None
-    program = load_program(path, name)
-    lowered = lower_program(program, path, process().platform)
-    return lowered.compile(dispatch=dispatch), example_inputs(program.example_args)
+def _prepare(spec: str, dispatch: str, options: dict[str, str]) -> tuple[Compiled, list[Any] | None]:
+    source = read_spec(spec)
+    if not source.is_python:
+        if options:
+            raise _settled(source, options)
+        return load(source.path, dispatch=dispatch), None
+    program = load_program(source)
+    lowered = lower_program(program, source, process().platform)
+    compiled = lowered.compile(
+        options.get("--topology"),
+        placement=options.get("--placement", "spread"),
+        schedule=options.get("--schedule", PROGRAM),
+        dispatch=dispatch,
+    )
+    return compiled, example_inputs(program.example_args)
+
+
+def _settled(source: Source, options: dict[str, str]) -> PathwaysError:
+    have = f"{', '.join(options)}, and a plan, where that is decided"
+    said = " ".join(f"{option} ..." for option in options)
+    advice = f"pwc compile model.py {said} -o plan.bin, or pwc run model.py {said}"
+    return PathwaysError(BadSource(path=str(source), have_=have, rule="a source", advice=advice))
+
+
+def _write(path: Path, plan: Plan, results: list[Array]) -> None:
+    """Writes all results, and says how to read those whose types numpy does not know."""
+    members: dict[str, Any] = npz.with_types(plan.results, [_host(r) for r in results])
+    with writing(path):
+        np.savez(path, allow_pickle=False, **members)
+    raw = {name: dtype for name, dtype in npz.untold(plan.results).items() if hasattr(ml_dtypes, dtype)}
+    if raw:
+        name, dtype = next(iter(raw.items()))
+        many = f"{name} is" if len(raw) == 1 else f"{len(raw)} results are"
+        view = f'np.load("{path}")["{name}"].view(ml_dtypes.{dtype})'
+        click.echo(f"note: {many} of a type that numpy does not know; by hand: {view}", err=True)
 
 
 def _arguments(
@@ -133,28 +177,36 @@ def _host(array: Array) -> "np.ndarray[Any, Any]":
     return array.stored()
 
 
-def _report(
-    compiled: Compiled,
+def _print_json(
+    plan: Plan, results: list[Array], timings: list[dict[str, float]], differences: list[Difference] | None
+) -> None:
+    row: dict[str, Any] = {
+        "version": 1,
+        "program": plan.name,
+        "results": {p.name: _as_json(_host(r), p.dtype) for p, r in zip(plan.results, results, strict=True)},
+        "runs": timings,
+    }
+    if differences is not None:
+        row["reference"] = [{"name": d.name, "difference": d.relative, "close": d.close} for d in differences]
+    click.echo(json.dumps(row))
+
+
+def _print(
+    plan: Plan,
     results: list[Array],
     timings: list[dict[str, float]],
     differences: list[Difference] | None,
-    as_json: bool,
+    everything: bool,
 ) -> None:
-    ports = compiled.plan.results
-    hosts = [_host(r) for r in results]
-    if as_json:
-        row: dict[str, Any] = {
-            "version": 1,
-            "program": compiled.plan.name,
-            "results": {p.name: _as_json(h, p.dtype) for p, h in zip(ports, hosts, strict=True)},
-            "runs": timings,
-        }
-        if differences is not None:
-            row["reference"] = [{"name": d.name, "difference": d.relative, "close": d.close} for d in differences]
-        click.echo(json.dumps(row))
-        return
-    for port, host in zip(ports, hosts, strict=True):
-        click.echo(f"{port.name}: {port.dtype}{list(host.shape)} {_shown(host)}")
+    groups, left = grouped(plan.results, len(results) if everything else ROWS)
+    for group in groups:
+        if group.single is None:
+            click.echo(f"{group.name}: {counted(group.ports)}")
+            continue
+        host = _host(results[group.members[0]])
+        click.echo(f"{group.name}: {group.single.dtype}{list(host.shape)} {_shown(host)}")
+    if left:
+        click.echo(f"... and {len(left)} more ({counted(left)}): --all")
     total = statistics.median(t["total_ms"] for t in timings)
     dispatch = statistics.median(t["dispatch_ms"] for t in timings)
     click.echo(f"time: {total:.2f} ms a run (median of {len(timings)}), {dispatch:.2f} ms of it to dispatch")

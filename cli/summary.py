@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pathways.compiler.compare import Outcome
 from pathways.compiler.pipeline import Timing
 from pathways.dialect.memory import by_kind, peak
 from pathways.dialect.memory import readable as size
@@ -96,21 +95,6 @@ def bubble_text(schedule: Schedule) -> str:
     """The bubble for equal stages and as estimated, each with the least that any order has."""
     equal = f"{schedule.bubble:.1%} (at least {schedule.bound:.1%}) for equal stages"
     return f"{equal}, {schedule.estimated_bubble:.1%} (at least {schedule.estimated_bound:.1%}) by the cost model"
-
-
-def comparison(outcomes: Sequence[Outcome]) -> str:
-    """Bubble and memory of every schedule."""
-    rows = [["compared", "bubble", "at least", "estimated", "at least", "memory, the fullest island"]]
-    for found in outcomes:
-        schedule = found.schedule
-        if schedule is None or not schedule.microbatches:
-            rows.append([found.name, *["-"] * 4, found.refused or (schedule.note if schedule else "")])
-            continue
-        island = max(found.peaks, key=lambda i: found.peaks[i])
-        shown = f"{size(found.peaks[island])} on {island}"
-        figures = (schedule.bubble, schedule.bound, schedule.estimated_bubble, schedule.estimated_bound)
-        rows.append([found.name, *(f"{f:.1%}" for f in figures), shown])
-    return table(rows)
 
 
 def _memory(plan: Plan, island: str) -> list[str]:

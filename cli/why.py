@@ -2,14 +2,14 @@
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from pathways.cli.errors import NothingNamed
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.plan import Decision
 from pathways.dialect.planfile import load_plan
 
@@ -23,6 +23,10 @@ Examples:
 """
 
 
+SHOWN = 8
+"""How many names or lines are offered."""
+
+
 @click.command("why", epilog=EXAMPLE)
 @click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
 @click.argument("name", required=False)
@@ -32,8 +36,7 @@ def why(path: Path, name: str | None, as_json: bool) -> None:
     plan = load_plan(path)
     found = [d for d in plan.decisions if name is None or _named(d, name)]
     if not found:
-        names = list(dict.fromkeys(n for d in plan.decisions for n in (d.name, d.kind)))
-        near = difflib.get_close_matches(name or "", names, n=3) or names[:8]
+        near = _near(plan.decisions, name or "")
         raise PathwaysError(NothingNamed(name=name or "", known=", ".join(near) or "nothing: the plan is empty"))
     if as_json:
         click.echo(json.dumps({"version": 1, "placement": plan.placement, "decisions": [asdict(d) for d in found]}))
@@ -44,9 +47,34 @@ def why(path: Path, name: str | None, as_json: bool) -> None:
 
 
 def _named(decision: Decision, name: str) -> bool:
-    where = decision.where
-    lines = () if where is None else (f"{where.file}:{where.line}", f"{Path(where.file).name}:{where.line}")
-    return name in (decision.name, decision.kind, *lines)
+    asked, where = _line(name), decision.where
+    if asked is not None and where is not None and where.line == asked.line and _same_file(where.file, asked.file):
+        return True
+    return name in (decision.name, decision.kind)
+
+
+def _line(name: str) -> Where | None:
+    """`model.py:41` as a line; None for what is none."""
+    file, colon, number = name.rpartition(":")
+    return Where(file, int(number)) if colon and file and number.isdecimal() else None
+
+
+def _same_file(a: str, b: str) -> bool:
+    """Whether two paths end alike: plans and people name files from different folders."""
+    short, long = sorted((Path(a).parts, Path(b).parts), key=len)
+    return short == long[len(long) - len(short) :]
+
+
+def _near(decisions: Sequence[Decision], name: str) -> list[str]:
+    """What is there that is most like a name, or closest to a line."""
+    asked = _line(name)
+    lines = list(dict.fromkeys((d.where.file, d.where.line) for d in decisions if d.where is not None))
+    if asked is not None and lines:
+        here = [(file, line) for file, line in lines if Path(file).name == Path(asked.file).name] or lines
+        nearest = sorted(here, key=lambda at: (abs(at[1] - asked.line), at))[:SHOWN]
+        return [f"{Path(file).name}:{line}" for file, line in sorted(nearest)]
+    names = list(dict.fromkeys(n for d in decisions for n in (d.name, d.kind)))
+    return difflib.get_close_matches(name, names, n=3) or names[:SHOWN]
 
 
 def render(decisions: Iterable[Decision]) -> str:

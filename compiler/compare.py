@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pathways.compiler.errors import OutOfMemory, UnsuitableSchedule
-from pathways.compiler.passes.base import Session
+from pathways.compiler.instruments import Instrument
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.passes.order_calls import OrderCalls
 from pathways.compiler.pipeline import NO_REMAT, Options, default_pipeline, run_pipeline
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
-from pathways.compiler.schedule.arrange import is_file
+from pathways.compiler.schedule.arrange import in_order, is_file
 from pathways.compiler.schedule.note import read_schedule
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.memory import readable
@@ -27,6 +29,8 @@ class Outcome:
     schedule: Schedule | None
     peaks: dict[str, int]
     refused: str = ""
+    units: float = 0.0
+    """How long the pipeline takes for equal stages: F one unit, B two, I and W one."""
 
 
 def compare_schedules(source: bytes, context: object, session: Session, options: Options) -> list[Outcome]:
@@ -38,15 +42,30 @@ def compare_schedules(source: bytes, context: object, session: Session, options:
 def outcome(source: bytes, context: object, session: Session, options: Options, name: str) -> Outcome:
     program = Program(parse(source, context))
     own = Session(session.topology, session.bindings, session.analyzer)
+    length = _Length()
     try:
-        run_pipeline(program, default_pipeline(replace(options, enforce=False, emit_schedule="")), own)
+        passes = default_pipeline(replace(options, enforce=False, emit_schedule=""))
+        run_pipeline(program, passes, own, instruments=[length])
     except PathwaysError as error:
         problem = error.diagnostics[0]
         if not isinstance(problem, UnsuitableSchedule):  # a mistake of ours is not the program's
             raise
         return Outcome(name, None, {}, f"{error.code}: {problem.text(problem.title)}")
     peaks = {island: op.peak_bytes for island, op in program.plans.items()}
-    return Outcome(name, read_schedule(program), peaks)
+    return Outcome(name, read_schedule(program), peaks, units=length.units)
+
+
+@dataclass
+class _Length(Instrument):
+    """How long an ordered pipeline takes for equal stages, before merging joins its actions."""
+
+    units: float = 0.0
+
+    def after(self, step: Pass, program: Program) -> None:
+        if isinstance(step, OrderCalls):
+            arranged = in_order(program)
+            calls = () if arranged.pipeline is None else arranged.pipeline.calls.values()
+            self.units = max((arranged.timeline.ends[n] for numbers in calls for n in numbers), default=0.0)
 
 
 def with_help(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit
+from pathways.dialect.errors import CannotWrite
 
 
 @dataclass(frozen=True)
@@ -289,3 +290,19 @@ class UnknownPass(Diagnostic):
     problem: str
     have_: str
     known: str
+
+
+OF_OPTIONS = (
+    BadArguments,
+    BadTable,
+    ScheduleCycle,
+    UnsuitableSchedule,
+    UnknownSchedule,
+    NoPipeline,
+    BadPolicy,
+    BadLayout,
+    NotPinned,
+    UnknownPass,
+    CannotWrite,
+)
+"""What a pass refuses because of its options, not of the program that it was given."""

@@ -113,8 +113,8 @@ def _ops(program: Program) -> Iterator[Any]:
 class Reproducer(Instrument):
     """Saves the IR from before a pass that fails, the topology, and the command that fails again."""
 
-    folder: Callable[[], Path]
-    """Makes the folder; called when it is needed."""
+    folder: Callable[[Exception], Path | None]
+    """Makes the folder for a failure, when there is one; None where it is not worth one."""
     _snapshot: tuple[bytes, Phase, Session] | None = None
     _context: Any = None
 
@@ -126,7 +126,9 @@ class Reproducer(Instrument):
         if self._snapshot is None:
             return
         raw, phase, session = self._snapshot
-        folder = self.folder()
+        folder = self.folder(error)
+        if folder is None:
+            return
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             dump = folder / phase.dump_name
@@ -134,7 +136,7 @@ class Reproducer(Instrument):
             words = ["pwc", "opt", str(dump), f"--pass-pipeline={pass_text(step)}"]
             if session.topology is not None:
                 machines = folder / "topology.toml"
-                machines.write_text(write_topology(session.topology))
+                machines.write_text(write_topology(session.topology), encoding="utf-8")
                 words.append(f"--topology={machines}")
             command = shlex.join(words)
             (folder / "reproduce.sh").write_text(f"{command}\n")

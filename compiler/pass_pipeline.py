@@ -1,14 +1,17 @@
 """Pass pipelines as text: `propagate-shardings,place{policy=pinned},my_order.py:Backwards`."""
 
+import inspect
 import re
 from dataclasses import fields
 from typing import Any, TypeGuard
 
 from pathways.compiler.errors import UnknownPass
+from pathways.compiler.frontend.compat import where_of_exception
 from pathways.compiler.passes.base import Pass
 from pathways.compiler.pipeline import PASSES
 from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.phases import Phase
 
 _PASS = re.compile(r"\s*([\w./:-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
@@ -36,7 +39,11 @@ def _make(name: str, options: str) -> Pass:
         if key not in known or not equals:
             raise _unknown(f"the pass {name} has no such option", option, tuple(known))
         values[key] = _value(name, option, str(getattr(known[key], "__name__", known[key])), value)
-    return cls(**values)
+    try:
+        return cls(**values)
+    except Exception as error:
+        have = f"{type(error).__name__}: {error}"
+        raise _unknown(f"the pass {name} cannot be made", have, tuple(known), where_of_exception(error)) from error
 
 
 def _value(name: str, option: str, kind: str, text: str) -> Any:
@@ -63,13 +70,36 @@ def _users(name: str) -> type[Pass]:
     if not _is_pass(found):
         kind: str = found.__class__.__name__
         raise _unknown(f"{name} is not a pass", f"a {kind}", ("a subclass of passes.base.Pass",))
+    _check_stated(name, found)
     found.spelled = name
     return found
+
+
+def _check_stated(name: str, found: type[Pass]) -> None:
+    """Raises PWC0705 for a pass without a name, or without phases that there are."""
+    where = _line_of(found)
+    if not isinstance(getattr(found, "name", None), str):
+        raise _unknown(f"the pass {name} has no name", "no name", ('name = "my-order"',), where)
+    for what in ("requires", "ensures"):
+        stated = getattr(found, what, None)
+        if stated not in list(Phase):
+            have = f"no {what}" if stated is None else f"{what} = {stated!r}"
+            raise _unknown(f"the pass {name} states no phase that it {what}", have, tuple(Phase), where)
+
+
+def _line_of(cls: type) -> Where | None:
+    """Where a class stands."""
+    try:
+        return Where(inspect.getfile(cls), inspect.getsourcelines(cls)[1])
+    except (OSError, TypeError):
+        return None
 
 
 def _is_pass(found: Any) -> TypeGuard[type[Pass]]:
     return isinstance(found, type) and issubclass(found, Pass)
 
 
-def _unknown(problem: str, have: str, known: tuple[str, ...] = tuple(PASSES)) -> PathwaysError:
-    return PathwaysError(UnknownPass(problem=problem, have_=have, known=", ".join(known) or "no options"))
+def _unknown(
+    problem: str, have: str, known: tuple[str, ...] = tuple(PASSES), where: Where | None = None
+) -> PathwaysError:
+    return PathwaysError(UnknownPass(problem=problem, have_=have, known=", ".join(known) or "no options", where=where))

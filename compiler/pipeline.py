@@ -120,8 +120,9 @@ def run_pipeline(
     """
     timing = Timing()
     for step in passes:
-        rewrites = step.requires is step.ensures is program.phase  # stays in its phase: runs wherever it stands
-        if (program.phase.reached(step.ensures) and not rewrites) or step.ensures.position > upto.position:
+        requires, ensures = step.phases()
+        rewrites = requires is ensures is program.phase  # stays in its phase: runs wherever it stands
+        if (program.phase.reached(ensures) and not rewrites) or ensures.position > upto.position:
             continue
         run_pass(program, step, session, timing, instruments)
     return timing
@@ -131,25 +132,35 @@ def run_pass(
     program: Program, step: Pass, session: Session, timing: Timing, instruments: Sequence[Instrument] = ()
 ) -> None:
     """Runs one pass on IR of exactly the phase it requires, and verifies what it made."""
-    if program.phase is not step.requires:
-        have, need = program.phase.value, step.requires.value
+    requires, ensures = step.phases()
+    if program.phase is not requires:
+        have, need = program.phase.value, requires.value
         raise PathwaysError(WrongPhase(what=f"the pass {step.name}", have_phase=have, need_phase=need))
     for instrument in instruments:
         instrument.before(step, program, session)
     start = time.perf_counter()
     try:
         step.apply(program, session)
+        program.phase = ensures
         if not step.keeps_flow:
             for function in program.functions:
                 function.changed()
         verify(program)
     except Exception as error:
+        coded = _coded(step, error)
         for instrument in instruments:
-            instrument.failed(step, error)
-        if step.spelled and not isinstance(error, PathwaysError):
-            said = f"{type(error).__name__}: {error}"
-            raise PathwaysError(PassRaised(name=step.spelled, error=said, where=where_of_exception(error))) from error
-        raise
+            instrument.failed(step, coded)
+        if coded is error:
+            raise
+        raise coded from error
     timing.add(step.name, time.perf_counter() - start)
     for instrument in instruments:
         instrument.after(step, program)
+
+
+def _coded(step: Pass, error: Exception) -> Exception:
+    """What a pass of the user's own raises, as PWC0706 at its line; errors of built-in ones are ours, and stay."""
+    if not step.spelled or isinstance(error, PathwaysError):
+        return error
+    said = f"{type(error).__name__}: {error}"
+    return PathwaysError(PassRaised(name=step.spelled, error=said, where=where_of_exception(error)))

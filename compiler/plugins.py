@@ -41,7 +41,7 @@ def _loaded(what: str, load: Callable[[], Any]) -> Any:
     """Runs the user's module. What it raises becomes a PluginError at its own line."""
     try:
         return load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"{what} raised {type(error).__name__}: {error}", where_of_exception(error)) from error
 
 

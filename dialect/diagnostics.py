@@ -39,6 +39,7 @@ class Diagnostic:
     """Base of all user-facing errors: subclasses declare a code and templates over their own fields."""
 
     code: ClassVar[str] = "PWC0000"
+    severity: ClassVar[str] = "error"
     exit: ClassVar[Exit] = Exit.REFUSED
     title: ClassVar[str] = ""
     have: ClassVar[str] = ""
@@ -53,7 +54,7 @@ class Diagnostic:
 
     def render(self) -> str:
         """The message as a terminal shows it."""
-        lines = [f"error[{self.code}]: {self.text(self.title)}"]
+        lines = [f"{self.severity}[{self.code}]: {self.text(self.title)}"]
         if self.where is not None:
             lines.append(f"  --> {self.where}")
             if source := self.where.source():

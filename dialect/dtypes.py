@@ -77,8 +77,18 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name if extended is None else extended)
 
 
+def stored_names() -> tuple[str, ...]:
+    """All element types that arrays are stored in."""
+    return tuple(_TO_MLIR)
+
+
 def is_stored_as_named(name: str) -> bool:
     return name in _TO_MLIR
+
+
+def is_of_numpy(dtype: "np.dtype[Any]") -> bool:
+    """Whether numpy's files keep this type: those of ml_dtypes become raw bytes, or, float8_e5m2, cannot be read."""
+    return dtype.isbuiltin == 1
 
 
 @functools.cache

@@ -49,7 +49,9 @@ class BadTopology(Diagnostic):
     title: ClassVar[str] = "the topology {source} cannot be read"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "islands=N,hosts=N,devices=N[,kind=K][,memory=BYTES], or a TOML file with [[island]] tables"
-    hint: ClassVar[str] = "islands=2,devices=4 is two islands of one host with four devices"
+    hint: ClassVar[str] = (
+        "islands=2,devices=4 is two islands of one host with four devices; docs/topologies.md has every field of a file"
+    )
     source: str
     problem: str
 

@@ -67,6 +67,13 @@ class Flow:
         self.returned = [numbers[v] for v in program.returned]
         self.numbers = numbers
 
+    def __len__(self) -> int:
+        """How many calls, transfers and branches there are."""
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
     @cached_property
     def types(self) -> list[ArrayType]:
         return [from_mlir(v.type) for v in self.values]

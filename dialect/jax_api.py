@@ -16,6 +16,7 @@ Array = object if TYPE_CHECKING else jax.Array
 """As a base class: what it declares, subclasses declare in their own words."""
 device_put: Any = jax.device_put
 eval_shape: Any = jax.eval_shape
+enable_x64: Any = jax.enable_x64
 export: Any = jax.export
 jit: Any = jax.jit
 get_mesh: Any = jax.sharding.get_mesh

@@ -15,9 +15,12 @@ lets islands differ; presets (presets.py) have names: `paper-c`.
     ici_gbps = 100.0           # between devices of the island
 """
 
+import difflib
 import json
+import math
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
@@ -90,15 +93,19 @@ def parse_topology(spec: str) -> Topology:
 def load_topology(path: Path) -> Topology:
     """Reads a topology file. Raises PWC0704."""
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise _bad(str(path), str(error)) from None
     tables = table.pop("island", None)
-    if not isinstance(tables, list) or not tables:
-        raise _bad(str(path), "there is no [[island]] table")
     rate = table.pop("dcn_gbps", 12.5)
     if table:
-        raise _bad(str(path), f"unknown key {sorted(table)[0]!r}")
+        raise _bad(str(path), _unknown_key(sorted(table)[0], ("island", "dcn_gbps")))
+    if isinstance(tables, dict):
+        raise _bad(str(path), "[island] is one table; a list of islands is written [[island]], also where there is one")
+    if not isinstance(tables, list) or not tables:
+        raise _bad(str(path), "there is no [[island]] table")
+    if any(not isinstance(t, dict) for t in cast("list[Any]", tables)):
+        raise _bad(str(path), "island is a list of values; islands are tables, each below a line [[island]]")
     islands = tuple(_island(str(path), cast("dict[str, Any]", t), i) for i, t in enumerate(cast("list[Any]", tables)))
     if len({i.name for i in islands}) < len(islands):
         raise _bad(str(path), "two islands have the same name")
@@ -113,15 +120,20 @@ def write_topology(topology: Topology) -> str:
         for field in fields(island):
             value = getattr(island, field.name)
             if value is not None:
-                lines.append(f"{field.name} = {json.dumps(value)}")
+                lines.append(f"{field.name} = {_toml(value)}")
     return "\n".join(lines) + "\n"
 
 
+def _toml(value: str | float) -> str:
+    """As TOML writes it: JSON does alike, but for characters beyond 16 bits and the one that it forgets."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _island(source: str, table: dict[str, Any], index: int) -> Island:
-    known = {f.name for f in fields(Island)}
+    known = [f.name for f in fields(Island)]
     for key in table:
         if key not in known:
-            raise _bad(source, f"unknown key {key!r}; keys are {', '.join(sorted(known | {'islands'}))}")
+            raise _bad(source, _unknown_key(key, known))
     if "devices" not in table:
         raise _bad(source, "devices= (the number of devices of a host) is missing")
     stated, flops = table.get("memory"), table.get("flops")
@@ -137,6 +149,20 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
         flops=None if flops is None else _number(source, "flops", flops),
         ici_gbps=_number(source, "ici_gbps", table.get("ici_gbps", 100.0)),
     )
+
+
+_ELSEWHERE = {
+    "islands": "each island is a table of its own, [[island]]",
+    "island": "how many there are is written islands=2; [[island]] is a table of a TOML file",
+    "dcn_gbps": "it stands at the top of a TOML file",
+} | {f.name: "it stands in an [[island]] table" for f in fields(Island)}
+
+
+def _unknown_key(key: str, known: Iterable[str]) -> str:
+    """Says what a key is called that is spelled otherwise, or where it belongs."""
+    near = difflib.get_close_matches(key.lower(), known, n=1)
+    advice = f"it is called {near[0]}" if near else f"keys are {', '.join(sorted(known))}"
+    return f"unknown key {key!r}: {_ELSEWHERE.get(key, advice)}"
 
 
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -170,7 +196,7 @@ def _number(source: str, key: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         number = -1.0
-    if not number > 0:
+    if not 0 < number < math.inf:
         raise _bad(source, f"{key}={value!r} is not a positive number")
     return number
 

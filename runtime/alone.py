@@ -6,6 +6,7 @@ What such computations hand to each other stays a list of shards; an array is ma
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan import Computation, Free, Plan, Run
 from pathways.dialect.sharding import size_of_axes
 from pathways.runtime import pjrt, transfers
@@ -15,6 +16,8 @@ from pathways.runtime.validate import effects
 
 MOST_DEVICES = 16
 """A larger gang is started at once."""
+SMALL = 4096
+"""Bytes of a result that is kept until its execution is seen to be done."""
 
 
 class Shards(list[Any]):
@@ -77,6 +80,7 @@ def prepare(
         for i, (t, s, keep) in enumerate(zip(computation.outputs, sides, kept, strict=True))
     ]
     started, shards_of = gang.started_each, pjrt.shards_of
+    small = smallest(shards)
 
     def launch(operands: Sequence[Any], launch_id: int, due: bool, last: bool) -> tuple[list[Any], list[Any]]:
         columns = [v if type(v) is Shards else shards_of(v) for v in operands]
@@ -88,7 +92,8 @@ def prepare(
                 tokens.append(results.consume_token())
                 made.append(results.consume_with_handlers(handlers))
             if due:
-                started(tokens)
+                ends = [None] * len(tokens) if small is None else [arrays[small] for arrays in made]
+                started(list(zip(tokens, ends, strict=True)))
         else:
             made = [
                 execute([c[n] for c in columns], launch_id=launch_id).consume_with_handlers(handlers)
@@ -97,6 +102,12 @@ def prepare(
         return [end([m[i] for m in made]) for i, end in finish], tokens
 
     return launch
+
+
+def smallest(outputs: Sequence[ArrayType]) -> int | None:
+    """The number of the smallest result, where it is so small that it may live a little longer than it must."""
+    number = min(range(len(outputs)), key=lambda n: outputs[n].bytes, default=None)
+    return None if number is None or outputs[number].bytes > SMALL else number
 
 
 def _assembler(type_: Any, side: transfers.Side) -> Callable[[Sequence[Any]], Any]:

@@ -1,18 +1,21 @@
 """Computations that call back to the host, and may fail: when it is known how one ended, and what it is then called."""
 
-import contextlib
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.host_callbacks import find
 from pathways.dialect.plan import Computation, Run
 from pathways.runtime import pjrt
 from pathways.runtime.callbacks import Watched, result_types
+from pathways.runtime.credit import DeviceLost, DeviceQueue
 from pathways.runtime.errors import ComputationFailed, UnknownCallback
+from pathways.runtime.hangs import hang_behind
 from pathways.runtime.store import Poison
+from pathways.runtime.waits import until_done
 from pathways.runtime.waves import Dispatch, Slots, Steps
 
 
@@ -25,6 +28,8 @@ class Awaited:
     outputs: list[int]
     mark: int
     """The slot that says what exceptions there were, and when it is done everywhere; -1: no callbacks."""
+    cause: Callable[[Diagnostic], Poison]
+    """What a failure follows from: the loss of a device, say."""
 
     def start(self, slots: Slots, run: Dispatch) -> Steps:
         yield (Outcome(self, slots),)
@@ -42,22 +47,21 @@ class Awaited:
         problem: Exception | None = None
         try:
             if launched is not None:
-                for token in launched.tokens:
-                    token.block_until_ready()
+                launched.wait()
             for index in self.outputs:
                 slots[index].block_until_ready()
-        except pjrt.FAILURES as error:
+        except (DeviceLost, *pjrt.FAILURES) as error:
             problem = error
         raised = self._raised(launched)
         if problem is None and raised is None:
             return
-        poison = Poison(failed(self.run, self.island, problem or raised or Exception(), raised))
+        poison = self.cause(failed(self.run, self.island, problem or raised or Exception(), raised))
         for index in self.outputs:
             slots[index] = poison
         if not self.outputs:  # nobody will ever read it
             print(poison.error(), file=sys.stderr)
 
-    def _raised(self, launched: "Launched | None") -> Exception | None:
+    def _raised(self, launched: "Launched | None") -> BaseException | None:
         return None if launched is None else next((e for errors in launched.errors for e in errors), None)
 
 
@@ -77,20 +81,25 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """A computation with callbacks was launched: exceptions of each, and tokens of its end."""
+    """A computation with callbacks was launched: exceptions of each, tokens of its end, and where it runs."""
 
-    errors: list[list[Exception]]
+    errors: list[list[BaseException]]
     tokens: list[Any]
+    queues: Sequence[DeviceQueue]
 
     def wait(self) -> None:
-        """Returns when it is done: only then can it be launched again, or nobody knew whose an exception is."""
-        for token in self.tokens:
-            with contextlib.suppress(*pjrt.FAILURES):
-                token.block_until_ready()
+        """Returns when it is done: only then can it be launched again, for an exception is of one launch.
+
+        Raises DeviceLost where it will never be.
+        """
+        if not until_done(self.tokens, self.queues):
+            raise DeviceLost
 
 
-def failed(run: Run, island: str, error: Exception, raised: Exception | None = None) -> ComputationFailed:
-    """What a failure is called: the exception of a callback, where one was raised."""
+def failed(run: Run, island: str, error: BaseException, raised: BaseException | None = None) -> Diagnostic:
+    """What a failure is called: the hang that it follows from, or the exception of a callback."""
+    if (hang := hang_behind(error)) is not None:
+        return hang
     cause = str(error)
     if raised is not None:
         frames = traceback.extract_tb(raised.__traceback__)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
+from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan import Branch
 from pathways.runtime import pjrt
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.flights import Launch
+from pathways.runtime.hangs import hang_behind
 from pathways.runtime.store import Poison
 from pathways.runtime.transfers import Side
 from pathways.runtime.waves import Dispatch, Pending, PreparedWave, Steps, drive
@@ -85,7 +85,7 @@ class Choice:
     outputs: Sequence[int]
     sides: Sequence[Side]
     bodies: Sequence[LoadedBody]
-    cause: Callable[[ComputationFailed], Poison]
+    cause: Callable[[Diagnostic], Poison]
 
     def start(self, slots: list[Any], run: Dispatch) -> Steps:
         operands = [slots[i] for i in self.inputs]
@@ -128,13 +128,13 @@ class Choice:
             return array
         yield (_Deciding(array),)
         try:
-            return int(np.asarray(pjrt.shard(array, 0)))
+            return int(pjrt.to_host(pjrt.shard(array, 0)))
         except pjrt.FAILURES as error:
             branch = self.branch
             failed = ComputationFailed(
                 computation=f"what decides {branch.name}", island=self.island, cause=str(error), where=branch.where
             )
-            return self.cause(failed)
+            return self.cause(hang_behind(error) or failed)
 
     def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
         """The results, or what is carried: some of them (`which`) share no buffer with others, or with each other."""

@@ -22,7 +22,11 @@ class Inside:
     """A callback that has not returned."""
 
     computation: str
+    launch: str
+    """The name of the computation in whose launch it is."""
     thread: int
+    native: int = field(default_factory=threading.get_native_id)
+    """The thread's number in the system."""
     since: float = field(default_factory=time.monotonic)
 
     @property
@@ -55,12 +59,12 @@ class Watched:
         self, function: Callable[..., Any], computation: str, results: Sequence[ArrayType] | None = None
     ) -> None:
         self.function = function
-        self.computation = computation
+        self.computation = self.launch = computation
         self.results = results
-        self.errors: list[Exception] = []
+        self.errors: list[BaseException] = []
         """Of the last launch."""
 
-    def begin(self) -> list[Exception]:
+    def begin(self) -> list[BaseException]:
         """A launch, when all before are done; gives the list of its exceptions to be."""
         self.errors = []
         return self.errors
@@ -68,13 +72,13 @@ class Watched:
     def __call__(self, *args: Any) -> Any:
         thread = threading.get_ident()
         before = _inside.get(thread)
-        _inside[thread] = Inside(self.computation, thread)
+        _inside[thread] = Inside(self.computation, self.launch, thread)
         try:
             return self.function(*args)
-        except Exception as error:
+        except BaseException as error:  # SystemExit, say: a device must not stay inside for ever
             self.errors.append(error)
             if self.results is None:
-                raise
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
             return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in self.results)
         finally:
             if before is None:

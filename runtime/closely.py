@@ -9,7 +9,7 @@ from pathways.runtime.alone import Shards
 from pathways.runtime.awaited import failed
 from pathways.runtime.controller import Controller
 from pathways.runtime.faults import Fault
-from pathways.runtime.flights import Flight
+from pathways.runtime.flights import Flight, Launch
 from pathways.runtime.steps import Part, Prepared
 from pathways.runtime.store import Poison, lost_among, lost_poison
 from pathways.runtime.transfers import DeviceProgram
@@ -22,7 +22,7 @@ def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, fl
     for step, prepared in zip(part.steps, part.prepared, strict=True):
         run = prepared.instruction
         fault = faults.find(flight.plan, run, flight.client) if isinstance(run, Run) else None
-        poison, late = (None, None) if fault is None else _happen(controller, fault, prepared, slots)
+        poison, late = (None, None) if fault is None else _happen(controller, fault, prepared, slots, flight)
         if prepared.island.lost:
             poison = poison or lost_among([prepared.island], prepared.devices)
         begin = time.perf_counter_ns()
@@ -37,7 +37,7 @@ def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, fl
 
 
 def _happen(
-    controller: Controller, fault: Fault, prepared: Prepared, slots: Slots
+    controller: Controller, fault: Fault, prepared: Prepared, slots: Slots, flight: Flight
 ) -> tuple[Poison | None, pjrt.Array | None]:
     """The poison of the step's whole gang, where the fault is one; else what comes on its device when it is over."""
     run = prepared.instruction
@@ -54,6 +54,7 @@ def _happen(
         return poison, None
     executable, watched = faults.prepare(fault, prepared.devices, run.name)
     launch = controller.machine.take_launches(1)
+    flight.begin(fault, launch, [Launch(run, prepared.island.key, prepared.devices, prepared.queues)])
     try:  # a gang of one runs on this thread
         results = executable.execute_sharded([], launch_id=launch, with_tokens=True)
         token = results.consume_token()

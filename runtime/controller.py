@@ -1,28 +1,31 @@
 """The single controller of this process: machine, store, compiled code, and the order of all work (paper, 4.3)."""
 
+import contextlib
 import gc
 import itertools
 import os
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.memory import readable
 from pathways.dialect.plan import Plan
 from pathways.dialect.topology import parse_bytes
 from pathways.runtime import interrupts
+from pathways.runtime.background import BackgroundRuns, Promise
 from pathways.runtime.clients import ClientState
-from pathways.runtime.errors import ClientSuspended, MemoryHeld, NeverFits
+from pathways.runtime.credit import DeviceQueue
+from pathways.runtime.errors import ClientSuspended, Hang, MemoryHeld, NeverFits
 from pathways.runtime.executables import Executables
 from pathways.runtime.flights import Flight, Flights
 from pathways.runtime.machine import Machine, PhysicalIsland
 from pathways.runtime.scheduling import POLICIES, STRIDE, Policy, Request
 from pathways.runtime.scheduling.scheduler import Scheduler
 from pathways.runtime.steps import Prepared
-from pathways.runtime.store import Line, Store, closed, lost_poison
+from pathways.runtime.store import Line, Poison, Store, closed, lost_poison
 from pathways.runtime.turns import Ticket, Turns
 from pathways.runtime.watchdog import Watchdog
 
@@ -52,6 +55,7 @@ class Controller:
     store: Store = field(default_factory=Store)
     executables: Executables = field(default_factory=Executables)
     flights: Flights = field(default_factory=Flights)
+    background: BackgroundRuns = field(default_factory=BackgroundRuns)
     fetch_limit: int = field(default_factory=lambda: parse_bytes("PATHWAYS_FETCH_LIMIT", FETCH_LIMIT))
     """The most bytes of an array that are copied to the host."""
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -62,7 +66,7 @@ class Controller:
     """Who records, while anybody does."""
 
     def __post_init__(self) -> None:
-        self.watchdog = Watchdog(self.flights)
+        self.watchdog = Watchdog(self.flights, self.machine.platform == "cpu", self.end_hang)
         self.turns = Turns(Scheduler(self.policy, self.machine.ledger))
         self.store.changed = self._held
         interrupts.install()
@@ -81,10 +85,11 @@ class Controller:
         if self.ending and threading.current_thread() is not threading.main_thread():
             threading.Event().wait()
         if request.bytes:
-            self._check_fits(request)
+            self.check_fits(request)
         return self.turns.enter(request, lambda ticket: self.patience(ticket, client))
 
-    def _check_fits(self, request: Request) -> None:
+    def check_fits(self, request: Request) -> None:
+        """Raises PWC0506 where a run takes more memory than there is."""
         for device, size in request.bytes.items():
             limit = self.machine.ledger.limits[device]
             if size > limit:
@@ -138,8 +143,15 @@ class Controller:
     def end(self, timeout: float = 5.0) -> None:
         """The process ends: who comes now waits for ever, and what is in flight is waited for.
 
-        A daemon thread inside of XLA aborts the process when the interpreter is gone; here it finds a place to park.
+        Runs that call back to the host are waited for however long they take, as JAX does; other runs in the
+        background are cancelled, since nothing can read their results any more. A daemon thread inside of XLA aborts
+        the process when the interpreter is gone; here it finds a place to park.
         """
+        with contextlib.suppress(KeyboardInterrupt):  # it ends now, whatever calls back
+            self.background.drain(calling_back=True)
+        interrupts.ignore()
+        self.cancel(self.background.of())
+        self.background.drain(timeout=timeout)
         self.ending = True
         self.flights.drain(timeout)
         until = time.monotonic() + timeout
@@ -156,17 +168,38 @@ class Controller:
         if client.closed:
             raise closed(client, "a client whose with block has ended, or that was closed", where)
 
+    def cancel(self, runs: Iterable[Promise]) -> None:
+        """Gives up runs in the background: what they have enqueued is done, their results are never known."""
+        for promise in runs:
+            promise.cancelled = True
+            self.store.resolve(promise, Poison(promise.cancellation))
+
     def close(self, client: ClientState) -> None:
-        """A client goes: its waiting runs are taken out of line, and its arrays are freed, whoever holds handles."""
+        """A client goes: its waiting runs are taken out of line, and its arrays are freed, whoever holds handles.
+
+        Its runs in the background that call back to the host end first; others are given up.
+        """
+        self.background.drain(client, calling_back=True)
         client.closed = True
+        self.cancel(self.background.of(client))
         self.store.drop(client)
         client.forget_kept()
 
-    def lose(self, island: PhysicalIsland, position: int, reason: str) -> None:
-        """A device is gone: nothing on it can be read from now on."""
+    def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
+        """A device is gone: reading what is on it raises `cause`, PWC0512 where none is given."""
         device = island.devices[position]
-        self.machine.lose(island, position, reason)
+        self.machine.lose(island, position, reason, cause)
         self.store.lose(device, lost_poison(island, position))
+
+    def end_hang(self, hang: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
+        """Loses the devices of a hang, and with them all that is there; all who wait for it go on."""
+        for island in self.machine.islands:
+            for position, device in enumerate(island.devices):
+                if device in lost:
+                    self.lose(island, position, f"run {hang.run} of {hang.program} hangs there", hang)
+        for queue in lost.values():
+            queue.lose()
+        self.flights.abandon(lost)
 
     def island_of(self, device: Hashable) -> PhysicalIsland:
         return next(i for i in self.machine.islands if device in i.devices)

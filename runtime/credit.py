@@ -9,9 +9,10 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pathways.runtime.pjrt import FAILURES
+from pathways.runtime.waits import Gate, until_done
 
 STRIDE = 8
 """At the most so many executions for one token."""
@@ -19,21 +20,51 @@ MOST = 16
 """So many executions are in flight on a device at the most."""
 QUICK, SLOW = 0.05, 0.5
 """Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
+_ENDLESS = 1 << 30
+
+
+Token: TypeAlias = tuple[Any, Any]
+"""What an execution ends with: PJRT's token, and a small result of it where there is one.
+
+To wait for the result is cheap, and ends when the execution is given up; to wait for the token takes a helper
+(`waits.py`).
+"""
+
+
+class DeviceLost(Exception):
+    """A device was lost while an execution waited for room in its queue."""
 
 
 class DeviceQueue:
     """What may still run on one device: tokens with the number of executions that each is for, oldest first."""
 
-    __slots__ = ("flying", "moved", "since", "tokens")
+    __slots__ = ("flying", "lost", "moved", "since", "tokens", "waits")
 
     def __init__(self) -> None:
-        self.tokens: deque[tuple[Any, int]] = deque()
+        self.tokens: deque[tuple[Token, int]] = deque()
         self.since = 0
         """Executions since the last token."""
         self.flying = 0
         """Executions that may not be done."""
         self.moved = 0.0
-        """When somebody last saw that an execution here was done (monotonic seconds)."""
+        """When an execution here was last seen to be done (monotonic seconds)."""
+        self.lost = False
+        """Whether what is in this queue will never be done."""
+        self.waits: set[Gate] = set()
+        """Waits that end when the device is lost."""
+
+    def lose(self) -> None:
+        """Nothing in this queue will ever be done: ends all waits for it, and admits no more."""
+        self.lost = True
+        self.since = self.flying = _ENDLESS  # so that `admit` looks
+        for gate in list(self.waits):
+            gate.open()
+
+    def recover(self) -> None:
+        """The device is back, with nothing in its queue."""
+        self.tokens.clear()
+        self.since = self.flying = 0
+        self.lost = False
 
 
 class Gang:
@@ -46,7 +77,10 @@ class Gang:
         self._stride = 1
 
     def admit(self) -> bool:
-        """Counts one execution, waiting until there is room for it; whether `started` wants its token."""
+        """Counts one execution, waiting until there is room for it; whether `started` wants its token.
+
+        Raises DeviceLost where there will never be room.
+        """
         due = False
         for queue in self._queues:
             queue.since += 1
@@ -55,27 +89,34 @@ class Gang:
                 due = True
         if due:
             for queue in self._queues:
+                if queue.lost:
+                    raise DeviceLost
                 while queue.flying > MOST - STRIDE + 1 and queue.tokens:  # more may come before the next token
                     self._wait(queue)
         return due
 
-    def started_each(self, tokens: Sequence[Any]) -> None:
+    def started_each(self, tokens: Sequence[Token]) -> None:
         """As `started`, with a token of its own for each device."""
         for queue, token in zip(self._queues, tokens, strict=True):
             queue.tokens.append((token, queue.since))
             queue.since = 0
 
-    def started(self, token: Any) -> None:
+    def started(self, token: Token) -> None:
         """Keeps the token of the execution that `admit` asked it of."""
         for queue in self._queues:
             queue.tokens.append((token, queue.since))
             queue.since = 0
 
     def _wait(self, queue: DeviceQueue) -> None:
-        token, count = queue.tokens.popleft()
+        (token, result), count = queue.tokens.popleft()
         begin = time.monotonic()
-        with contextlib.suppress(*FAILURES):  # the execution's results carry the error to whoever reads them
-            token.block_until_ready()
+        if result is not None and not result.is_deleted():
+            with contextlib.suppress(*FAILURES):  # the execution's results carry the error to all who read them
+                result.block_until_ready()
+        else:
+            until_done([token], [queue])
+        if queue.lost:
+            raise DeviceLost
         queue.moved = now = time.monotonic()
         queue.flying -= count
         if now - begin > SLOW:

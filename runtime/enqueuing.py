@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pathways.runtime import faults
+from pathways.runtime.background import Promise
 from pathways.runtime.clients import ClientState
 from pathways.runtime.closely import enqueue_part
 from pathways.runtime.controller import Controller
@@ -23,6 +24,8 @@ class Enqueuing:
     ticket: Ticket
     flight: Flight
     client: ClientState
+    promise: Promise | None = None
+    """What its results hold, where it is enqueued in the background."""
     turns: int = 1
     """How often it was its turn."""
     _ends: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
@@ -44,7 +47,10 @@ class Enqueuing:
             self._pause()
 
     def wait(self, pendings: Sequence[Pending]) -> None:
-        """Returns when any of these is known; others may enqueue meanwhile. Raises PWC0509 if the client goes."""
+        """Returns when any of these is known; others may enqueue meanwhile.
+
+        Raises PWC0509 if the client goes, PWC0518 if the run is cancelled.
+        """
         if not any(p.is_known() for p in pendings):
             self.controller.turns.step_aside(self.ticket)
             wait_any(pendings)
@@ -52,7 +58,7 @@ class Enqueuing:
             self._pause()
         elif self.controller.turns.contended:
             self._pause()
-        if self.client.closed:
+        if self.client.closed or (self.promise is not None and self.promise.cancelled):
             self._patience(self.ticket)
 
     def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
@@ -67,4 +73,6 @@ class Enqueuing:
         self.controller.turns.pause(self.ticket, self._patience)
 
     def _patience(self, ticket: Ticket) -> None:
+        if self.promise is not None:
+            self.promise.check()
         self.controller.patience(ticket, self.client)

@@ -131,11 +131,29 @@ class MemoryHeld(Diagnostic):
 class Hang(Diagnostic):
     code: ClassVar[str] = "PWC0901"
     exit: ClassVar[Exit] = Exit.HANG
-    title: ClassVar[str] = "no progress for {seconds} s: run {run} of {program} hangs"
+    title: ClassVar[str] = "no progress for {seconds} s, and nothing computes: run {run} of {program} hangs"
     have: ClassVar[str] = "{calls}"
     need: ClassVar[str] = "each device of a gang to reach its collectives (client {client}; {others})"
     hint: ClassVar[str] = (
-        "the process ends, since a stuck collective cannot be cancelled; PATHWAYS_HANG_TIMEOUT=0 waits"
+        "its devices are lost: go on from a snapshot, programs are placed anew; PATHWAYS_HANG_TIMEOUT=0 waits for ever"
+    )
+    seconds: str
+    program: str
+    run: int
+    client: str
+    calls: str
+    others: str
+
+
+@dataclass(frozen=True)
+class PerhapsHang(Diagnostic):
+    code: ClassVar[str] = "PWC0902"
+    severity: ClassVar[str] = "warning"
+    title: ClassVar[str] = "no progress for {seconds} s: run {run} of {program} may hang"
+    have: ClassVar[str] = "{calls}"
+    need: ClassVar[str] = "progress, or a proof that nothing computes (client {client}; {others})"
+    hint: ClassVar[str] = (
+        "a long computation is no hang: nothing is done about it; this is said again after twice the time"
     )
     seconds: str
     program: str
@@ -240,6 +258,31 @@ class TooMuchToFetch(Diagnostic):
     island: str
     limit: str
     how: str = "PATHWAYS_FETCH_LIMIT=64GiB, pwc run --fetch-limit 64GiB"
+
+
+@dataclass(frozen=True)
+class RunCancelled(Diagnostic):
+    code: ClassVar[str] = "PWC0518"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "run {run} of {program} was cancelled"
+    have: ClassVar[str] = "a result that nobody computes any more"
+    need: ClassVar[str] = "a run that ends"
+    hint: ClassVar[str] = "call the program again"
+    program: str
+    run: int
+
+
+@dataclass(frozen=True)
+class StillRunning(Diagnostic):
+    code: ClassVar[str] = "PWC0519"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "{name} was not computed within {seconds} s"
+    have: ClassVar[str] = "a result of {computation} that is being computed"
+    need: ClassVar[str] = "more time"
+    hint: ClassVar[str] = "wait again: the run goes on; x.cancel() ends a loop on data"
+    name: str
+    seconds: str
+    computation: str
 
 
 @dataclass(frozen=True)

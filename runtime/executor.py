@@ -1,27 +1,32 @@
 """A plan bound to devices: validated and compiled once, then a flat list of prepared calls."""
 
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways.dialect.diagnostics import PathwaysError
+import numpy as np
+
+from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.plan import Branch, Plan, Port, Run
 from pathways.runtime import callbacks, pjrt
 from pathways.runtime.ahead import load_ahead
+from pathways.runtime.background import Promise
 from pathways.runtime.bodies import load_bodies, put, put_constants
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.controller import Controller
 from pathways.runtime.defer import defer
 from pathways.runtime.enqueuing import Enqueuing
-from pathways.runtime.errors import CalledInside
+from pathways.runtime.errors import CalledInside, ComputationFailed
 from pathways.runtime.flights import Flight
 from pathways.runtime.inputs import as_host, handle_of
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.linearize import linearize
 from pathways.runtime.machine import PhysicalIsland
 from pathways.runtime.ports import Input, Result
+from pathways.runtime.promised import PromisedResults, passed_on
 from pathways.runtime.scheduling import Request
 from pathways.runtime.steps import Preparer, Sides
 from pathways.runtime.store import Handle, Line, Poison, StoredBuffer, lost_among
@@ -74,6 +79,8 @@ class LoadedPlan:
         self._turns = float(max(1, sum(len(w.parts) for w in self._waves)))
         """In how many turns, if others want theirs; as it was seen, where that is data."""
         self._donates = any(p.donated for p in plan.inputs)
+        self._awaits = len(self._waves) > 1 or any(w.tasks for w in self._waves)
+        self._calls_back = any(c.callbacks for c in plan.computations)
         self._pauses = self._turns > 1 or any(w.tasks for w in self._waves)
 
     def _input(self, port: Port) -> Input | None:
@@ -136,8 +143,9 @@ class LoadedPlan:
     def run(self, arguments: Sequence[Any], where: Line = lambda: None) -> list[Handle]:
         """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
 
-        Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones, PWC0506 and PWC0507 where memory does
-        not suffice, PWC0508 for arguments of another client.
+        A run that waits for values is enqueued in the background. Raises PWC0501 for arguments that do not fit,
+        PWC0207 for donated ones, PWC0506 and PWC0507 where memory does not suffice, PWC0508 for arguments of another
+        client.
         """
         controller, client = self._controller, current_client.get()
         if (around := callbacks.running_here()) is not None:
@@ -146,9 +154,24 @@ class LoadedPlan:
         handles = [handle_of(v) for v in arguments]
         controller.check_open(client, where)
         number = next(controller.numbers)
+        if controller.recorder is not None:
+            controller.recorder.submitted(number, self.plan, client.label)
+        if self._awaits or (controller.background.runs and any(_is_promised(h) for h in handles)):
+            return self._run_behind(number, client, arguments, handles, where)
+        return self._run(number, client, arguments, handles, where)
+
+    def _run(
+        self,
+        number: int,
+        client: ClientState,
+        arguments: Sequence[Any],
+        handles: Sequence[Handle | None],
+        where: Line,
+        promise: Promise | None = None,
+    ) -> list[Handle]:
+        """Enqueues the run on this thread."""
+        controller = self._controller
         recorder = controller.recorder
-        if recorder is not None:
-            recorder.submitted(number, self.plan, client.label)
         bound = Bound()
         ticket = flight = None
         slots: Slots = [*[None] * self._prepared.size, []]
@@ -162,7 +185,7 @@ class LoadedPlan:
                 slots[index] = array
             self._bind(bound, slots, arguments, handles, where)
             launched = True
-            self._enqueue(slots, Enqueuing(controller, ticket, flight, client))
+            self._enqueue(slots, Enqueuing(controller, ticket, flight, client, promise))
             return self._results(slots, bound.owners, client, number)
         finally:
             try:
@@ -173,6 +196,60 @@ class LoadedPlan:
             finally:
                 self._flown(ticket, flight, slots)
                 self._controller.store.let_go(bound.kept)
+
+    def _run_behind(
+        self,
+        number: int,
+        client: ClientState,
+        arguments: Sequence[Any],
+        handles: Sequence[Handle | None],
+        where: Line,
+    ) -> list[Handle]:
+        """Has a thread of its own enqueue the run; gives handles on what it promises.
+
+        What is wrong with the arguments is raised here; what goes wrong later, whoever reads a result finds.
+        """
+        controller, store, line = self._controller, self._controller.store, where()
+        if self._peaks:
+            controller.check_fits(self._request(number, client, handles))
+        given = [self._given(*of, lambda: line) for of in zip(self._inputs, arguments, handles, strict=True)]
+        held = [None if h is None else store.hold(h.buffer) for h in handles]
+        earlier = [h.buffer.array for h in held if h is not None and isinstance(h.buffer.array, Promise)]
+        known = {i: b for i, b in self._held.items() if b.client is client} | passed_on(self._inputs, held)
+        promise = Promise(number, self.plan.name, client, self._calls_back, line)
+        results = PromisedResults(promise, self._results_of, store, known)
+
+        def work() -> None:
+            try:
+                promise.wait_for(earlier)
+                results.keep(self._run(number, client, given, held, lambda: line, promise))
+            except Exception as error:  # whatever it is, all who read a result must learn of it
+                store.resolve(promise, self._failure(error, line))
+            finally:
+                held.clear()
+
+        controller.background.start(promise, work)
+        for wanted, handle in zip(self._inputs, handles, strict=True):
+            if wanted is not None and wanted.port.donated and handle is not None:
+                handle.give_up(self.plan.name, line)
+        return results.handles
+
+    def _given(self, wanted: Input | None, value: Any, handle: Handle | None, where: Line) -> Any:
+        """An argument, checked, as it is now: the caller may change a host array right after the call."""
+        if wanted is None:
+            return value
+        if handle is None:
+            return np.array(as_host(value, wanted.port, self.plan.name, where))
+        handle.array(where)
+        wanted.check(handle.buffer, where)
+        return value
+
+    def _failure(self, error: Exception, line: Where | None) -> Poison:
+        if isinstance(error, PathwaysError):
+            return Poison(error.diagnostic)
+        islands = ", ".join(sorted(self._keys))
+        cause = f"{type(error).__name__}: {error}"
+        return Poison(ComputationFailed(computation=self.plan.name, island=islands, cause=cause, where=line))
 
     def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
         bytes_: Mapping[Hashable, int] = self._peaks
@@ -195,6 +272,7 @@ class LoadedPlan:
             controller.turns.finished(ticket)
 
         flight = Flight(request.number, self.plan, self._queues, slots[-1], request.client, done)
+        flight.thread = threading.get_native_id()
         controller.flights.enqueuing[request.number] = flight
         if not controller.watchdog.is_watching:
             controller.watchdog.ensure()
@@ -228,6 +306,8 @@ class LoadedPlan:
         if ticket is None:
             return
         done = self._is_done(slots)
+        if flight is not None:
+            flight.thread = 0
         try:
             if not done:
                 controller.turns.enqueued(ticket, dict(self._peaks) if self._peaks else None)
@@ -237,7 +317,7 @@ class LoadedPlan:
             try:
                 if done and flight is not None:
                     flight.end()
-                elif self._line is not None and flight is not None and flight.tokens:
+                elif self._line is not None and flight is not None and flight.tokens and not flight.abandoned:
                     self._line.put(flight, eager=controller.eager)
                 else:
                     controller.turns.finished(ticket)
@@ -290,6 +370,10 @@ class LoadedPlan:
         """Constants that are results: held by the plan, too, so that nobody overwrites them."""
         client = current_client.get()
         return {r.index: r.stored(self._constants[r.index], client, -1) for r in self._results_of if r.pinned}
+
+
+def _is_promised(handle: Handle | None) -> bool:
+    return handle is not None and isinstance(handle.buffer.array, Promise)
 
 
 _NONE: Counter[int] = Counter()

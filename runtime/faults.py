@@ -98,7 +98,7 @@ def prepare(fault: Fault, devices: Sequence[pjrt.Device], name: str) -> tuple[pj
     gang = _gangs.get(tuple(devices))
     if gang is None:
         gang = _gangs[tuple(devices)] = _make(devices)
-    gang.watched.computation = f"{name} (injected {fault.kind})"
+    gang.watched.computation, gang.watched.launch = f"{name} (injected {fault.kind})", name
     gang.watched.errors.clear()
     for coming in gang.coming:
         coming.append((fault, fault.device % len(devices)))

@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,19 +50,32 @@ class Flight:
     since: float = field(default_factory=time.monotonic)
     moved: float = field(default_factory=time.monotonic)
     """When it last got on with enqueuing."""
+    thread: int = 0
+    """The number in the system of the thread that enqueues it, while one does."""
+    abandoned: bool = False
+    """Whether some of what it enqueued will never be done."""
 
     def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
         """The program (None) or a body is about to launch."""
         self.launched.setdefault(who, deque(maxlen=MOST)).append((base, launches))
 
     def end(self) -> None:
-        """It is done, as whoever enqueued it has seen."""
+        """It is done, as was seen without a look at its tokens."""
         self.done(time.monotonic() - self.since)
 
-    def still(self) -> float:
-        """Seconds for which nothing has moved on its devices."""
-        moved = max((q.moved for q in self.queues), default=0.0)
-        return time.monotonic() - max(self.moved, moved)
+    @property
+    def mark(self) -> float:
+        """Changes whenever something moves on its devices."""
+        return max(self.moved, max((q.moved for q in self.queues), default=0.0))
+
+    def parts(self) -> list[tuple[int, Launch]]:
+        """What was launched and may not be done, by launch id, in order."""
+        return sorted((part for who in list(self.launched) for part in self.parts_of(who)), key=lambda part: part[0])
+
+    def parts_of(self, who: Any) -> list[tuple[int, Launch]]:
+        """The same of the program alone (None), or of a body."""
+        times = list(self.launched.get(who, ()))
+        return [(base + n, launch) for base, launches in times for n, launch in enumerate(launches)]
 
 
 class Line:
@@ -101,6 +114,17 @@ class Line:
                 thread.start()  # where that fails, the next run tries again
                 self._thread = thread
 
+    def abandon(self, flights: Collection[Flight]) -> None:
+        """Waits for these no longer: they will never be done."""
+        with self._lock:
+            waiting = bool(self.flights) and self.flights[0] in flights
+            self.flights = deque(f for f in self.flights if f not in flights)
+            if waiting:  # its thread is in a wait that never ends; when it does, the thread sees that it is replaced
+                self._thread = None
+        self._ensure()
+        for flight in flights:
+            flight.end()
+
     def _watch(self) -> None:
         idle = 0
         while (idle < 2 or not self._end()) and not self._lines.ending:
@@ -108,7 +132,8 @@ class Line:
             self._wake.clear()
             idle = 0 if self.flights else idle + 1
             while self.flights:
-                self._finish(self.flights[0])
+                if not self._finish(self.flights[0]):
+                    return
 
     def _end(self) -> bool:
         with self._lock:
@@ -118,17 +143,24 @@ class Line:
             self._thread = threading.current_thread()  # one came in between
             return False
 
-    def _finish(self, flight: Flight) -> None:
+    def _finish(self, flight: Flight) -> bool:
+        """Waits for a flight; False where it was abandoned meanwhile, and another thread is in charge."""
         for token in flight.tokens:
             with contextlib.suppress(*FAILURES):  # the results carry it
                 token.block_until_ready()
+            if flight.abandoned:
+                return False
             moved = time.monotonic()
             for queue in flight.queues:
                 queue.moved = moved
         now = time.monotonic()
         begun, self._ended = max(flight.since, self._ended), now
-        self.flights.popleft()
+        with self._lock:
+            if flight.abandoned:
+                return False
+            self.flights.popleft()
         flight.done(now - begun)
+        return True
 
 
 class Flights:
@@ -151,6 +183,15 @@ class Flights:
         flying = [f for line in list(self.lines.values()) for f in list(line.flights)]
         found = {f.number: f for f in (*enqueuing.values(), *flying)}
         return [found[number] for number in sorted(found)]
+
+    def abandon(self, devices: Container[Hashable]) -> None:
+        """Gives up all runs that launched something on any of these devices: it will never be done."""
+        found = [f for f in self.all() if any(d in devices for _, part in f.parts() for d in part.devices)]
+        for flight in found:
+            flight.abandoned = True
+        for line in list(self.lines.values()):
+            if ours := [f for f in found if f in line.flights]:
+                line.abandon(ours)
 
     def stop(self) -> None:
         """All threads end now."""

@@ -38,6 +38,12 @@ def install() -> None:
         signal.signal(signal.SIGINT, _handle)
 
 
+def ignore() -> None:
+    """From now on Ctrl-C does nothing: the process ends as it is."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _handle(number: int, frame: FrameType | None) -> None:
     inner = frame
     while inner is not None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan import Plan
 from pathways.dialect.topology import Island
 from pathways.runtime import pjrt
@@ -29,6 +29,8 @@ class PhysicalIsland:
     """Its name in this process: no other island has it."""
     lost: dict[int, str] = field(default_factory=dict[int, str])
     """Devices that are gone, by position, and why."""
+    causes: dict[int, Diagnostic] = field(default_factory=dict[int, Diagnostic])
+    """What is to be said of a device that is gone, where it is more than that."""
 
     def at(self, positions: Sequence[int]) -> tuple[pjrt.Device, ...]:
         return tuple(self.devices[p] for p in positions)
@@ -57,9 +59,11 @@ class Machine:
             self._next_launch = first + count
             return first
 
-    def lose(self, island: PhysicalIsland, position: int, reason: str) -> None:
+    def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
         """A device is gone. Whatever is loaded there must be placed anew."""
         with self._lock:
+            if cause is not None:
+                island.causes[position] = cause
             island.lost[position] = reason
             self.changes += 1
 
@@ -67,6 +71,8 @@ class Machine:
         """A device is back, with nothing on it."""
         with self._lock:
             island.lost.pop(position, None)
+            island.causes.pop(position, None)
+            island.queues[position].recover()
             self.changes += 1
 
     @property

@@ -15,6 +15,7 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
   with options, and with the same number of devices.
 """
 
+import ctypes
 import importlib
 import threading
 import time
@@ -31,6 +32,7 @@ from jax.profiler import ProfileData, ProfileOptions, TraceAnnotation
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 from jaxlib import xla_client as _xla_client
 
+from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.mlir import from_portable, make_context, parse
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
@@ -94,8 +96,12 @@ def _options(devices: Sequence[Device]) -> Any:
     ids = np.array([[d.id for d in devices]], np.int32)
     options.device_assignment = _xc.DeviceAssignment.create(ids)
     if devices[0].platform == "cpu":  # our watchdog says what hangs; XLA's would abort the process before it
-        options.env_option_overrides = [("xla_cpu_collective_call_terminate_timeout_seconds", "86400")]
+        options.env_option_overrides = [("xla_cpu_collective_call_terminate_timeout_seconds", str(_NEVER))]
     return options
+
+
+_NEVER = (1 << 31) - 1
+"""Seconds: the most that XLA takes."""
 
 
 def compile_module(
@@ -126,12 +132,20 @@ def devices_of(executable: Executable) -> list[Device]:
     return list(executable.local_devices())
 
 
-def is_pending(device: Device, launch: int) -> bool:
-    """Whether something with this launch id waits or runs on a device. To ask is to cancel it; CPU only."""
+def give_up(device: Device, launch: int, message: str) -> bool:
+    """Fails the results of what waits or runs with this launch id on a device; whether there was any. CPU only.
+
+    All who wait for the results go on with an error; a thread that is stuck inside of the execution stays there.
+    """
     try:
-        return bool(device.poison_execution(launch, "cancelled: the process hangs"))
+        return bool(device.poison_execution(launch, message))
     except FAILURES:
         return False
+
+
+def keep_for_ever(device: Device) -> None:
+    """Keeps the client of a device alive: with a thread stuck inside, its destructor would wait for ever."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(device.client))
 
 
 def temporary_bytes(executable: Executable) -> int:
@@ -151,9 +165,25 @@ def _aval(type_: ArrayType) -> Any:
 def put(
     host: "np.ndarray[Any, Any]", type_: ArrayType, where: Sharding, sharding: NamedSharding, devices: Sequence[Device]
 ) -> Array:
-    """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards."""
+    """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards.
+
+    Raises InternalError where the devices hold another element type than `type_` states.
+    """
     shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in where.boxes(type_.shape)]
-    return _xc.batched_device_put(_aval(type_), sharding, shards, list(devices))
+    aval = _aval(type_)
+    if type_.dtype in _NARROWED:
+        with jax.enable_x64(True):
+            array = _xc.batched_device_put(aval, sharding, shards, list(devices))
+    else:
+        array = _xc.batched_device_put(aval, sharding, shards, list(devices))
+    held = array._arrays[0].dtype
+    if held != aval.dtype:  # the array itself repeats what it was told; its shards say what is there
+        raise InternalError(f"{type_} was put on devices as {held}")
+    return array
+
+
+_NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})
+"""Element types that JAX narrows to 32 bits, without a word, where `jax_enable_x64` is off in the thread."""
 
 
 def copy_shards(arrays: Sequence[Array], targets: Sequence[Device]) -> list[Array]:
@@ -208,7 +238,11 @@ def start_copy_to_host(array: Array) -> None:
 
 
 def to_host(array: Array) -> "np.ndarray[Any, Any]":
-    """Waits, and copies an array to the host; the copy is kept with the array. Raises one of FAILURES."""
+    """A copy on the host, kept with the array. Raises one of FAILURES where the array will never be there.
+
+    Waits first: to copy what has failed behind a stuck execution waits for that execution (jaxlib 0.10 and 0.12, seen).
+    """
+    array.block_until_ready()
     shards_of(array)  # before JAX asks
     try:
         return np.asarray(array)

@@ -40,10 +40,7 @@ class Input:
     def arrive(self, handle: Handle, where: Line) -> Any:
         """The array of a handle where it is wanted: itself, or moved there from another program's place."""
         buffer, array = handle.buffer, handle.array(where)
-        if buffer.dtype != self.port.dtype or buffer.type != self.type:
-            have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{self.port.dtype} {list(self.type.shape)}"
-            error = WrongInput(name=self.port.name, program=self.program, have_=have, rule=need, where=where())
-            raise PathwaysError(error)
+        self.check(buffer, where)
         if isinstance(array, Poison) or self.is_in_place(buffer):
             return array
         key = buffer.devices, buffer.sharding
@@ -55,6 +52,13 @@ class Input:
             return array if isinstance(array, Poison) else self._moves[key](array)
         finally:
             held.drop()
+
+    def check(self, buffer: StoredBuffer, where: Line) -> None:
+        """Raises PWC0501 for a buffer of another shape or element type."""
+        if buffer.dtype != self.port.dtype or buffer.type != self.type:
+            have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{self.port.dtype} {list(self.type.shape)}"
+            error = WrongInput(name=self.port.name, program=self.program, have_=have, rule=need, where=where())
+            raise PathwaysError(error)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from pathways.dialect.diagnostics import InternalError, Where
+from pathways.dialect.diagnostics import Diagnostic, InternalError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan import Branch, Copy, Free, Instruction, Layout, Plan, Recv, Run, Send
 from pathways.runtime import alone, pjrt, transfers
 from pathways.runtime.awaited import Awaited, Launched, failed, watched_callbacks
 from pathways.runtime.branches import Choice, LoadedBody
-from pathways.runtime.credit import Gang
+from pathways.runtime.credit import DeviceQueue, Gang
 from pathways.runtime.defer import Wave
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.executables import Executables
@@ -40,6 +40,7 @@ class Prepared:
     island: PhysicalIsland
     plan: Plan
     devices: tuple[pjrt.Device, ...] = ()
+    queues: tuple[DeviceQueue, ...] = ()
     outputs: Sequence[int] = ()
     gone: Sequence[int] = ()
     launch: int = -1
@@ -171,7 +172,8 @@ class Preparer:
         )
 
     def _awaited(self, run: Run, at: int) -> Awaited:
-        return Awaited(run, self.plan.streams[at].island, self._outputs(run, at), self._marks.get(run.step, -1))
+        mark = self._marks.get(run.step, -1)
+        return Awaited(run, self.plan.streams[at].island, self._outputs(run, at), mark, self._cause)
 
     def _outputs(self, run: Run, at: int) -> list[int]:
         offset = self.offsets[self.plan.streams[at].island]
@@ -233,25 +235,26 @@ class Preparer:
         if watched:
             mark = self._marks[run.step] = self.size
             self.size += 1
-        self._prepared = Prepared(run, physical, self.plan, devices, outputs, gone, number)
+        self._prepared = Prepared(run, physical, self.plan, devices, queues, outputs, gone, number)
         if alone.is_alone(computation):
             kept = [(at, s) in self._shards for s in run.outputs]
             launch = alone.prepare(computation, devices, sides, kept, gang, self._executables)
         else:
             executable = self._executables.load(computation.module, devices, watched)
-            launch = _as_gang(executable, pjrt.result_handlers(computation.outputs, [s.real for s in sides]), gang)
+            handlers = pjrt.result_handlers(computation.outputs, [s.real for s in sides])
+            launch = _as_gang(executable, handlers, gang, alone.smallest(computation.outputs))
 
         def step(slots: Slots, base: int) -> None:
-            due = admit()
             try:
+                due = admit()
                 if previous:
                     previous.pop().wait()
                 errors = [w.begin() for w in watched] if watched else _NO_TOKENS
                 arrays, tokens = launch([slots[i] for i in inputs], base + number, due, last)
-                if tokens:  # whoever watches sees progress at each
+                if tokens:  # the watchdog sees progress at each
                     slots[-1].extend(tokens)
                     if watched:
-                        slots[mark] = launched = Launched(errors, tokens)
+                        slots[mark] = launched = Launched(errors, tokens, queues)
                         previous.append(launched)
                 for slot, array in zip(outputs, arrays, strict=True):
                     slots[slot] = array
@@ -280,7 +283,7 @@ class Preparer:
 
         return step
 
-    def _cause(self, failure: ComputationFailed) -> Poison:
+    def _cause(self, failure: Diagnostic) -> Poison:
         """A failure on islands that have lost a device is the loss."""
         return lost_among(self._sides.islands.values()) or Poison(failure)
 
@@ -288,8 +291,8 @@ class Preparer:
         return self._executables.load(text, [device])
 
 
-def _as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang) -> alone.Launch:
-    """A computation on all of its devices at once."""
+def _as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, small: int | None) -> alone.Launch:
+    """A computation on all of its devices at once. `small` is the number of a small result, where there is one."""
     execute, started = executable.execute_sharded, gang.started
 
     def launch(operands: Sequence[Any], launch_id: int, due: bool, last: bool) -> tuple[list[Any], list[Any]]:
@@ -297,9 +300,10 @@ def _as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang) -
             return execute(operands, launch_id=launch_id).consume_with_handlers(handlers), _NO_TOKENS
         results = execute(operands, launch_id=launch_id, with_tokens=True)
         token = results.consume_token()
+        arrays = results.consume_with_handlers(handlers)
         if due:
-            started(token)
-        return results.consume_with_handlers(handlers), [token]
+            started((token, None if small is None else arrays[small]))
+        return arrays, [token]
 
     return launch
 

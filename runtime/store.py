@@ -15,6 +15,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.runtime import pjrt
+from pathways.runtime.background import Promise
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.errors import (
     ClientClosed,
@@ -30,7 +31,7 @@ from pathways.runtime.machine import PhysicalIsland
 
 @dataclass(frozen=True)
 class Poison:
-    """What stands in a slot whose computation failed: the first cause, for everybody downstream."""
+    """What stands in a slot whose computation failed: the first cause, for everything downstream."""
 
     cause: Diagnostic
 
@@ -57,7 +58,7 @@ Origin: TypeAlias = tuple[str, str, Where | None]
 
 @dataclass(eq=False)
 class StoredBuffer:
-    """One logical buffer: the array (or poison), where it lies, and how many handles hold it.
+    """One logical buffer: the array (or a promise of it, or poison), where it lies, and how many handles hold it.
 
     `pinned`: a plan holds it, too (a constant). `dtype` is what the user sees, `key<fry>` for PRNG keys.
     """
@@ -106,7 +107,7 @@ class Store:
             if buffer.client.closed:  # it went while its run was enqueued: nobody can read this
                 self._forget(buffer)
                 fresh = False
-        if fresh and not buffer.pinned:
+        if fresh and not buffer.pinned and not isinstance(buffer.array, Promise):
             self.count(buffer, True)
         return Handle(self, buffer)
 
@@ -202,6 +203,14 @@ class Store:
                 if pjrt.is_array(array):
                     array.delete()
 
+    def resolve(self, promise: Promise, cause: Poison) -> None:
+        """Puts poison in place of a promise, wherever it still stands, and wakes all who wait for it."""
+        with self._lock:
+            for buffer in self._all():
+                if buffer.array is promise:
+                    buffer.array = cause
+        promise.resolve()
+
     def owners_on(self, device: Hashable) -> dict[str, int]:
         """Bytes on a device by client."""
         with self._lock:
@@ -279,6 +288,13 @@ class Handle:
             return PathwaysError(UsedAfterDeletion(name=self.buffer.name, deleted_at=at, where=where()))
         return PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=taker, taken_at=at, where=where()))
 
+    def known(self, where: Line, timeout: float | None = None) -> Any:
+        """As `array`, when its run has put it there. Gives the promise where it has not within `timeout` seconds."""
+        array = self.array(where)
+        if isinstance(array, Promise) and array.wait(timeout):
+            return self.array(where)
+        return array
+
     @property
     def is_mine(self) -> bool:
         """Whether the client of this context may read it."""
@@ -308,5 +324,6 @@ def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device
 
 
 def lost_poison(island: PhysicalIsland, position: int) -> Poison:
-    """What whoever reads from a lost device gets."""
-    return Poison(DeviceLost(island=island.key, device=position, reason=island.lost.get(position, "it was away")))
+    """What reading from a lost device gives."""
+    reason = island.lost.get(position, "it was away")
+    return Poison(island.causes.get(position) or DeviceLost(island=island.key, device=position, reason=reason))

@@ -51,6 +51,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
     client.suspended = True
+    controller.background.drain(client)
     while any(f.client == client.label for f in controller.flights.all()):
         controller.flights.hurry()
         time.sleep(0.001)

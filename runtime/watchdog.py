@@ -1,7 +1,8 @@
-"""No silent hang: when nothing moves for too long, a roll-call, and the end of the process (exit code 4).
+"""No silent hang, and no busy device called one: a thread that looks at all runs in flight.
 
-A stuck collective cannot be cancelled in its own process, and XLA would abort it without a word of what hangs. So the
-time that XLA gives itself is set beyond ours (`pjrt.py`).
+What a look finds is judged by `hang_rule.py`. A run that hangs loses its devices (`hangs.py`); a run that may hang is
+told of, once and then at doubling intervals, and nothing is done about it. A stuck collective would be aborted by XLA
+with the whole process; so the time that XLA gives itself is set beyond any run (`pjrt.py`).
 """
 
 import contextlib
@@ -9,20 +10,25 @@ import os
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from pathways.dialect.diagnostics import Exit, PathwaysError
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadSetting
-from pathways.dialect.plan import Run
-from pathways.runtime import callbacks, pjrt
+from pathways.runtime import callbacks, roll_call
+from pathways.runtime.callbacks import Inside
+from pathways.runtime.cpu_time import CpuTime, of_thread
+from pathways.runtime.credit import DeviceQueue
 from pathways.runtime.errors import Hang
-from pathways.runtime.flights import Flight, Flights
+from pathways.runtime.flights import Flight, Flights, Launch
+from pathways.runtime.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
+from pathways.runtime.hangs import give_up
 
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
-"""Names the seconds without progress after which a run counts as hung; 0: never."""
-MOST = 8
-"""How many lines of each kind a roll-call has."""
+"""Names the seconds without progress after which a run is looked at closely; 0: never."""
+LOOK = 0.5
+"""Seconds between two looks at the most."""
+AFTERMATH = 2.0
+"""Seconds after a hang in which runs that were still before must go on, or hang with it: errors travel in none."""
 
 
 def _stated() -> float:
@@ -34,17 +40,35 @@ def _stated() -> float:
 
 
 class Watchdog:
-    """Looks at all runs in flight, from a thread that lives while there are any."""
+    """Looks at all runs in flight, from a thread that lives while there are any.
 
-    def __init__(self, flights: Flights, timeout: float | None = None) -> None:
+    `on_host`: devices compute with this process's own CPU time, so that it proves whether they do. `end` loses the
+    devices of a hang.
+    """
+
+    def __init__(
+        self,
+        flights: Flights,
+        on_host: bool,
+        end: Callable[[Hang, Mapping[Hashable, DeviceQueue]], None],
+        timeout: float | None = None,
+    ) -> None:
         """Raises PWC0707 where the environment states no number of seconds."""
         self.timeout = _stated() if timeout is None else timeout
         self._flights = flights
+        self._on_host = on_host
+        self._end = end
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._period = min(LOOK, self.timeout / 4)
+        self._stillness = Stillness(2 * self._period)
+        self._told = Doubling(self.timeout)
+        self._cpu = CpuTime()
+        self._doomed: set[int] = set()
+        """Runs that had not moved for too long when another was found to hang."""
 
     def ensure(self) -> None:
-        """Starts watching; called when a run takes off and nobody watches."""
+        """Starts watching; called when a run takes off while there is no thread."""
         with self._lock:
             if self._thread is None and self.timeout:
                 thread = threading.Thread(target=self._watch, name="pathways-watchdog", daemon=True)
@@ -58,64 +82,68 @@ class Watchdog:
     def _watch(self) -> None:
         idle = 0
         while idle < 3 and not self._flights.ending:
-            time.sleep(min(0.5, self.timeout / 4))
-            idle = 0 if self._look() else idle + 1
+            time.sleep(self._period)
+            idle = 0 if self.look() else idle + 1
         with self._lock:
             self._thread = None
         if self._flights.all() and not self._flights.ending:  # one came in between
             self.ensure()
 
-    def _look(self) -> int:
-        """How many runs are in flight; what it looked at is not held while it sleeps."""
-        flights = self._flights.all()
-        hung = [f for f in flights if f.still() > self.timeout]
-        if hung:
-            end(hung[0], flights, self.timeout)
+    def look(self) -> int:
+        """Looks at all runs, and does what is to be done; gives how many there are."""
+        flights = [f for f in self._flights.all() if not f.abandoned]
+        self._stillness.look(time.monotonic())
+        still = {f.number: self._stillness.of(f.number, f.mark) for f in flights}
+        slow = any(seconds >= self.timeout / 2 for seconds in still.values())
+        self._cpu.look(closely=slow)
+        used = {call: of_thread(call.native) for call in callbacks.inside()}
+        waiting = {call: self._stillness.of(call, mark) for call, mark in used.items() if mark is not None}
+        idle = self._stillness.of("process", self._cpu.process)
+        devices = self._stillness.of("devices", self._cpu.devices)
+        threads = {f.thread for f in flights if f.thread}
+        inline = {t: self._stillness.of(("thread", t), of_thread(t)) for t in threads} if slow else {}
+        self._stillness.keep({*still, *waiting, "process", "devices", *(("thread", t) for t in inline)})
+        self._told.keep(set(still))
+        self._doomed &= set(still)
+        for flight in flights if slow or self._doomed else ():
+            calls = {call.launch: waiting[call] for call in waiting if _waits_in(flight, call)}
+            seen = Evidence(
+                still=still[flight.number],
+                idle=idle if self._on_host else None,
+                devices_idle=self._devices_idle(devices, inline.get(flight.thread)),
+                in_callback=max(calls.values(), default=0.0),
+                beside=any(s < self.timeout for n, s in still.items() if n != flight.number),
+            )
+            verdict = judge(seen, min(AFTERMATH, self.timeout) if flight.number in self._doomed else self.timeout)
+            if verdict is Verdict.HUNG:
+                named = {name for name, seconds in calls.items() if seconds >= self.timeout}
+                self._lose(flight, flights, named)
+                break  # the others may go on now
+            if verdict is Verdict.SUSPECTED and self._told.is_due(flight.number, seen.still):
+                said = roll_call.perhaps(flight, len(flights) - 1, seen.still)
+                print(PathwaysError(said), file=sys.stderr, flush=True)
         return len(flights)
 
+    def _devices_idle(self, devices: float, inline: float | None) -> float | None:
+        """Small computations of one device run on the thread that enqueues them (`inline`)."""
+        if not self._on_host or self._cpu.devices is None:
+            return None
+        return devices if inline is None else min(devices, inline)
 
-def end(flight: Flight, flights: list[Flight], timeout: float) -> None:
-    """Says what hangs, and ends the process."""
-    error = PathwaysError(roll_call(flight, flights, timeout))
-    print(error, file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    os._exit(Exit.HANG)
+    def _lose(self, flight: Flight, flights: Sequence[Flight], named: set[str]) -> None:
+        """Fails what hangs, says so, and loses its devices. `named` are computations that hang in callbacks."""
 
+        def hangs(launch: Launch) -> bool:
+            return not named or launch.run.name in named
 
-def roll_call(flight: Flight, flights: list[Flight], timeout: float) -> Hang:
-    """Who waits, where, on what. Asking a device about a launch cancels it: nothing is resumed after this."""
-    inside = list(callbacks.inside())
-    pending = list(_pending(flight))
-    first = pending[0][0] if pending else None
-    lines = [f"{run.name} was launched on {where}, and is not done" for run, where in pending[:1]]
-    if first is None:
-        lines.append("none of its computations: a launch did not come back, or the platform does not say")
-    lines += [f"behind it waits {run.name} on {where}" for run, where in pending[1:MOST]]
-    if len(pending) > MOST:
-        lines.append(f"and {len(pending) - MOST} more")
-    for call in inside[:MOST]:
-        stack = sys._current_frames().get(call.thread)  # pyright: ignore[reportPrivateUsage]
-        at = traceback.extract_stack(stack)[-1] if stack is not None else None
-        place = f" at {at.filename}:{at.lineno} in {at.name}" if at is not None else ""
-        lines.append(f"a host callback of {call.computation} has not returned for {call.seconds:.1f} s{place}")
-    others = len(flights) - 1
-    return Hang(
-        seconds=f"{timeout:g}",
-        program=flight.plan.name,
-        run=flight.number,
-        client=flight.client,
-        calls="\n".join(lines),
-        others=f"{others} other runs in flight" if others else "no other run in flight",
-        where=None if first is None else first.where,
-    )
+        self._doomed = {f.number for f in flights if self._stillness.of(f.number, f.mark) >= self.timeout}
+        done = give_up(flight, flights, hangs)
+        said = roll_call.hang(flight, len(flights) - 1, self.timeout, done.stuck)
+        print(PathwaysError(said), file=sys.stderr, flush=True)
+        self._end(said, done.lost)
+        done.say(said)
+        self._stillness = Stillness(2 * self._period)
 
 
-def _pending(flight: Flight) -> Iterator[tuple[Run, str]]:
-    """What was launched and is not done, in order, with the devices on which it waits."""
-    parts = sorted((part for times in list(flight.launched.values()) for part in list(times)), key=lambda p: p[0])
-    for number, launch in ((base + n, launch) for base, launches in parts for n, launch in enumerate(launches)):
-        waiting = [i for i, d in enumerate(launch.devices) if pjrt.is_pending(d, number)]
-        if waiting:
-            count = len(launch.devices)
-            where = f"all {count} devices" if len(waiting) == count else f"devices {', '.join(map(str, waiting))}"
-            yield launch.run, f"{where} of {launch.island}"
+def _waits_in(flight: Flight, call: Inside) -> bool:
+    return any(launch.run.name == call.launch for _, launch in flight.parts())

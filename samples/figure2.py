@@ -14,9 +14,10 @@ def get_devices(n):
 a = jax.pmap(lambda x: x * 2.0, devices=get_devices(2))
 b = jax.pmap(lambda x: x + 1.0, devices=get_devices(2))
 c = jax.pmap(lambda x: x / 2.0, devices=get_devices(2))
+v = np.array([1.0, 2.0])
 
 
-@pw.program
+@pw.program(example_args=(v,))
 def f(v):
     x = a(v)
     y = b(x)
@@ -25,4 +26,4 @@ def f(v):
 
 
 if __name__ == "__main__":
-    print(*f(np.array([1.0, 2.0])))
+    print(*f(v))

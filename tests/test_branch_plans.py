@@ -45,7 +45,7 @@ def test_through_a_file_and_the_command_line(tmp_path: Path) -> None:
     for more in ([], ["--with-executables", "--with-phases"]):
         code, _, err = pwc_here("compile", f"{source}:work", "-o", str(path), *more)
         assert code == 0, err
-    code, shown, _ = pwc_here("inspect", str(path))
+    code, shown, _ = pwc_here("inspect", str(path), "--all")
     assert code == 0 and "await, then run work_while_body while work_while_cond" in shown and "body work_while" in shown
     assert json.loads(pwc_here("inspect", str(path), "--json")[1])["bodies"][0]["streams"]
     assert pwc_here("check", str(path))[0] == 0

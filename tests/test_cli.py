@@ -149,7 +149,7 @@ def test_inputs_from_files_and_values(small: Path, tmp_path: Path) -> None:
 
 
 def test_inspect(moe_plan: Path) -> None:
-    exit_code, stdout, _ = pwc_here("inspect", str(moe_plan))
+    exit_code, stdout, _ = pwc_here("inspect", str(moe_plan), "--all")
     assert exit_code == 0
     for part in ("params['router']", "out[1]", "island0", "send %", "recv %", "free %", "peak"):
         assert part in stdout

@@ -128,7 +128,7 @@ def test_never_more_in_flight_than_the_limit(launches: list[str]) -> None:
         tokens = [Token(running[m]) for m in members]
         assert all(len(running[m]) <= 16 for m in running)
         if due:
-            gangs[name].started(Both(tokens))
+            gangs[name].started((Both(tokens), None))
 
 
 class Both:

@@ -73,7 +73,7 @@ def test_tokens_are_as_many_as_executions_are_slow(seconds: float, each: int, mo
     for number in range(20 * STRIDE):
         if gang.admit():
             dues.append(number)
-            gang.started(Slow(waits, seconds))
+            gang.started((Slow(waits, seconds), None))
         assert queue.flying <= MOST
     assert all(b - a == each for a, b in zip(dues[-4:], dues[-3:], strict=False))
     assert dues[:3] == [0, 1, 2]  # nobody knows yet

@@ -13,6 +13,8 @@ Why each name is here, and what would replace it:
 * `dispatch_registry` is how `jax.device_get` takes typed keys apart, since they have no `__array__`, and `jax.jit` its
   arguments from the second call on.
 * `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
+* `jax._src.config.trace_context`: all settings that change what a trace gives, as `jax.jit` knows its traces by; in
+  its place `jax_enable_x64` alone, which decides every element type.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +26,7 @@ import jax
 import jax.extend.core as jex_core
 import jax.extend.source_info_util as jex_source
 import jax.interpreters.xla as jax_xla
+from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import source_info_util as _source
 from jax._src import tree_util as _tree_util
@@ -45,6 +48,13 @@ _tree_util_any: Any = _tree_util
 for _root in PACKAGE_ROOTS:
     _jex_source.register_exclusion(_root)
 
+
+def _trace_context() -> Any:
+    return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+
+trace_context: Callable[[], Any] = getattr(_config, "trace_context", _trace_context)
+"""Gives what this thread's settings of JAX are, as far as they change what a trace gives; hashable."""
 Literal: Any = jex_core.Literal
 DropVar: Any = jex_core.DropVar
 
@@ -155,6 +165,13 @@ def key_data_aval(aval: Aval) -> jax.ShapeDtypeStruct:
 def struct(aval: Aval) -> jax.ShapeDtypeStruct:
     """An abstract value without its sharding."""
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
+
+
+def narrowed(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """As JAX sees it in this thread: 64 bits are 32 where `jax_enable_x64` is off."""
+    if is_key(struct):
+        return struct
+    return struct.update(dtype=jax_api.dtypes.canonicalize_dtype(struct.dtype))
 
 
 def as_literal_value(atom: Atom) -> Any:

@@ -1,12 +1,15 @@
 """What a pass is: a frozen dataclass whose fields are its options, around a plain function."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from pathways.compiler.temporaries import Analyzer
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology
+
+PhaseName: TypeAlias = Phase | Literal["trace", "shard", "place", "transfer", "schedule", "plan"]
+"""A phase, or how docs and dumps write it."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,9 @@ class Pass:
     """Base of all passes. The docstring of a pass says what it requires and what it ensures."""
 
     name: ClassVar[str]
-    requires: ClassVar[Phase]
+    requires: ClassVar[PhaseName]
     """The phase that the module must have reached."""
-    ensures: ClassVar[Phase]
+    ensures: ClassVar[PhaseName]
     """The phase that the module has reached afterwards; its rules are verified."""
 
     keeps_flow: ClassVar[bool] = False
@@ -43,5 +46,11 @@ class Pass:
     spelled: ClassVar[str] = ""
     """How the text of a pipeline names a pass of the user's own, `FILE.py:NAME`; empty: by its name."""
 
+    @classmethod
+    def phases(cls) -> tuple[Phase, Phase]:
+        """What it requires and ensures. Raises ValueError or AttributeError where a class states no such phase."""
+        return Phase(cls.requires), Phase(cls.ensures)
+
     def apply(self, program: Program, session: Session) -> None:
+        """Changes the program. `program.phase` need not be set: it is what the pass ensures."""
         raise NotImplementedError

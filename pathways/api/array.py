@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import operator
+import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
@@ -22,10 +23,18 @@ from pathways.dialect.jax_api import Array as JaxArray
 from pathways.dialect.memory import readable
 from pathways.dialect.plan import Port
 from pathways.runtime import pjrt
-from pathways.runtime.errors import ComputationFailed, NotAnArray, TooMuchToFetch
+from pathways.runtime.background import Promise
+from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
+from pathways.runtime.hangs import hang_behind
 from pathways.runtime.store import DELETED, Handle, Poison
 
 T = TypeVar("T")
+
+
+class WaitTimeout(PathwaysError, TimeoutError):
+    """An array was not computed in time; the run goes on."""
+
+
 _SHOWN_BYTES = 1 << 20
 """Larger arrays are not copied to the host for their repr."""
 
@@ -126,7 +135,9 @@ class Array(ArrayMethods, JaxArray):
     def is_ready(self) -> bool:
         """Whether the values are there (or known never to come)."""
         array = self.handle.array(caller)
-        return isinstance(array, Poison) or bool(_waited(self.handle, array.is_ready))
+        if isinstance(array, Poison | Promise):
+            return isinstance(array, Poison)
+        return bool(_waited(self.handle, array.is_ready))
 
     def is_deleted(self) -> bool:
         """Whether it was donated or deleted."""
@@ -138,19 +149,53 @@ class Array(ArrayMethods, JaxArray):
         if not self.is_deleted():
             self.handle.give_up(DELETED, caller())
 
-    def block_until_ready(self) -> "Array":
-        """Waits. Raises PWC0504 if the values will never come."""
-        _waited(self.handle, self._future().block_until_ready)
+    def block_until_ready(self, timeout: float | None = None) -> "Array":
+        """Waits. Raises PWC0504 if the values will never come, TimeoutError (PWC0519) after `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        array = self._future(timeout)
+        if end is not None:
+            _waited(self.handle, lambda: self._poll(array, end, timeout))
+        _waited(self.handle, array.block_until_ready)
         return self
+
+    def cancel(self) -> bool:
+        """Ends the run that computes this, where it waits for values: a loop on data, a call of the host.
+
+        All results of that run raise PWC0518 from then on; what it has enqueued already still runs. False where there
+        is nothing to cancel: everything was enqueued.
+        """
+        promise = self.handle.array(caller)
+        if not isinstance(promise, Promise):
+            return False
+        process().controller.cancel([promise])
+        return True
+
+    def _poll(self, array: Any, end: float, timeout: float | None) -> None:
+        """Waits until `end` at the most: PJRT itself waits for ever."""
+        pause = 20e-6
+        while not array.is_ready():
+            if time.monotonic() >= end:
+                raise self._late(timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+
+    def _late(self, timeout: float | None) -> WaitTimeout:
+        name, _, where = self.handle.buffer.origin
+        seconds = f"{timeout or 0.0:g}"
+        return WaitTimeout(
+            StillRunning(name=self.handle.buffer.name, seconds=seconds, computation=name, where=where or caller())
+        )
 
     def copy_to_host_async(self) -> None:
         """Starts the copy to the host, which a later read finds."""
         self._read(self.nbytes, pjrt.start_copy_to_host)
 
-    def _future(self) -> Any:
-        array = self.handle.array(caller)
+    def _future(self, timeout: float | None = None) -> Any:
+        array = self.handle.known(caller, timeout)
         if isinstance(array, Poison):
             raise array.error()
+        if isinstance(array, Promise):
+            raise self._late(timeout)
         return array
 
     def _read(self, size: int, read: Callable[[Any], T]) -> T:
@@ -300,7 +345,7 @@ def _waited(handle: Handle, wait: Callable[[], T]) -> T:
             raise now.error() from error
         name, island, where = handle.buffer.origin
         failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
-        raise PathwaysError(failed) from error
+        raise PathwaysError(hang_behind(error) or failed) from error
 
 
 compat.take_for_arrays(Array, Array.__jax_array__, Array._check_outside)  # pyright: ignore[reportPrivateUsage]

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
+from pathways.api.jax_settings import JaxSettings
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontend.caller import caller
@@ -89,16 +90,24 @@ class Client:
             self.close()
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "concurrent.futures.Future[T]":
-        """Calls `function` in a thread of the client's, after all that was submitted before."""
+        """Calls `function` in a thread of the client's, after all that was submitted before.
+
+        It sees the context variables and the settings of JAX (`jax.enable_x64`, `jax.set_mesh`) of the caller.
+        """
         process().controller.check_open(self._state, caller)
-        context = contextvars.copy_context()
+        context, settings = contextvars.copy_context(), JaxSettings.of_this_thread()
         context.run(current_client.set, self._state)
+
+        def work() -> T:
+            with settings.entered():
+                return function(*args, **kwargs)
+
         with self._state.lock:
             if self._closing:
                 raise closed(self._state, "a client that is being closed", caller)
             if self._worker is None:
                 self._worker = concurrent.futures.ThreadPoolExecutor(1, self._thread_name)
-            return self._worker.submit(context.run, function, *args, **kwargs)
+            return self._worker.submit(context.run, work)
 
     def suspend(self, folder: str | Path | None = None) -> int:
         """Frees all device memory of the client, when its runs are done; gives the bytes freed, over all devices.

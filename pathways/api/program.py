@@ -116,7 +116,7 @@ class Program:
         leaves, tree = tree_util.tree_flatten(call.dynamic)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return self.function(*args, **kwargs)  # called by another program, or under a transformation: a part of it
-        key = (call.key, tree, ambient(), *map(self._key, leaves))
+        key = (call.key, tree, ambient(), compat.trace_context(), *map(self._key, leaves))
         compiled = self._compiled.get(key)
         if compiled is None:
             with COMPILING:
@@ -138,8 +138,8 @@ class Program:
 
     def _lower(self, platform: str, call: "_Call") -> Lowered:
         flat, tree = tree_util.tree_flatten_with_path(call.dynamic)
-        structs = [compat.struct(self._aval(leaf)) for _, leaf in flat]
         leaf_names: list[str] = [call.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]
+        structs = [self._struct(name, leaf) for name, (_, leaf) in zip(leaf_names, flat, strict=True)]
         donated = frozenset(i for i, (path, _) in enumerate(flat) if call.parameters[path[0].idx] in self._donate)
         with COMPILING:
             traced = trace(
@@ -216,6 +216,17 @@ class Program:
             return leaf.shape, leaf.dtype, leaf.weak_type
         aval = self._aval(leaf)
         return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
+
+    def _struct(self, name: str, leaf: Any) -> jax.ShapeDtypeStruct:
+        """What a leaf is traced as: of 32 bits where JAX narrows it; a `pw.Array` cannot become narrower."""
+        struct = compat.struct(self._aval(leaf))
+        narrow = compat.narrowed(struct)
+        if isinstance(leaf, Array) and narrow.dtype != struct.dtype:
+            have = f"{name}, a pw.Array of {struct.dtype}, while jax_enable_x64 is off in this thread"
+            raise self._refuse(
+                f"{self.name} would be traced for {narrow.dtype}", have, "jax.enable_x64(True) around it"
+            )
+        return narrow
 
     def _aval(self, leaf: Any) -> Any:
         if isinstance(leaf, jax.ShapeDtypeStruct):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pathways.api.process import process
+from pathways.dialect import jax_api
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.jax_api import ShapedArray, device_put, export, jit, tree_util
 from pathways.dialect.plan import Branch, Computation, Copy, Layout, Plan, Recv, Run, Send
@@ -57,7 +58,8 @@ def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any
 def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
     """The results of one run, on the host."""
     inputs = [as_host(v, p, plan.name) if p.slot >= 0 else None for p, v in zip(plan.inputs, arguments, strict=True)]
-    return _run(plan, inputs, {})
+    with jax_api.enable_x64(True):  # the plan's element types rule, whatever this thread's are
+        return _run(plan, inputs, {})
 
 
 def _run(plan: Plan, arguments: Sequence[Any], called: dict[tuple[int, int], Any]) -> list["np.ndarray[Any, Any]"]:

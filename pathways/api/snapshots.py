@@ -15,16 +15,17 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from pathways.api import npz
 from pathways.api.array import Array
 from pathways.api.errors import WrongSnapshot
 from pathways.api.fetched import typed_keys
 from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import numpy_dtype
+from pathways.dialect.dtypes import is_of_numpy, numpy_dtype
 from pathways.dialect.jax_api import dtypes, key_data, tree_util
 from pathways.dialect.planfile import writing
 
-_INDEX = "pathways.json"
+_INDEX = npz.INDEX
 _VERSION = 1
 
 
@@ -45,7 +46,7 @@ def save(tree: Any, path: str | Path) -> int:
             rule = "arrays, numbers and typed keys"
             raise PathwaysError(WrongSnapshot(path=str(path), name=name, have_=have, rule=rule, where=caller()))
         index[name] = dtype
-        raw = stored if stored.dtype.kind in "biufc" else stored.view(f"u{stored.dtype.itemsize}")
+        raw = stored if is_of_numpy(stored.dtype) else stored.view(f"u{stored.dtype.itemsize}")
         members[f"a{len(members)}"] = raw
     head = {"version": _VERSION, "arrays": [{"name": n, "dtype": d} for n, d in index.items()]}
     target = Path(path)
@@ -64,10 +65,11 @@ def save(tree: Any, path: str | Path) -> int:
 
 
 def restore(tree: Any, path: str | Path) -> Any:
-    """Reads what `save` wrote into the structure of `tree`, whose leaves say shape and element type.
+    """Reads what `save` or `pwc run --outputs` wrote into the structure of `tree`.
 
-    Leaves may be arrays or `jax.ShapeDtypeStruct`s. Gives arrays on the host, which programs put where they want them,
-    whatever topology they were saved on; typed keys are typed keys. Raises PWC0514 with all that does not fit.
+    Its leaves, arrays or `jax.ShapeDtypeStruct`s, say shape and element type. Gives arrays on the host, which programs
+    put where they want them, whatever topology they were saved on; typed keys are typed keys. Raises PWC0514 with all
+    that does not fit.
     """
     leaves, structure = tree_util.tree_flatten_with_path(tree)
     found = _read(path)
@@ -77,9 +79,8 @@ def restore(tree: Any, path: str | Path) -> Any:
         name = tree_util.keystr(keys) or "."
         shape, dtype = _type_of(leaf)
         have = found.get(name)
-        array = None if have is None else _loaded(*have)
-        if array is None or tuple(array.shape) != shape or str(array.dtype) != dtype:
-            got = "nothing" if array is None else f"{array.dtype} {list(array.shape)}"
+        array, got = (None, "nothing") if have is None else _loaded(*have)
+        if array is None or tuple(array.shape) != shape or _name(array.dtype) != dtype:
             need = f"{dtype} {list(shape)}"
             wrong.append(WrongSnapshot(path=str(path), name=name, have_=got, rule=need, where=caller()))
         out.append(array)
@@ -100,12 +101,27 @@ def _stored(leaf: Any) -> tuple["np.ndarray[Any, Any]", str]:
 
 def _type_of(leaf: Any) -> tuple[tuple[int, ...], str]:
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-        return tuple(leaf.shape), str(leaf.dtype)
+        return tuple(leaf.shape), _name(leaf.dtype)
     array = np.asarray(leaf)
     return tuple(array.shape), str(array.dtype)
 
 
-def _loaded(raw: "np.ndarray[Any, Any]", dtype: str) -> Any:
+def _name(dtype: Any) -> str:
+    return "float0" if dtype == dtypes.float0 else str(dtype)
+
+
+def _loaded(raw: "np.ndarray[Any, Any]", dtype: str) -> tuple[Any, str]:
+    """An array of its bytes, and what it is; None where the file says of them what cannot be."""
+    try:
+        array = _as_stated(raw, dtype)
+    except (TypeError, ValueError):
+        return None, f"{raw.dtype} {list(raw.shape)}, which is stated to be {dtype}"
+    return array, f"{_name(array.dtype)} {list(array.shape)}"
+
+
+def _as_stated(raw: "np.ndarray[Any, Any]", dtype: str) -> Any:
+    if dtype == "float0":
+        return np.zeros(raw.shape, dtypes.float0)
     if dtype.startswith("key<"):
         return typed_keys(raw, dtype)
     wanted = numpy_dtype(dtype)
@@ -116,10 +132,13 @@ def _read(path: str | Path) -> Mapping[str, tuple["np.ndarray[Any, Any]", str]]:
     """Raw arrays and element types by name."""
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            if _INDEX not in file.files:  # results whose types numpy knows
+                return {npz.key_path(n): (file[n], str(file[n].dtype)) for n in file.files}
             head = json.loads(bytes(file[_INDEX]))
             if head["version"] != _VERSION:
                 raise ValueError(f"version {head['version']}")
-            return {a["name"]: (file[f"a{i}"], str(a["dtype"])) for i, a in enumerate(head["arrays"])}
+            rows = enumerate(head["arrays"])
+            return {a["name"]: (file[a.get("member", f"a{i}")], str(a["dtype"])) for i, a in rows}
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         said = "no .npz archive" if "pickle" in str(error) else str(error) or type(error).__name__
         problem = getattr(error, "strerror", None) or said

@@ -34,8 +34,8 @@ def fault(
     depends on them, are poison), `delay` (one device is held up for `seconds`), `hang` (for ever: the watchdog ends the
     process with exit code 4), or `lose` (the device is gone, and with it all that has a shard there). `device` is a
     position in the gang; `computation` a name as `pwc inspect` shows it, or that of a part of a merged call; `client`
-    the name that `pw.status()` shows. Gives the fault, whose `happened` counts. Raises PWC0104 at the end of the block
-    if it never happened.
+    the name that `pw.status()` shows. Gives the fault, whose `happened` counts. The end of the block waits for runs
+    that are enqueued in the background (loops on data); it raises PWC0104 if the fault never happened.
 
         with pw.testing.fault("raise", computation="stage1", device=2):
             train_step(params, batch)
@@ -50,6 +50,7 @@ def fault(
     faults.active.append(made)
     try:
         yield made
+        process().controller.background.drain()
     finally:
         faults.active.remove(made)
     if not made.happened:

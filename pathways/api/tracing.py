@@ -33,6 +33,7 @@ def trace(path: str | Path) -> Generator[None]:
         yield
     finally:
         try:
+            controller.background.drain()
             controller.flights.drain()
         finally:
             controller.recorder = None

@@ -33,4 +33,3 @@ def step(x):
 #   have:  3 stages
 #   need:  2, one a slice: embed head
 #   try:   one item a slice in the order of first calls, FUNCTION*COUNT for equal ones, | between islands
-# note: the IR before place is saved; this fails again: pwc opt TMP/02.shard.mlir '--pass-pipeline=place{policy=layout:embed+block+|+head}' --topology=TMP/topology.toml

@@ -44,4 +44,3 @@ def step(ws, xs):
 #          -> 1B0 stage (%s:23) on s1
 #   need:  an order in which every action stands behind all that it needs
 #   try:   move 1B0 forward in row 2
-# note: the IR before order-calls is saved; this fails again: pwc opt TMP/04.transfer.mlir '--pass-pipeline=order-calls{schedule=%S/cycle.csv}' --topology=TMP/topology.toml

@@ -37,4 +37,3 @@ def step(ws, xs):
 #   have:  a program without a loop over microbatches
 #   need:  the same placed calls once for each microbatch, by lax.scan or in a Python loop
 #   try:   leave --emit-schedule out, or split the batch into microbatches
-# note: the IR before order-calls is saved; this fails again: pwc opt TMP/04.transfer.mlir '--pass-pipeline=order-calls{emit=none.csv}' --topology=TMP/topology.toml

@@ -37,4 +37,3 @@ def step(ws, xs):
 #   have:  2f2b
 #   need:  a name, or a table as FILE.csv
 #   try:   known: program, gpipe, 1f1b, interleaved, zero-bubble
-# note: the IR before order-calls is saved; this fails again: pwc opt TMP/04.transfer.mlir '--pass-pipeline=order-calls{schedule=2f2b}' --topology=TMP/topology.toml

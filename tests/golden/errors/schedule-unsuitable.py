@@ -37,4 +37,3 @@ def step(ws, xs):
 #   have:  s0: 2 stages, s1: 2 stages
 #   need:  one stage a slice
 #   try:   --schedule interleaved is 1F1B for several stages a slice
-# note: the IR before order-calls is saved; this fails again: pwc opt TMP/04.transfer.mlir '--pass-pipeline=order-calls{schedule=1f1b}' --topology=TMP/topology.toml

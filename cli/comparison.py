@@ -1,0 +1,50 @@
+"""What `--compare-schedules` prints: each schedule's time, bubble and memory, and why a row looks worse than it is."""
+
+from collections.abc import Sequence
+
+from pathways.cli.summary import size, table
+from pathways.compiler.compare import Outcome
+
+_UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs no gradient has W alone)"
+
+
+def comparison(outcomes: Sequence[Outcome]) -> str:
+    """A row a schedule, the estimated step time first: it is what one is chosen for; bubbles hold for equal work."""
+    rows = [
+        ["compared", "step (estimated)", "bubble", "at least", "estimated", "at least", "memory, the fullest island"]
+    ]
+    for found in outcomes:
+        schedule = found.schedule
+        if schedule is None or not schedule.microbatches:
+            rows.append([found.name, *["-"] * 5, found.refused or (schedule.note if schedule else "")])
+            continue
+        island = max(found.peaks, key=lambda i: found.peaks[i])
+        figures = (schedule.bubble, schedule.bound, schedule.estimated_bubble, schedule.estimated_bound)
+        shown = f"{size(found.peaks[island])} on {island}"
+        rows.append([found.name, _seconds(schedule.estimated_seconds), *(f"{f:.1%}" for f in figures), shown])
+    return "\n".join([table(rows), *(f"  {line}" for line in _excuses(outcomes))])
+
+
+def _excuses(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line for each schedule whose bubble is larger than that of one that takes longer: a part of a shorter run."""
+    lines: list[str] = []
+    for found in outcomes:
+        mine = found.schedule
+        for other in outcomes:
+            theirs = other.schedule
+            if mine is None or theirs is None or not theirs.microbatches:
+                continue
+            if mine.bubble > theirs.bubble and found.units < other.units:
+                lines.append(
+                    f"{found.name}: {mine.bubble:.1%} of {found.units:g} units of time is less than "
+                    f"{theirs.bubble:.1%} of {other.units:g} ({other.name}): it has less work, and ends sooner"
+                )
+                break
+    return [*lines, _UNITS] if lines else []
+
+
+def _seconds(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

@@ -1,0 +1,80 @@
+"""Arguments and results as the trees that they are: no more rows than a screen has, a subtree a row where needed."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pathways.dialect.memory import readable
+from pathways.dialect.plan import Port
+
+ROWS = 8
+"""The most rows of arguments, of results, or of anything else that grows with the program."""
+_KEY = re.compile(r"""\['(?:[^'\\]|\\.)*'\]|\["(?:[^"\\]|\\.)*"\]|\[[^\]]*\]|\.[^.\[]+|[^.\[]+|.""", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Leaves below one key path; `members` are their numbers."""
+
+    name: str
+    ports: tuple[Port, ...]
+    members: tuple[int, ...]
+
+    @property
+    def single(self) -> Port | None:
+        return self.ports[0] if len(self.ports) == 1 else None
+
+    @property
+    def islands(self) -> str:
+        return listed(list(dict.fromkeys(p.island for p in self.ports if p.slot >= 0)), 3) or "unused"
+
+    @property
+    def donated(self) -> str:
+        count = sum(p.donated for p in self.ports)
+        return "donated" if count == len(self.ports) else f"{count} of them donated" if count else ""
+
+
+def listed(texts: Sequence[str], count: int = ROWS) -> str:
+    """The first of them, and how many there are."""
+    return ", ".join(texts[:count]) + (f", ... ({len(texts)})" if len(texts) > count else "")
+
+
+def counted(ports: Iterable[Port]) -> str:
+    """`26 arrays, 1.1 MiB`"""
+    sizes = [p.type.bytes for p in ports]
+    return f"{len(sizes)} array{'' if len(sizes) == 1 else 's'}, {readable(sum(sizes))}"
+
+
+def keys(name: str) -> list[str]:
+    """The steps of a key path: `params[0]['w']` -> `params`, `[0]`, `['w']`."""
+    return _KEY.findall(name)
+
+
+def grouped(ports: Sequence[Port], rows: int = ROWS) -> tuple[list[Group], list[Port]]:
+    """The trees cut at the depth that gives at most so many rows; and what is left out where no depth does.
+
+    All are cut at one depth, so that what stands side by side is alike. A tree that branches so widely that one row
+    would be all there is shows its first branches.
+    """
+    paths = [keys(p.name) for p in ports]
+    deepest = max(map(len, paths), default=0)
+    found: list[Group] = []
+    for depth in range(1, deepest + 1):
+        deeper = _cut(ports, paths, depth)
+        if len(deeper) > rows:
+            if len(found) <= 1:
+                return deeper[:rows], [p for group in deeper[rows:] for p in group.ports]
+            break
+        found = deeper
+    return found, []
+
+
+def _cut(ports: Sequence[Port], paths: Sequence[Sequence[str]], depth: int) -> list[Group]:
+    members: dict[tuple[str, ...], list[int]] = {}
+    for number, path in enumerate(paths):
+        members.setdefault(tuple(path[:depth]), []).append(number)
+    # What stands alone is shown by its whole name: there is nothing that it could stand for.
+    return [
+        Group(ports[m[0]].name if len(m) == 1 else "".join(key), tuple(ports[i] for i in m), tuple(m))
+        for key, m in members.items()
+    ]

@@ -1,0 +1,69 @@
+"""Whether this process computes: the CPU time of all of its threads, and of single ones where the system tells."""
+
+import contextlib
+import threading
+import time
+from pathlib import Path
+
+_TASKS = Path("/proc/self/task")
+SHARE = 0.02
+"""Less of one core than this share is nobody's computation: threads that look around use as much."""
+
+
+def of_thread(native: int) -> float | None:
+    """A mark that changes while a thread computes, or wants to; None where the system does not say."""
+    ticks, wants = _stat(native)
+    return time.monotonic() if wants else ticks
+
+
+def _stat(native: int) -> tuple[int | None, bool]:
+    """Ticks of CPU time that a thread has used, and whether it runs or wants to."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = (_TASKS / str(native) / "stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12]), fields[0] in "RD"
+    return None, False
+
+
+class CpuTime:
+    """Marks that change while something computes; asked once a look."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._all: tuple[float, float] | None = None
+        self._devices: tuple[float, float] | None = None
+        self.process: int = 0
+        """Another number whenever the process has computed since the last look."""
+        self.devices: int | None = 0 if _TASKS.is_dir() else None
+        """The same of threads that Python does not know: those of devices."""
+
+    def look(self, *, closely: bool) -> None:
+        """Takes the time; `closely`: of single threads, too, which costs some 15 us each."""
+        self._looks += 1
+        now = time.monotonic()
+        self._all, busy = _since(self._all, now, time.process_time())
+        if busy:
+            self.process = self._looks
+        if self.devices is None:
+            return
+        if not closely:
+            self.devices, self._devices = self._looks, None
+            return
+        python = {t.native_id for t in threading.enumerate()}
+        used, wants = 0, False
+        for task in _TASKS.iterdir():
+            ticks, wanted = (None, False) if int(task.name) in python else _stat(int(task.name))
+            used, wants = used + (ticks or 0), wants or wanted
+        self._devices, busy = _since(self._devices, now, used / _TICKS)
+        if busy or wants:
+            self.devices = self.process = self._looks
+
+
+def _since(before: tuple[float, float] | None, now: float, used: float) -> tuple[tuple[float, float], bool]:
+    """What to compare with next time, and whether CPU time was used since `before`."""
+    if before is None:
+        return (now, used), True
+    return (now, used), used - before[1] > SHARE * max(now - before[0], 1e-3)
+
+
+_TICKS = 100
+"""Of CPU time in a second, as Linux shows them (USER_HZ)."""

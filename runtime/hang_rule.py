@@ -1,0 +1,101 @@
+"""When a run that does not get on is called hung, and when it is only suspected. Pure: no clock, no threads.
+
+A busy device is no hang. What proves one is that nothing computes: the whole process, or the host callback that the
+run waits in, has used no CPU time for as long as the run has not moved. Time in which the process was stopped (Ctrl-Z,
+a debugger, a closed laptop) is not counted.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Verdict(Enum):
+    """What a look at a run says."""
+
+    FINE = "it gets on, or its devices compute"
+    SUSPECTED = "it does not get on, and whether its devices compute cannot be told"
+    HUNG = "it does not get on, and nothing computes"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one look at a run found; seconds that the process was awake."""
+
+    still: float
+    """Since something of it was last seen to be done."""
+    idle: float | None
+    """Since the process last used CPU time; None where its devices compute elsewhere (GPU, TPU)."""
+    devices_idle: float | None
+    """Since threads other than Python's last used CPU time; None as above, or where the system does not say."""
+    in_callback: float
+    """For how long a host callback that the run waits in has used no CPU time; 0 without one."""
+    beside: bool
+    """Whether other runs got on meanwhile: the CPU time may be theirs."""
+
+
+def judge(seen: Evidence, limit: float) -> Verdict:
+    """What is to be made of a run, where `limit` seconds without progress are too many."""
+    if seen.still < limit:
+        return Verdict.FINE
+    if seen.in_callback >= limit:
+        return Verdict.HUNG
+    if seen.idle is None:
+        return Verdict.SUSPECTED
+    if seen.idle >= limit:
+        return Verdict.HUNG
+    if seen.beside or (seen.devices_idle is not None and seen.devices_idle >= limit):
+        return Verdict.SUSPECTED
+    return Verdict.FINE
+
+
+class Stillness:
+    """For how long things have not changed, in time that the process was awake.
+
+    A gap between two looks that is longer than `longest` seconds is one in which the process was stopped.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._last: float | None = None
+        self._awake = 0.0
+        self._changed: dict[Hashable, tuple[object, float]] = {}
+
+    def look(self, now: float) -> None:
+        """A look at all things begins."""
+        if self._last is not None:
+            self._awake += min(max(0.0, now - self._last), self._longest)
+        self._last = now
+
+    def of(self, key: Hashable, mark: object) -> float:
+        """Seconds since the mark of this thing was another."""
+        before = self._changed.get(key)
+        if before is None or before[0] != mark:
+            self._changed[key] = mark, self._awake
+            return 0.0
+        return self._awake - before[1]
+
+    def keep(self, keys: set[Hashable]) -> None:
+        """Forgets all other things."""
+        self._changed = {k: v for k, v in self._changed.items() if k in keys}
+
+
+class Doubling:
+    """Says when a suspicion is told again: after `limit` seconds, twice as long, four times ..."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._next: dict[Hashable, float] = {}
+
+    def is_due(self, key: Hashable, still: float) -> bool:
+        due = self._next.get(key, self._limit)
+        if still < due:
+            return False
+        while due <= still:
+            due *= 2
+        self._next[key] = due
+        return True
+
+    def keep(self, keys: set[Hashable]) -> None:
+        """Forgets all other things."""
+        self._next = {k: v for k, v in self._next.items() if k in keys}
