@@ -4,7 +4,7 @@
 The compat module for types; nothing here is private to JAX.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.core as jax_core
@@ -12,6 +12,8 @@ import jax.export
 import jax.numpy as jnp
 import jax.sharding
 
+Array = object if TYPE_CHECKING else jax.Array
+"""As a base class: what it declares, subclasses declare in their own words."""
 device_put: Any = jax.device_put
 eval_shape: Any = jax.eval_shape
 enable_x64: Any = jax.enable_x64

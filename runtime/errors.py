@@ -72,6 +72,17 @@ class UsedAfterDonation(Diagnostic):
 
 
 @dataclass(frozen=True)
+class UsedAfterDeletion(Diagnostic):
+    code: ClassVar[str] = "PWC0217"
+    title: ClassVar[str] = "{name} was deleted and is used again"
+    have: ClassVar[str] = "an array whose memory was given back by .delete(){deleted_at}"
+    need: ClassVar[str] = "an array that is there"
+    hint: ClassVar[str] = "delete it later, or copy.copy(x) it before: a copy costs nothing, and keeps the memory"
+    name: str
+    deleted_at: str = ""
+
+
+@dataclass(frozen=True)
 class NotAnArray(Diagnostic):
     code: ClassVar[str] = "PWC0505"
     title: ClassVar[str] = "{operation} on a result of a program"

@@ -41,6 +41,8 @@ class Bound:
 
     owners: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
     taken: list[Handle] = field(default_factory=list[Handle])
+    claims: list[Handle] = field(default_factory=list[Handle])
+    """Those whose buffers the run overwrites: nobody else may read them from now on."""
     kept: list[StoredBuffer] = field(default_factory=list[StoredBuffer])
     """What the run reads, while others may enqueue in between: nobody overwrites it."""
 
@@ -189,6 +191,8 @@ class LoadedPlan:
             try:
                 for handle in bound.taken if launched else ():  # not before the results hold what they share with it
                     handle.give_up(self.plan.name, where())
+                for handle in () if launched else bound.claims:
+                    handle.unclaim()
             finally:
                 self._flown(ticket, flight, slots)
                 self._controller.store.let_go(bound.kept)
@@ -324,6 +328,7 @@ class LoadedPlan:
         self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line
     ) -> None:
         """Puts the arguments into slots."""
+        store = self._controller.store
         used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
         for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
             if wanted is None:
@@ -335,8 +340,9 @@ class LoadedPlan:
             array = wanted.arrive(handle, where)
             buffer = handle.buffer
             in_place = array is buffer.array
-            if in_place and port.donated and (buffer.is_shared or used[id(buffer)] > 1) and pjrt.is_array(array):
-                array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
+            if in_place and port.donated and pjrt.is_array(array):
+                if used[id(buffer)] > 1 or not store.claim(handle, self.plan.name, bound.claims):
+                    array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
             elif in_place and not port.donated:
                 bound.owners[index] = buffer
             if port.donated:
@@ -344,7 +350,7 @@ class LoadedPlan:
             slots[index] = array
         if self._pauses:
             kept = list(bound.owners.values())
-            self._controller.store.keep(kept)
+            store.keep(kept)
             bound.kept = kept
 
     def _results(self, slots: Slots, owners: dict[int, StoredBuffer], client: ClientState, number: int) -> list[Handle]:
@@ -357,7 +363,7 @@ class LoadedPlan:
                 if self.lost is not None and not isinstance(array, Poison):  # while the run was enqueued
                     array = lost_among(self._islands.values(), result.side.devices) or array
                 buffer = owners[index] = result.stored(array, client, number)
-            handles.append(self._controller.store.hold(buffer))
+            handles.append(self._controller.store.hold(buffer, slots[index]))
         return handles
 
     def _hold_constants(self) -> dict[int, StoredBuffer]:

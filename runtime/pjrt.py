@@ -19,6 +19,7 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
 
 import ctypes
 import importlib
+import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -196,15 +197,6 @@ _NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})
 """Element types that JAX narrows to 32 bits, without a word, where `jax_enable_x64` is off in the thread."""
 
 
-def to_host(array: Array) -> "np.ndarray[Any, Any]":
-    """A copy on the host. Raises one of FAILURES where the array will never be there.
-
-    Waits first: to copy what has failed behind a stuck execution waits for that execution (jaxlib 0.10 and 0.12, seen).
-    """
-    array.block_until_ready()
-    return np.asarray(array)
-
-
 def copy_shards(arrays: Sequence[Array], targets: Sequence[Device]) -> list[Array]:
     """Copies single-device arrays, each to a device, in one batch; asynchronous, safe behind a pending producer."""
     return _xc.batched_copy_array_to_devices_with_sharding(
@@ -232,16 +224,53 @@ def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[Array])
 
 def shard(array: Array, position: int) -> Array:
     """One shard as an array of its own; no copy. (`addressable_data` gives the first shard of any replicated array.)"""
-    return array._arrays[position]
+    return shards_of(array)[position]
 
 
 def shards_of(array: Array) -> Sequence[Array]:
-    """All shards, in the order of the mesh; no copy."""
-    return array._arrays
+    """All shards, in the order of the mesh; no copy. Raises one of FAILURES where the array is deleted."""
+    with _TAKING_APART:
+        shards = array._arrays
+    if shards is None:
+        raise RuntimeError("the array has been deleted")
+    return shards
+
+
+_TAKING_APART = threading.RLock()
+"""jaxlib 0.10 makes the list of shards when it is first asked for; of two threads that ask at once both fill the one
+list, and whatever is read of it afterwards is wrong.
+"""
+
+
+def start_copy_to_host(array: Array) -> None:
+    """Has a later `to_host` find the values there."""
+    shards_of(array)
+    array.copy_to_host_async()
+
+
+def to_host(array: Array) -> "np.ndarray[Any, Any]":
+    """A copy on the host, kept with the array. Raises one of FAILURES where the array will never be there.
+
+    Waits first: to copy what has failed behind a stuck execution waits for that execution (jaxlib 0.10 and 0.12, seen).
+    """
+    array.block_until_ready()
+    shards_of(array)  # before JAX asks
+    try:
+        return np.asarray(array)
+    except TypeError:  # where it was deleted between one shard and the next
+        if not array.is_deleted():
+            raise
+        raise RuntimeError("the array has been deleted") from None
 
 
 def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
     return ArrayType(sharding.shard_shape(type_.shape), type_.dtype)
+
+
+def weakly_typed(array: Array) -> Array:
+    """The same array of one device with a type that gives way to others, as that of a Python number; no copy."""
+    aval = _core_any.ShapedArray(array.shape, array.dtype, weak_type=True)
+    return _array(aval, array.sharding, [array], committed=False, _skip_checks=True)
 
 
 def on_device(device: Device) -> Any:

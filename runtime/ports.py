@@ -47,7 +47,11 @@ class Input:
         if key not in self._moves:
             source = transfers.Side(buffer.sharding, array.sharding, buffer.devices)
             self._moves[key] = transfers.prepare(self.type, source, self.side, self.compile_on).move
-        return self._moves[key](array)
+        held, array = handle.share(where)  # a run elsewhere may donate it just now
+        try:
+            return array if isinstance(array, Poison) else self._moves[key](array)
+        finally:
+            held.drop()
 
     def check(self, buffer: StoredBuffer, where: Line) -> None:
         """Raises PWC0501 for a buffer of another shape or element type."""

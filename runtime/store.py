@@ -17,7 +17,14 @@ from pathways.dialect.sharding import Sharding
 from pathways.runtime import pjrt
 from pathways.runtime.background import Promise
 from pathways.runtime.clients import ClientState, current_client
-from pathways.runtime.errors import ClientClosed, ClientSuspended, DeviceLost, NotYours, UsedAfterDonation
+from pathways.runtime.errors import (
+    ClientClosed,
+    ClientSuspended,
+    DeviceLost,
+    NotYours,
+    UsedAfterDeletion,
+    UsedAfterDonation,
+)
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.machine import PhysicalIsland
 
@@ -38,6 +45,9 @@ class Suspended:
 
     client: str
 
+
+DELETED = "delete()"
+"""Who took an array that its owner deleted; no program has this name."""
 
 Line: TypeAlias = Callable[[], Where | None]
 """Finds the user's line; asked only where there is an error."""
@@ -86,8 +96,11 @@ class Store:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @uninterrupted
-    def hold(self, buffer: StoredBuffer) -> "Handle":
+    def hold(self, buffer: StoredBuffer, array: Any = None) -> "Handle":
+        """A hold on a buffer. `array` is what a run has of it, should its last handle have gone meanwhile."""
         with self._lock:
+            if buffer.array is None:
+                buffer.array = array
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
@@ -114,6 +127,29 @@ class Store:
                 return False
             buffer.array = now
             self.count(buffer, held)
+            return True
+
+    @uninterrupted
+    def share(self, handle: "Handle", where: Line) -> "tuple[Handle, Any]":
+        """Another hold on what a handle holds, and its array; until that hold is dropped, nobody overwrites it.
+
+        Raises as `Handle.array` does.
+        """
+        with self._lock:
+            array = handle.array(where)
+            return self.hold(handle.buffer), array
+
+    @uninterrupted
+    def claim(self, handle: "Handle", taker: str, claims: "list[Handle]") -> bool:
+        """Whether a run may overwrite what a handle holds: then nobody else can from now on read or share it.
+
+        What is claimed is added to `claims`, and is given up, or let go of where the run was not enqueued.
+        """
+        with self._lock:
+            if handle.buffer.is_shared or handle.taken_by is not None:
+                return False
+            claims.append(handle)
+            handle.taken_by = taker
             return True
 
     @uninterrupted
@@ -194,39 +230,63 @@ class Store:
 class Handle:
     """A client's hold on a buffer; dropping the last one, or giving it up, frees it."""
 
-    __slots__ = ("__weakref__", "_store", "buffer", "taken_at", "taken_by")
+    __slots__ = ("__weakref__", "_holds", "_store", "buffer", "taken_at", "taken_by")
 
     def __init__(self, store: Store, buffer: StoredBuffer) -> None:
         self._store = store
+        self._holds = True
         self.buffer = buffer
         self.taken_by: str | None = None
+        """The program that it was donated to, or is being donated to just now; `DELETED`."""
         self.taken_at: Where | None = None
 
     @uninterrupted
     def __del__(self) -> None:
-        if self.taken_by is None:
-            try:
-                self._store.release(self.buffer)
-            except KeyboardInterrupt:  # Python would print it here, and go on
-                _thread.interrupt_main()
+        if not self._holds:
+            return
+        try:
+            self._store.release(self.buffer)
+        except KeyboardInterrupt:  # Python would print it here, and go on
+            _thread.interrupt_main()
 
-    def give_up(self, taker: str, where: Where | None = None) -> None:
-        """Ends this hold: the array was donated, at `where`. Other handles keep theirs."""
-        if self.taken_by is None:
-            self.taken_by, self.taken_at = taker, where
+    @uninterrupted
+    def drop(self) -> None:
+        """Ends this hold. Twice is once."""
+        if self._holds:
+            self._holds = False
             self._store.release(self.buffer)
 
+    @uninterrupted
+    def give_up(self, taker: str, where: Where | None = None) -> None:
+        """Ends this hold: the array was donated, at `where`. Other handles keep theirs."""
+        if self._holds:
+            self._holds, self.taken_by, self.taken_at = False, taker, where
+            self._store.release(self.buffer)
+
+    def unclaim(self) -> None:
+        """The run that claimed it was not enqueued: it is as it was."""
+        if self._holds:
+            self.taken_by = None
+
+    def share(self, where: Line) -> "tuple[Handle, Any]":
+        """Another hold on the same buffer, and its array; until it is dropped, nobody overwrites it."""
+        return self._store.share(self, where)
+
     def array(self, where: Line) -> Any:
-        """The array or its poison. Raises, at the line that `where` finds, PWC0207 after it was donated, PWC0508 for
-        another client than its own, PWC0509 when that is gone."""
+        """The array or its poison. Raises, at the line that `where` finds, PWC0207 after it was donated, PWC0217
+        after it was deleted, PWC0508 for another client than its own, PWC0509 when that is gone."""
         self.check_owner(where)
         if self.taken_by is not None:
-            at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"
-            name, taker = self.buffer.name, self.taken_by
-            raise PathwaysError(UsedAfterDonation(name=name, taker=taker, taken_at=at, where=where()))
+            raise self._taken(self.taken_by, where)
         if isinstance(self.buffer.array, Suspended):
             raise PathwaysError(ClientSuspended(client=self.buffer.client.label, where=where()))
         return self.buffer.array
+
+    def _taken(self, taker: str, where: Line) -> PathwaysError:
+        at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"
+        if taker == DELETED:
+            return PathwaysError(UsedAfterDeletion(name=self.buffer.name, deleted_at=at, where=where()))
+        return PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=taker, taken_at=at, where=where()))
 
     def known(self, where: Line, timeout: float | None = None) -> Any:
         """As `array`, when its run has put it there. Gives the promise where it has not within `timeout` seconds."""

@@ -26,4 +26,4 @@ def f(v):
 
 
 if __name__ == "__main__":
-    print(f(v))
+    print(*f(v))

@@ -1,6 +1,7 @@
-"""The user's line on the current stack: the innermost frame outside of this package and of JAX."""
+"""The user's line on the current stack: the innermost frame outside of this package, of JAX and of Python's own."""
 
 import inspect
+import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -24,8 +25,12 @@ _FOREIGN = (*PACKAGE_ROOTS, f"{Path(jax.__file__).parent}/", "<frozen ")
 _LIBRARIES = "/site-packages/"
 
 
+_STANDARD = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")})
+
+
 def is_users(file: str) -> bool:
-    return not file.startswith(_FOREIGN) and not file.endswith("/pwc")
+    standard = file.startswith(_STANDARD) and _LIBRARIES not in file  # libraries lie in a folder of it
+    return not standard and not file.startswith(_FOREIGN) and not file.endswith("/pwc")
 
 
 def innermost_users(places: Iterable[Where]) -> Where | None:

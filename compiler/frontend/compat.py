@@ -8,20 +8,28 @@ Why each name is here, and what would replace it:
 * `scan` has `num_consts`/`num_carry` in 0.10 and `ft_in`/`ft_out` since: `scan_counts`.
 * user frames of an equation: `jax._src.source_info_util.user_frames`; without it, errors would lack the user's line.
 * `UNSPECIFIED` shardings in jit equations have no public name: told by their class's name.
+* `pytype_aval_mappings` has the abstract value of each type that JAX takes for an array; there is no public way in.
+* `jax.interpreters.xla.canonicalize_dtype_handlers` is public: what JAX makes of such a value where it needs the data.
+* `dispatch_registry` is how `jax.device_get` takes typed keys apart, since they have no `__array__`, and `jax.jit` its
+  arguments from the second call on.
 * `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
 * `jax._src.config.trace_context`: all settings that change what a trace gives, as `jax.jit` knows its traces by; in
   its place `jax_enable_x64` alone, which decides every element type.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, TypeAlias, cast
 
 import jax
 import jax.extend.core as jex_core
 import jax.extend.source_info_util as jex_source
+import jax.interpreters.xla as jax_xla
 from jax._src import config as _config
+from jax._src import core as _core
 from jax._src import source_info_util as _source
+from jax._src import tree_util as _tree_util
 
 from pathways.compiler.frontend.caller import PACKAGE_ROOTS, innermost_users
 from pathways.dialect import jax_api
@@ -33,7 +41,10 @@ Var: TypeAlias = Any
 Atom: TypeAlias = Any
 
 _jex_source: Any = jex_source
+_jax_xla: Any = jax_xla
+_core_any: Any = _core
 _source_any: Any = _source
+_tree_util_any: Any = _tree_util
 for _root in PACKAGE_ROOTS:
     _jex_source.register_exclusion(_root)
 
@@ -187,6 +198,34 @@ def one_eqn_jaxpr(eqn: Eqn) -> OneEqn:
 def _var(aval: Aval) -> Var:
     make: Any = jex_core.Var
     return make(aval)
+
+
+def take_for_arrays(kind: type, fetch: Callable[[Any], Any], check: Callable[[Any], None]) -> None:
+    """JAX takes objects of a class for arrays: by `shape`, `dtype` and `weak_type` where it traces, after `check`, and
+    by what `fetch` gives where it computes.
+    """
+
+    def aval(value: Any) -> Aval:
+        check(value)
+        return jax_api.ShapedArray(value.shape, value.dtype, weak_type=value.weak_type)
+
+    def fetched(value: Any) -> tuple[tuple[Any], None]:
+        return (fetch(value),), None
+
+    def only(_: None, children: Iterable[Any]) -> Any:
+        return next(iter(children))
+
+    _core_any.pytype_aval_mappings[kind] = aval
+    _jax_xla.canonicalize_dtype_handlers[kind] = fetch
+    _tree_util_any.dispatch_registry.register_node(kind, fetched, only)
+
+
+_DISPATCH = ("jax._src.pjit", "jax._src.shard_map")
+
+
+def is_dispatch(frame: FrameType | None) -> bool:
+    """Whether code is JAX's that looks where an argument lies, to compute there."""
+    return frame is not None and frame.f_globals.get("__name__") in _DISPATCH
 
 
 def where_of_exception(error: BaseException) -> Where | None:

@@ -1,5 +1,6 @@
 """Phase `trace`: a Python function over virtual devices becomes a module of phase `trace`."""
 
+import contextvars
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,9 @@ from pathways.dialect.program import Program
 from pathways.dialect.sources import Sources
 from pathways.dialect.trees import DEEPEST, Tree, describe_tree
 from pathways.dialect.verify import verify
+
+tracing: contextvars.ContextVar[str | None] = contextvars.ContextVar("pathways_tracing", default=None)
+"""The program that this thread traces just now."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,11 @@ def trace(
         return [leaf for _, leaf in leaves]
 
     begin = time.perf_counter()
-    jaxpr = _make_jaxpr(flat, arguments, name, where)
+    token = tracing.set(name)
+    try:
+        jaxpr = _make_jaxpr(flat, arguments, name, where)
+    finally:
+        tracing.reset(token)
     traced = time.perf_counter()
     names = Names(
         name,

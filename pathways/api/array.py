@@ -1,27 +1,34 @@
-"""Results of programs: opaque handles on sharded buffers, futures (paper, section 4.6). Not `jax.Array`s."""
+"""Results of programs: handles on sharded buffers, futures (paper, 4.6); outside of programs, arrays like JAX's own."""
 
 import asyncio
-import contextlib
-import functools
+import inspect
 import operator
 import time
-from collections.abc import Generator
-from typing import Any, NoReturn
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
+from pathways.api.array_methods import ArrayMethods
+from pathways.api.errors import ClosedOver
+from pathways.api.fetched import as_jax, key_dims, user_dtype
 from pathways.api.process import process
+from pathways.api.shards import Shard, shards
+from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.caller import caller
+from pathways.compiler.frontend.trace import tracing
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.jax_api import device_put, eval_shape, random
+from pathways.dialect.jax_api import Array as JaxArray
 from pathways.dialect.memory import readable
 from pathways.dialect.plan import Port
 from pathways.runtime import pjrt
 from pathways.runtime.background import Promise
 from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
 from pathways.runtime.hangs import hang_behind
-from pathways.runtime.store import Handle, Poison
+from pathways.runtime.store import DELETED, Handle, Poison
+
+T = TypeVar("T")
 
 
 class WaitTimeout(PathwaysError, TimeoutError):
@@ -32,31 +39,41 @@ _SHOWN_BYTES = 1 << 20
 """Larger arrays are not copied to the host for their repr."""
 
 
-class Array:
+class Array(ArrayMethods, JaxArray):
     """A handle on one logical buffer. Comes back before it is computed; any program of this process takes it.
 
-    `shape`, `dtype` and `weak_type` are as for `jax.Array`; `sharding` is on virtual devices. Reading the values
-    (`np.asarray(x)`, `float(x)`, `x.to_jax()`, `await x`) waits and copies to the host; it raises PWC0504 if a
-    computation that it depends on failed, PWC0207 after donation. The death of the last handle frees the buffer.
+    `shape`, `dtype` and `weak_type` are as for `jax.Array`; `sharding` is on virtual devices. All else that a
+    `jax.Array` can do is done by fetching: the values are waited for, copied to the host, and on to JAX's default
+    device (`x.to_jax()`; `np.asarray(x)` stops on the host). The host's copy is kept as long as the buffer is.
+    Reading raises PWC0504 if a computation that it depends on failed, PWC0207 after donation, PWC0216 where JAX would
+    make 32 bits of 64, PWC0516 above the limit. The death of the last handle frees the buffer.
     """
+
+    _committed = False  # for JAX, which may put the copy wherever it computes
 
     def __init__(self, handle: Handle, port: Port, sharding: Any) -> None:
         self.handle = handle
         self._port = port
-        self.sharding = sharding
+        self._sharding = sharding
 
     @property
     def shape(self) -> tuple[int, ...]:
         stored = self._port.type.shape
-        return stored[: len(stored) - _key_dims(self._port)]
+        return stored[: len(stored) - key_dims(self._port)]
 
     @property
     def dtype(self) -> Any:
-        return _user_dtype(self._port)
+        return user_dtype(self._port)
 
     @property
     def weak_type(self) -> bool:
         return self._port.weak
+
+    @property
+    def sharding(self) -> Any:
+        """On virtual devices. None where JAX asks to dispatch a computation of its own: it computes on a copy."""
+        frame = inspect.currentframe()
+        return None if frame is not None and compat.is_dispatch(frame.f_back) else self._sharding
 
     @property
     def ndim(self) -> int:
@@ -67,22 +84,78 @@ class Array:
         return int(np.prod(self.shape))
 
     @property
+    def itemsize(self) -> int:
+        return int(self.dtype.itemsize)
+
+    @property
     def nbytes(self) -> int:
         return self._port.type.bytes
+
+    @property
+    def committed(self) -> bool:
+        return True
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return bool(self._sharding.is_fully_replicated)
+
+    def devices(self) -> set[Any]:
+        """The virtual devices that hold it."""
+        return set(self._sharding.device_set)
+
+    @property
+    def device(self) -> Any:
+        """The virtual device that holds it, or the sharding where there are several."""
+        devices = self.devices()
+        return devices.pop() if len(devices) == 1 else self._sharding
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """What each virtual device holds, in the order of the mesh; `.data` of one fetches that part alone."""
+        self._future()
+        return shards(self._sharding, self._port.type.shape, self.ndim, self.addressable_data)
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        return self.addressable_shards
+
+    def addressable_data(self, index: int) -> Any:
+        """What one virtual device holds, by its position in the mesh, as a `jax.Array` on JAX's default device."""
+        size = self.handle.buffer.bytes
+        return self._as_jax(self._read(size, lambda array: pjrt.to_host(pjrt.shard(array, index))))
+
+    def on_device_size_in_bytes(self) -> int:
+        """What it takes on all of its devices together."""
+        return self.handle.buffer.bytes * len(self.handle.buffer.devices)
 
     def is_ready(self) -> bool:
         """Whether the values are there (or known never to come)."""
         array = self.handle.array(caller)
-        return isinstance(array, Poison) or (not isinstance(array, Promise) and bool(array.is_ready()))
+        if isinstance(array, Poison | Promise):
+            return isinstance(array, Poison)
+        return bool(_waited(self.handle, array.is_ready))
+
+    def is_deleted(self) -> bool:
+        """Whether it was donated or deleted."""
+        return self.handle.taken_by is not None
+
+    def delete(self) -> None:
+        """Gives the memory back now, unless others hold the same buffer. Twice is once."""
+        self.handle.check_owner(caller)
+        if not self.is_deleted():
+            self.handle.give_up(DELETED, caller())
 
     def block_until_ready(self, timeout: float | None = None) -> "Array":
         """Waits. Raises PWC0504 if the values will never come, TimeoutError (PWC0519) after `timeout` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         array = self._future(timeout)
-        with self._failures():
-            if end is not None:
-                self._poll(array, end, timeout)
-            array.block_until_ready()
+        if end is not None:
+            _waited(self.handle, lambda: self._poll(array, end, timeout))
+        _waited(self.handle, array.block_until_ready)
         return self
 
     def cancel(self) -> bool:
@@ -113,18 +186,9 @@ class Array:
             StillRunning(name=self.handle.buffer.name, seconds=seconds, computation=name, where=where or caller())
         )
 
-    @contextlib.contextmanager
-    def _failures(self) -> Generator[None]:
-        """What fails on a device after it was enqueued becomes PWC0504, with the computation that makes this value."""
-        try:
-            yield
-        except pjrt.FAILURES as error:
-            now = self.handle.buffer.array
-            if isinstance(now, Poison):  # lost while it was read
-                raise now.error() from error
-            name, island, where = self.handle.buffer.origin
-            failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
-            raise PathwaysError(hang_behind(error) or failed) from error
+    def copy_to_host_async(self) -> None:
+        """Starts the copy to the host, which a later read finds."""
+        self._read(self.nbytes, pjrt.start_copy_to_host)
 
     def _future(self, timeout: float | None = None) -> Any:
         array = self.handle.known(caller, timeout)
@@ -134,41 +198,71 @@ class Array:
             raise self._late(timeout)
         return array
 
+    def _read(self, size: int, read: Callable[[Any], T]) -> T:
+        """What `read` copies to the host. While it does, nobody overwrites the buffer: a run that is given it to do so
+        overwrites a copy, and one that was quicker makes this raise PWC0207.
+        """
+        self._future()
+        held, array = self.handle.share(caller)
+        try:
+            if isinstance(array, Poison):  # lost since
+                raise array.error()
+            limit = process().controller.fetch_limit
+            if size > limit:
+                name, island = held.buffer.name, held.buffer.origin[1]
+                error = TooMuchToFetch(
+                    name=name, size=readable(size), island=island, limit=readable(limit), where=caller()
+                )
+                raise PathwaysError(error)
+            return _waited(held, lambda: read(array))
+        finally:
+            held.drop()
+
     def stored(self) -> "np.ndarray[Any, Any]":
         """A copy on the host in the form in which it is stored: keys as their data. Waits, and raises as above."""
-        array = self._future()
-        limit = process().controller.fetch_limit
-        if self.nbytes > limit:
-            buffer = self.handle.buffer
-            size, most = readable(self.nbytes), readable(limit)
-            error = TooMuchToFetch(name=buffer.name, size=size, island=buffer.origin[1], limit=most, where=caller())
-            raise PathwaysError(error)
-        with self._failures():
-            return pjrt.to_host(array)
+        return self._read(self.nbytes, pjrt.to_host)
 
     def to_jax(self) -> Any:
-        """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys."""
-        stored = self.stored()
-        if self._port.dtype.startswith("key<"):
-            return typed_keys(stored, self._port.dtype)
-        return device_put(stored)
+        """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys.
+
+        Raises PWC0216 for 64-bit values where `jax_enable_x64` is off.
+        """
+        return self._as_jax(self.stored())
+
+    def _as_jax(self, stored: "np.ndarray[Any, Any]") -> Any:
+        return as_jax(stored, self._port.name, self._port.dtype, self._port.weak)
+
+    def __jax_array__(self) -> Any:
+        """`to_jax`, where JAX or an operator asks for it. Raises PWC0218 in the trace of a program."""
+        self._check_outside()
+        return self.to_jax()
+
+    def _check_outside(self) -> None:
+        program = tracing.get()
+        if program is not None:
+            raise PathwaysError(ClosedOver(name=self.handle.buffer.name, program=program, where=caller()))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray[Any, Any]":
         if self._port.dtype == "float0":
             return np.zeros(self.shape, jax.dtypes.float0)
         if self._port.dtype.startswith("key<"):
-            raise self._refuse("reading the values of PRNG keys", "x.to_jax(), or jax.random.key_data in a program")
+            rule = "x.to_jax(), or jax.random.key_data in a program"
+            error = NotAnArray(operation="reading the values of PRNG keys", rule=rule, where=caller())
+            raise PathwaysError(error)
         values = self.stored()
         if dtype is not None and values.dtype != dtype:
             return values.astype(dtype)
         return np.array(values) if copy else values
 
-    def item(self) -> Any:
-        """The single value, as a Python number."""
-        return np.asarray(self).item()
+    def item(self, *args: int) -> Any:
+        """The single value, or the one at an index, as a Python number."""
+        return np.asarray(self).item(*args)
 
     def tolist(self) -> Any:
         return np.asarray(self).tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        return np.asarray(self).tobytes(order)
 
     def __float__(self) -> float:
         return float(self.item())
@@ -176,14 +270,17 @@ class Array:
     def __int__(self) -> int:
         return int(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __bool__(self) -> bool:
         return bool(np.asarray(self))
 
     def __index__(self) -> int:
         return operator.index(np.asarray(self).item())
 
-    def __format__(self, spec: str) -> str:
-        return format(np.asarray(self).item(), spec) if spec and not self.shape else repr(self)
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("pw.Arrays are immutable, as JAX's arrays are: use x = x.at[index].set(value)")
 
     def __len__(self) -> int:
         if not self.shape:
@@ -193,63 +290,62 @@ class Array:
     def __await__(self) -> Generator[Any, None, "Array"]:
         return asyncio.to_thread(self.block_until_ready).__await__()
 
+    def copy(self) -> "Array":
+        """Another handle on the same buffer: it costs nothing, and stays when this one is donated or deleted."""
+        return type(self)(self.handle.share(caller)[0], self._port, self._sharding)
+
+    clone = __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> "Array":
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        """What comes back from a pickle is a `jax.Array`."""
+        return as_jax, (self.stored(), self._port.name, self._port.dtype, self._port.weak)
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        return format(np.asarray(self).item() if not self.shape else np.asarray(self), spec)
+
+    def __str__(self) -> str:
+        """The values, which are waited for; large arrays and keys as `repr`."""
+        return str(np.asarray(self)) if self._is_shown else repr(self)
+
+    @property
+    def _is_shown(self) -> bool:
+        mine = self.handle.is_mine and not self.is_deleted()
+        return mine and self.nbytes <= _SHOWN_BYTES and not self._port.dtype.startswith("key<")
+
     def __repr__(self) -> str:
-        if self.handle.taken_by is not None:
-            return f"<pw.Array {self.dtype}{list(self.shape)}, donated to {self.handle.taken_by}>"
+        """The values, or what keeps them from being there: it does not wait."""
+        about = f"pw.Array {self.dtype}{list(self.shape)}"
+        taker = self.handle.taken_by
+        if taker is not None:
+            return f"<{about}, deleted>" if taker == DELETED else f"<{about}, donated to {taker}>"
         if not self.handle.is_mine:
-            return f"<pw.Array {self.dtype}{list(self.shape)} of {self.handle.buffer.client.label}>"
-        if self.nbytes > _SHOWN_BYTES or self._port.dtype.startswith("key<"):
-            return f"<pw.Array {self.dtype}{list(self.shape)}>"
-        return repr(np.asarray(self))
-
-    def __reduce__(self) -> NoReturn:
-        raise self._refuse("pickling", "np.asarray(x) and pickle that")
-
-    def _refuse(self, operation: str, rule: str) -> PathwaysError:
-        return PathwaysError(NotAnArray(operation=operation, rule=rule, where=caller()))
-
-
-_IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
+            return f"<{about} of {self.handle.buffer.client.label}>"
+        try:
+            if not self.is_ready():
+                return f"<{about}, running>"
+            if not self._is_shown:
+                return f"<{about}>"
+            return repr(np.asarray(self))
+        except PathwaysError as error:
+            return f"<{about}, failed: {error.code}>"
 
 
-def typed_keys(stored: "np.ndarray[Any, Any]", dtype: str) -> Any:
-    """PRNG keys of their data; `dtype` is what the user sees, `key<fry>`."""
-    name = dtype[4:-1]
-    return random.wrap_key_data(stored, impl=_IMPLEMENTATIONS.get(name, name))
+def _waited(handle: Handle, wait: Callable[[], T]) -> T:
+    """What fails on a device after it was enqueued becomes PWC0504, with the computation that makes this value."""
+    try:
+        return wait()
+    except pjrt.FAILURES as error:
+        now = handle.array(caller)  # raises PWC0207 where another thread donated it meanwhile
+        if isinstance(now, Poison):  # lost while it was read
+            raise now.error() from error
+        name, island, where = handle.buffer.origin
+        failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
+        raise PathwaysError(hang_behind(error) or failed) from error
 
 
-def _key_dims(port: Port) -> int:
-    """A typed key is stored as a vector of words."""
-    return 1 if port.dtype.startswith("key<") else 0
-
-
-@functools.cache
-def _key_dtype(name: str) -> Any:
-    return eval_shape(lambda: random.key(0, impl=_IMPLEMENTATIONS.get(name, name))).dtype
-
-
-def _user_dtype(port: Port) -> Any:
-    if port.dtype.startswith("key<"):
-        return _key_dtype(port.dtype[4:-1])
-    if port.dtype == "float0":
-        return jax.dtypes.float0
-    return pjrt.numpy_dtype(port.dtype)
-
-
-def _refused(operation: str) -> Any:
-    def method(self: Array, *_: Any, **__: Any) -> NoReturn:
-        rule = "computing inside of a @pw.program that takes it as an argument"
-        raise PathwaysError(NotAnArray(operation=operation, rule=rule, where=caller()))
-
-    return method
-
-
-_OPERATIONS = {
-    "arithmetic": "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul rmatmul "
-    "neg pos abs and rand or ror xor rxor invert lshift rshift lt le gt ge eq ne",
-    "indexing": "getitem setitem iter",
-}
-for _operation, _names in _OPERATIONS.items():  # as for jax.Array, equality is no identity, and there is no hash
-    for _name in _names.split():
-        setattr(Array, f"__{_name}__", _refused(_operation))
-setattr(Array, "__hash__", None)  # noqa: B010 (a plain assignment is not typed so)
+compat.take_for_arrays(Array, Array.__jax_array__, Array._check_outside)  # pyright: ignore[reportPrivateUsage]

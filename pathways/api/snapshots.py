@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from pathways.api import npz
-from pathways.api.array import Array, typed_keys
+from pathways.api.array import Array
 from pathways.api.errors import WrongSnapshot
+from pathways.api.fetched import typed_keys
 from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import is_of_numpy, numpy_dtype

@@ -1,0 +1,59 @@
+"""From the form in which values are stored to what JAX and the user see: typed keys, float0, weak types, widths."""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from pathways.api.errors import Narrowed
+from pathways.compiler.frontend.caller import caller
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import device_put, dtypes, eval_shape, random
+from pathways.dialect.plan import Port
+from pathways.runtime import pjrt
+
+
+def as_jax(stored: "np.ndarray[Any, Any]", name: str, dtype: str, weak: bool) -> Any:
+    """The values of `name`, in the form in which they are stored, as JAX has them: on its default device, uncommitted.
+
+    `dtype` is what the user sees. Raises PWC0216 where JAX would narrow them.
+    """
+    with jax.ensure_compile_time_eval():  # inside of a `jax.jit` of the user's, too: a value, no operation
+        if dtype.startswith("key<"):
+            return typed_keys(stored, dtype)
+        if dtype == "float0":
+            return np.zeros(stored.shape, jax.dtypes.float0)
+        narrow = dtypes.canonicalize_dtype(stored.dtype)
+        if narrow != stored.dtype:
+            error = Narrowed(name=name, dtype=str(stored.dtype), narrow=str(narrow), where=caller())
+            raise PathwaysError(error)
+        array = device_put(stored)
+        return pjrt.weakly_typed(array) if weak else array
+
+
+_IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
+
+
+def typed_keys(stored: "np.ndarray[Any, Any]", dtype: str) -> Any:
+    """PRNG keys of their data; `dtype` is what the user sees, `key<fry>`."""
+    name = dtype[4:-1]
+    return random.wrap_key_data(stored, impl=_IMPLEMENTATIONS.get(name, name))
+
+
+def key_dims(port: Port) -> int:
+    """A typed key is stored as a vector of words."""
+    return 1 if port.dtype.startswith("key<") else 0
+
+
+@functools.cache
+def _key_dtype(name: str) -> Any:
+    return eval_shape(lambda: random.key(0, impl=_IMPLEMENTATIONS.get(name, name))).dtype
+
+
+def user_dtype(port: Port) -> Any:
+    if port.dtype.startswith("key<"):
+        return _key_dtype(port.dtype[4:-1])
+    if port.dtype == "float0":
+        return jax.dtypes.float0
+    return pjrt.numpy_dtype(port.dtype)

@@ -1,0 +1,35 @@
+"""The parts of an array by virtual device, as `jax.Array.addressable_shards` has them, each fetched when it is read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Index: TypeAlias = tuple[slice, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """What one virtual device holds of an array. `replica_id` counts the devices that hold the same, from 0."""
+
+    device: Any
+    index: Index
+    replica_id: int
+    read: Callable[[], Any] = field(repr=False)
+
+    @property
+    def data(self) -> Any:
+        """A copy of this part alone, as a `jax.Array` on JAX's default device. Waits."""
+        return self.read()
+
+
+def shards(sharding: Any, stored: tuple[int, ...], rank: int, read: Callable[[int], Any]) -> list[Shard]:
+    """All shards of an array that is stored in this shape, of which the user sees `rank` dimensions.
+
+    They come in the order of the mesh; `read` gives the values of one by its position.
+    """
+    seen: dict[str, int] = {}
+    found: list[Shard] = []
+    for position, (device, index) in enumerate(sharding.devices_indices_map(stored).items()):
+        replica = seen[str(index)] = seen.get(str(index), -1) + 1
+        found.append(Shard(device, index[:rank], replica, lambda position=position: read(position)))
+    return found
