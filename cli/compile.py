@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from pathways.api.process import analyzer, host_topology, process
+from pathways.api.summary import comparison, compile_summary
 from pathways.cli.errors import BadSource
 from pathways.cli.ir_options import IrOptions, ir_options
 from pathways.cli.source import load_program, lower_program, split_spec
-from pathways.cli.summary import comparison, compile_summary
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
 from pathways.compiler.pass_pipeline import parse_pipeline
