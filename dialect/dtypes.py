@@ -7,7 +7,7 @@
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -75,6 +75,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     """The numpy type that holds `name`; raises TypeError for names numpy and ml_dtypes do not know."""
     extended = getattr(ml_dtypes, name, None)
     return np.dtype(name if extended is None else extended)
+
+
+def native(value: Any) -> Any:
+    """A numpy array of the other byte order in that of this machine; anything else as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    array = cast("np.ndarray[Any, Any]", value)
+    return array if array.dtype.isnative or array.dtype.hasobject else array.astype(array.dtype.newbyteorder("="))
 
 
 def is_stored_as_named(name: str) -> bool:

@@ -12,6 +12,9 @@ import jax.export
 import jax.numpy as jnp
 import jax.sharding
 
+config: Any = jax.config
+debug_infs: Any = jax.debug_infs
+debug_nans: Any = jax.debug_nans
 device_put: Any = jax.device_put
 eval_shape: Any = jax.eval_shape
 export: Any = jax.export
@@ -19,6 +22,7 @@ jit: Any = jax.jit
 get_mesh: Any = jax.sharding.get_mesh
 key_data: Any = jax.random.key_data
 make_jaxpr: Any = jax.make_jaxpr
+make_user_context: Any = jax.make_user_context
 numpy: Any = jnp
 optimization_barrier: Any = jax.lax.optimization_barrier
 random: Any = jax.random
@@ -26,6 +30,9 @@ typeof: Any = jax.typeof
 dtypes: Any = jax.dtypes
 devices: Any = jax.devices
 set_mesh: Any = jax.set_mesh
+transfer_guard: Any = jax.transfer_guard
+transfer_guard_device_to_device: Any = jax.transfer_guard_device_to_device
+transfer_guard_host_to_device: Any = jax.transfer_guard_host_to_device
 tree_util: Any = jax.tree_util
 ShapedArray: Any = jax_core.ShapedArray
 Tracer: Any = jax_core.Tracer

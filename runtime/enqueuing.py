@@ -7,7 +7,7 @@ from typing import Any
 
 from pathways.runtime import faults
 from pathways.runtime.clients import ClientState
-from pathways.runtime.closely import enqueue_part
+from pathways.runtime.closely import Look, enqueue_part
 from pathways.runtime.controller import Controller
 from pathways.runtime.flights import Flight, Launch
 from pathways.runtime.steps import Part
@@ -23,6 +23,8 @@ class Enqueuing:
     ticket: Ticket
     flight: Flight
     client: ClientState
+    look: Look | None = None
+    """Is called behind every step."""
     turns: int = 1
     """How often it was its turn."""
     _ends: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
@@ -34,8 +36,8 @@ class Enqueuing:
 
     def enqueue(self, part: Part, slots: Slots, base: int, *, last: bool) -> None:
         controller = self.controller
-        if faults.active or controller.recorder is not None:
-            enqueue_part(controller, part, slots, base, self.flight)
+        if faults.active or controller.recorder is not None or self.look is not None:
+            enqueue_part(controller, part, slots, base, self.flight, self.look)
         else:
             for step in part.steps:
                 step(slots, base)

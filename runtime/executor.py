@@ -12,7 +12,9 @@ from pathways.runtime import callbacks, pjrt
 from pathways.runtime.ahead import load_ahead
 from pathways.runtime.bodies import load_bodies, put, put_constants
 from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.closely import Look
 from pathways.runtime.controller import Controller
+from pathways.runtime.costs import IslandCost, costs_of
 from pathways.runtime.defer import defer
 from pathways.runtime.enqueuing import Enqueuing
 from pathways.runtime.errors import CalledInside
@@ -122,6 +124,10 @@ class LoadedPlan:
                     peaks[device] -= buffer.bytes
         return peaks
 
+    def costs(self) -> dict[str, IslandCost]:
+        """What XLA counts of a run, by island."""
+        return costs_of(self.plan, self._sides, self._controller.executables)
+
     @property
     def lost(self) -> PhysicalIsland | None:
         """An island of the plan that has lost a device."""
@@ -131,8 +137,15 @@ class LoadedPlan:
             self._lost = next((i for i in self._islands.values() if i.lost), None)
         return self._lost
 
-    def run(self, arguments: Sequence[Any], where: Line = lambda: None) -> list[Handle]:
+    @property
+    def inputs(self) -> Sequence[Input | None]:
+        """Where each argument goes; None for one that nobody reads."""
+        return self._inputs
+
+    def run(self, arguments: Sequence[Any], where: Line = lambda: None, look: Look | None = None) -> list[Handle]:
         """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
+
+        `look` is called behind every step.
 
         Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones, PWC0506 and PWC0507 where memory does
         not suffice, PWC0508 for arguments of another client.
@@ -160,7 +173,7 @@ class LoadedPlan:
                 slots[index] = array
             self._bind(bound, slots, arguments, handles, where)
             launched = True
-            self._enqueue(slots, Enqueuing(controller, ticket, flight, client))
+            self._enqueue(slots, Enqueuing(controller, ticket, flight, client, look))
             return self._results(slots, bound.owners, client, number)
         finally:
             try:

@@ -13,6 +13,7 @@ from pathways.dialect.dtypes import ArrayType, is_stored_as_named
 from pathways.dialect.errors import UnsafePlan
 from pathways.dialect.plan import Branch, Buffer, Copy, Free, Instruction, Layout, Plan, Port, Recv, Run, Send, Stream
 from pathways.dialect.sharding import Dims, size_of_axes
+from pathways.dialect.signature import parameter_problem
 from pathways.dialect.trees import count_leaves
 from pathways.runtime.validate_branches import branch_problems
 
@@ -31,6 +32,8 @@ def _problems(plan: Plan) -> _Problems:
     yield from _computations(plan)
     if count_leaves(plan.in_tree) != len(plan.inputs) or count_leaves(plan.out_tree) != len(plan.results):
         yield "a signature with another number of arrays than its trees have leaves", "one leaf an array"
+    if problem := parameter_problem(plan.parameters, len(plan.in_tree.children)):
+        yield problem, "one parameter an argument, each with a name of its own"
     for number in range(len(plan.bodies)):  # a body before whoever runs it
         yield from _function(plan.of_body(number))
     yield from _function(plan)

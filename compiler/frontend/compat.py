@@ -8,6 +8,8 @@ Why each name is here, and what would replace it:
 * `scan` has `num_consts`/`num_carry` in 0.10 and `ft_in`/`ft_out` since: `scan_counts`.
 * user frames of an equation: `jax._src.source_info_util.user_frames`; without it, errors would lack the user's line.
 * `UNSPECIFIED` shardings in jit equations have no public name: told by their class's name.
+* `jax._src.config.trace_context`: the settings that JAX's own jit is keyed by (precision, widths, promotion, ...); no
+  public name tells them all.
 * `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
 """
 
@@ -18,6 +20,7 @@ from typing import Any, TypeAlias, cast
 import jax
 import jax.extend.core as jex_core
 import jax.extend.source_info_util as jex_source
+from jax._src import config as _config
 from jax._src import source_info_util as _source
 
 from pathways.compiler.frontend.caller import PACKAGE_ROOTS, innermost_users
@@ -31,6 +34,8 @@ Atom: TypeAlias = Any
 
 _jex_source: Any = jex_source
 _source_any: Any = _source
+trace_context: Any = _config.trace_context
+"""The settings of JAX that decide what a function is traced to, as one hashable value."""
 for _root in PACKAGE_ROOTS:
     _jex_source.register_exclusion(_root)
 
