@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
+from itertools import takewhile
 from typing import Any, cast
 
 POSITION, EITHER, NAME = HOWS = ("position", "either", "name")
@@ -44,14 +45,11 @@ def in_order(parameters: Sequence[Parameter], args: Sequence[Any], kwargs: Mappi
 
 def shown(program: str, parameters: Sequence[Parameter]) -> str:
     """The signature as Python would write it, and what is static: `step(x, *, scale), n=3 compiled in`."""
-    parts: list[str] = []
     taken = [p for p in parameters if not p.static]
-    for parameter, following in zip(taken, [*taken[1:], None], strict=True):
-        if parameter.how == NAME and "*" not in parts:
-            parts.append("*")
-        parts.append(parameter.name)
-        if parameter.how == POSITION and (following is None or following.how != POSITION):
-            parts.append("/")
+    leading = list(takewhile(lambda p: p.how == POSITION, taken))
+    named = [p.name for p in taken if p.how == NAME]
+    others = [p.name for p in taken[len(leading) :] if p.how != NAME]
+    parts = [p.name for p in leading] + ["/"] * bool(leading) + others + ["*"] * bool(named) + named
     static = ", ".join(f"{p.name}={p.static}" for p in parameters if p.static)
     return f"{program}({', '.join(parts)})" + (f", {static} compiled in" if static else "")
 
