@@ -73,7 +73,7 @@ def test_types_are_known_without_running() -> None:
     assert eqn.primitive.name == "program" and eqn.params["name"] == "step"
     trees = pw.program(lambda a, *, b: {"sum": f(a["x"]) + b, "keys": jax.random.key(0)})
     made = jax.eval_shape(lambda x: trees({"x": x}, b=2.0), X)
-    assert made["sum"].shape == (4,) and jax.dtypes.issubdtype(made["keys"].dtype, jax.dtypes.prng_key)
+    assert made["sum"].shape == (4,) and str(made["keys"].dtype) == "key<fry>"
 
 
 def test_what_cannot_be_traced_is_refused_as_ever() -> None:

@@ -182,8 +182,10 @@ class Compiled:
     def __repr__(self) -> str:
         plan = self.plan
         signature = shown(plan.name, plan.parameters)
-        counts = f"{len(plan.inputs)} inputs, {len(plan.results)} results, {sum(1 for _ in plan.runs())} calls"
-        return f"<pw.Compiled {signature} for {plan.platform}: {counts}; islands {plan.topology}>"
+        calls = f"{sum(1 for _ in plan.runs())} calls on {len(plan.streams)} islands"
+        comma = "," if any(p.static for p in plan.parameters) else ""
+        counts = f"{len(plan.inputs)} inputs, {len(plan.results)} results, {calls}"
+        return f"<pw.Compiled {signature}{comma} for {plan.platform}: {counts}>"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the plan on arguments by position or by name, as the function takes them, but for static ones.
