@@ -110,7 +110,8 @@ def outline(
 def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, where: Where | None) -> Any:
     try:
         return compat.make_jaxpr(flat, *arguments)
-    except PathwaysError:
+    except PathwaysError as error:
+        vars(error).pop("__notes__", None)  # JAX's, on frames of its own that it removed: the error has the user's line
         raise
     except RecursionError as error:
         have = f"calls that are nested deeper than Python allows: {error}"
