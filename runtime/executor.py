@@ -4,6 +4,7 @@ import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError
@@ -124,6 +125,7 @@ class LoadedPlan:
                     peaks[device] -= buffer.bytes
         return peaks
 
+    @cached_property
     def costs(self) -> dict[str, IslandCost]:
         """What XLA counts of a run, by island."""
         return costs_of(self.plan, self._sides, self._controller.executables)

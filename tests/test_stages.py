@@ -57,6 +57,14 @@ def test_a_schedule_of_nothing_warns(schedule: str) -> None:
         pipe(slices=2, microbatches=4).lowered().compile(schedule=schedule if schedule != "interleaved" else "gpipe")
 
 
+def test_without_a_line_of_the_users_a_warning_is_a_note(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pathways.api.warn.caller", lambda: None)
+    pw.program(statistics).lower(*SCALED).compile(schedule="1f1b")
+    assert capsys.readouterr().err.startswith("note: schedule '1f1b' changes nothing in statistics")
+
+
 def test_the_summary_is_what_the_command_prints(tmp_path: Path) -> None:
     source = Path(__file__).parent.parent / "samples" / "mixture_of_experts.py"
     plan = tmp_path / "plan.bin"
@@ -73,7 +81,7 @@ def test_the_summary_is_what_the_command_prints(tmp_path: Path) -> None:
 def test_what_they_look_like(tmp_path: Path) -> None:
     program = pw.program(lambda w, *, x: first(w, x))
     assert repr(program).startswith(f"<pw.Program <lambda>(w, *, x) at {__file__}:")
-    assert repr(program).endswith("compiled for 0 signatures>")
+    assert repr(program).endswith("signatures compiled: 0>")
     lowered = step.lower(X, X, times=2)
     assert repr(lowered) == "<pw.Lowered step: 2 inputs, 2 results; slices s0 of 2, s1 of 2>"
     compiled = lowered.compile("islands=2,devices=2")
@@ -82,7 +90,7 @@ def test_what_they_look_like(tmp_path: Path) -> None:
     compiled.save(tmp_path / "plan.bin")
     assert repr(pw.load(tmp_path / "plan.bin")) == repr(compiled)
     program(X, x=X)
-    assert repr(program).endswith("compiled for 1 signatures>")
+    assert repr(program).endswith("signatures compiled: 1>")
 
 
 def test_costs_by_the_names_of_jax(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class Program:
     def __repr__(self) -> str:
         place = "" if self.where is None else f" at {self.where.file}:{self.where.line}"
         compiled = sum(map(len, self._settings.values()))
-        return f"<pw.Program {self.name}{self._signature.python}{place}, compiled for {compiled} signatures>"
+        return f"<pw.Program {self.name}{self._signature.python}{place}, signatures compiled: {compiled}>"
 
     @property
     def example_args(self) -> tuple[Any, ...]:

@@ -32,6 +32,7 @@ from pathways.dialect.topology import Topology, parse_topology
 from pathways.dialect.trees import build_tree, compatible, describe_tree
 from pathways.runtime import debugging
 from pathways.runtime.check_modules import check_modules
+from pathways.runtime.costs import IslandCost
 from pathways.runtime.errors import CannotReplace, WrongStructure
 from pathways.runtime.executor import LoadedPlan
 from pathways.runtime.pjrt import COSTS, named_sharding
@@ -294,16 +295,20 @@ class Compiled:
         Over all devices of all islands, or of one island; `jax.stages` gives one device's. As there, bodies of loops
         and branches that are data count once.
         """
-        costs = self._loaded.costs()
+        costs = self._costs()
         chosen = [costs[name].totals for name in islands_of(self.plan, island)]
         return {what: sum(totals[what] for totals in chosen) for what in COSTS}
 
     def memory_analysis(self, island: str | None = None) -> MemoryAnalysis:
         """Bytes on one device, by the names of `jax.stages`: the fullest device of the program, or of one island."""
-        costs = self._loaded.costs()
+        costs = self._costs()
         islands = [memory_of(self.plan, name, costs[name].code) for name in islands_of(self.plan, island)]
         none = MemoryAnalysis("", 0, 0, 0, 0, 0, 0)
         return max(islands, key=lambda found: found.peak_memory_in_bytes, default=none)
+
+    def _costs(self) -> dict[str, IslandCost]:
+        with COMPILING:  # code that is kept no more is made again
+            return self._loaded.costs
 
     def save(self, path: str | Path, *, executables: bool = False) -> int:
         """Writes plan.bin; gives its size in bytes. `executables`: with ready code for machines like this one."""
