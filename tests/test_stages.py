@@ -54,6 +54,7 @@ def test_a_schedule_of_nothing_warns(schedule: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lowered.compile()
+        pipe(slices=2, microbatches=4).lowered().compile(schedule="1f1b", remat="always")  # a note, but no warning
         pipe(slices=2, microbatches=4).lowered().compile(schedule=schedule if schedule != "interleaved" else "gpipe")
 
 

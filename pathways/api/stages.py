@@ -115,7 +115,7 @@ class Lowered:
         options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
         compilation = self.compiled(wanted, options)
         plan = compilation.plan()
-        if plan.schedule.note:
+        if schedule != PROGRAM and not plan.schedule.microbatches:
             warn(f"schedule {schedule!r} changes nothing in {plan.name}: {plan.schedule.note}")
         return Compiled(
             plan,
