@@ -2,9 +2,9 @@
 
 import click
 
+from pathways.api.summary import size
 from pathways.cli.compile import start
 from pathways.cli.source import METAVAR, read_spec
-from pathways.cli.summary import size
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass
 from pathways.compiler.pipeline import Options

@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 
 from pathways.api.process import analyzer, host_topology, process
+from pathways.api.summary import compile_summary
 from pathways.cli.comparison import comparison
 from pathways.cli.errors import BadSource
 from pathways.cli.ir_options import IrOptions, ir_options
 from pathways.cli.source import METAVAR, load_program, lower_program, read_spec
-from pathways.cli.summary import compile_summary
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
 from pathways.compiler.pass_pipeline import parse_pipeline

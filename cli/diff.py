@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from pathways.api.summary import dcn_bytes, in_bodies, size
 from pathways.cli.inspect import describe, dump_of
-from pathways.cli.summary import dcn_bytes, in_bodies, size
 from pathways.dialect.mlir import parse_text, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port, Run

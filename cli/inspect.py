@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from pathways.api.summary import channels, dcn_bytes, in_bodies, schedule_text, size, table
 from pathways.cli.errors import NoDump
 from pathways.cli.overview import overview
-from pathways.cli.summary import channels, dcn_bytes, in_bodies, schedule_text, size, table
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.memory import by_kind, peak, timeline
 from pathways.dialect.parts import read_part

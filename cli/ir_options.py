@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pathways.cli.summary import table
+from pathways.api.summary import table
 from pathways.compiler.errors import OF_OPTIONS
 from pathways.compiler.instruments import Instrument, Printer, Reproducer, Statistics
 from pathways.compiler.pipeline import PASSES, Timing

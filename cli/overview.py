@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from pathways.api.summary import dcn_bytes, in_bodies, runs_of, schedule_text, size, table
 from pathways.cli.groups import ROWS, counted, grouped, listed
-from pathways.cli.summary import dcn_bytes, in_bodies, runs_of, schedule_text, size, table
 from pathways.dialect.plan import Branch, Copy, Free, Plan, Port, Recv, Run, Send, Stream
 
 _KINDS = {

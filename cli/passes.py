@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import click
 
-from pathways.cli.summary import table
+from pathways.api.summary import table
 from pathways.compiler.pipeline import PASSES
 from pathways.compiler.placement import POLICIES
 

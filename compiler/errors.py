@@ -59,6 +59,30 @@ class BadArguments(Diagnostic):
 
 
 @dataclass(frozen=True)
+class TransformedProgram(Diagnostic):
+    code: ClassVar[str] = "PWC0106"
+    title: ClassVar[str] = "{transformation} around program {program}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "transformations inside of programs; around them only jax.eval_shape and jax.make_jaxpr"
+    hint: ClassVar[str] = "{advice}"
+    program: str
+    transformation: str
+    have_: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class EndlessCalls(Diagnostic):
+    code: ClassVar[str] = "PWC0107"
+    title: ClassVar[str] = "program {program} calls itself without end"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "calls that end while the program is traced: whatever they depend on must be known then"
+    hint: ClassVar[str] = "count down a static argument or a shape, or use lax.while_loop or lax.scan"
+    program: str
+    have_: str
+
+
+@dataclass(frozen=True)
 class BadSlice(Diagnostic):
     code: ClassVar[str] = "PWC0201"
     title: ClassVar[str] = "the mesh does not fit the slice {slice}"
@@ -126,6 +150,21 @@ class AmbiguousSharding(Diagnostic):
     hint: ClassVar[str] = "{advice}"
     have_: str
     advice: str
+
+
+@dataclass(frozen=True)
+class TooFewDimensions(Diagnostic):
+    code: ClassVar[str] = "PWC0209"
+    title: ClassVar[str] = "{value} has fewer dimensions than its sharding"
+    have: ClassVar[str] = "{rank} dimensions, sharded as {spec}"
+    need: ClassVar[str] = "at least {least}"
+    hint: ClassVar[str] = (
+        "shorten the PartitionSpec, P() for a number; a list is a tree of numbers: np.array makes it one"
+    )
+    value: str
+    rank: int
+    least: int
+    spec: str
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from pathways.compiler.localize import localize
 from pathways.compiler.schedule.note import read_schedule
 from pathways.compiler.streams import plan_meshes
 from pathways.dialect import pw
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.errors import InvalidIR
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, ir, name_of, portable, where_of
 from pathways.dialect.plan import (
@@ -33,6 +35,7 @@ from pathways.dialect.plan import (
 from pathways.dialect.program import Argument, Program, constant_name, described, main_of
 from pathways.dialect.sdy import meshes_of, read_sharding
 from pathways.dialect.sharding import Dims, replicated, size_of_axes
+from pathways.dialect.signature import PARAMETERS, Parameter, read_parameters
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree
 from pathways.dialect.values import number_slots
@@ -70,7 +73,19 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
         schedule=read_schedule(program),
         temporaries=attributes["pw.temporaries"].value if "pw.temporaries" in attributes else "",
         bodies=tuple(bodies.values()),
+        parameters=_parameters(attributes),
     )
+
+
+def _parameters(attributes: Any) -> tuple[Parameter, ...]:
+    """How the program is called; nothing where an older dump does not say. Raises PWC0701."""
+    if PARAMETERS not in attributes:
+        return ()
+    try:
+        return read_parameters(attributes[PARAMETERS].value)
+    except (ValueError, AttributeError, RecursionError) as error:
+        problem, rule = f"has the attribute {PARAMETERS}", "a list of [name, position | either | name, static value]"
+        raise PathwaysError(InvalidIR(op="builtin.module", problem=problem, have_=str(error), rule=rule)) from None
 
 
 def read_topology(program: Program) -> Topology:

@@ -14,6 +14,7 @@ from pathways.dialect import plan as nouns
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ranges import RangeReader, write_ranges
+from pathways.dialect.signature import Parameter
 from pathways.dialect.terminal import printable
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree, write_tree
@@ -62,7 +63,7 @@ CLASSES: dict[str, type] = {
         ),
         *(nouns.Run, nouns.Send, nouns.Recv, nouns.Copy, nouns.Free, nouns.Branch),
         *(nouns.ConstantData, nouns.Body, nouns.Plan),
-        *(Where, ArrayType, Island, Topology),
+        *(Where, ArrayType, Island, Topology, Parameter),
     )
 }
 OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})

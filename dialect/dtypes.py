@@ -7,7 +7,7 @@
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -80,6 +80,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def stored_names() -> tuple[str, ...]:
     """All element types that arrays are stored in."""
     return tuple(_TO_MLIR)
+
+
+def native(value: Any) -> Any:
+    """A numpy array of the other byte order in that of this machine; anything else as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    array = cast("np.ndarray[Any, Any]", value)
+    return array if array.dtype.isnative or array.dtype.hasobject else array.astype(array.dtype.newbyteorder("="))
 
 
 def is_stored_as_named(name: str) -> bool:

@@ -14,6 +14,9 @@ import jax.sharding
 
 Array = object if TYPE_CHECKING else jax.Array
 """As a base class: what it declares, subclasses declare in their own words."""
+config: Any = jax.config
+debug_infs: Any = jax.debug_infs
+debug_nans: Any = jax.debug_nans
 device_put: Any = jax.device_put
 eval_shape: Any = jax.eval_shape
 enable_x64: Any = jax.enable_x64
@@ -22,6 +25,7 @@ jit: Any = jax.jit
 get_mesh: Any = jax.sharding.get_mesh
 key_data: Any = jax.random.key_data
 make_jaxpr: Any = jax.make_jaxpr
+make_user_context: Any = jax.make_user_context
 numpy: Any = jnp
 optimization_barrier: Any = jax.lax.optimization_barrier
 random: Any = jax.random
@@ -29,6 +33,9 @@ typeof: Any = jax.typeof
 dtypes: Any = jax.dtypes
 devices: Any = jax.devices
 set_mesh: Any = jax.set_mesh
+transfer_guard: Any = jax.transfer_guard
+transfer_guard_device_to_device: Any = jax.transfer_guard_device_to_device
+transfer_guard_host_to_device: Any = jax.transfer_guard_host_to_device
 tree_util: Any = jax.tree_util
 ShapedArray: Any = jax_core.ShapedArray
 Tracer: Any = jax_core.Tracer

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
+from pathways.dialect.signature import Parameter
 from pathways.dialect.topology import Topology
 from pathways.dialect.trees import Tree
 
@@ -315,6 +316,8 @@ class Plan:
     temporaries: str = ""
     """Whether the temporaries of executables are `estimated` or `measured`, by XLA."""
     bodies: tuple[Body, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    """How it is called: a parameter a child of `in_tree`, and those that are static; none in plans of older writers."""
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     executables: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False, compare=False)

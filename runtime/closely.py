@@ -1,6 +1,8 @@
 """Enqueuing step by step, with a look at each: does something go wrong there on purpose, and when was it enqueued."""
 
 import time
+from collections.abc import Callable
+from typing import TypeAlias
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan import Run
@@ -15,9 +17,14 @@ from pathways.runtime.store import Poison, lost_among, lost_poison
 from pathways.runtime.transfers import DeviceProgram
 from pathways.runtime.waves import Slots
 
+Look: TypeAlias = Callable[[Prepared, Slots], None]
+"""Is told of a step that was enqueued, and of what it changed; what it raises ends the run."""
 
-def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, flight: Flight) -> None:
-    """The steps of a part: what goes wrong, and what is recorded."""
+
+def enqueue_part(
+    controller: Controller, part: Part, slots: Slots, base: int, flight: Flight, look: Look | None = None
+) -> None:
+    """The steps of a part: what goes wrong, what is recorded, and who else looks."""
     recorder = controller.recorder
     for step, prepared in zip(part.steps, part.prepared, strict=True):
         run = prepared.instruction
@@ -34,6 +41,8 @@ def enqueue_part(controller: Controller, part: Part, slots: Slots, base: int, fl
             prepared.fail(slots, poison)
         if recorder is not None:
             recorder.step(flight, prepared, base, begin, time.perf_counter_ns())
+        if look is not None:
+            look(prepared, slots)
 
 
 def _happen(

@@ -8,7 +8,7 @@ from typing import Any
 from pathways.runtime import faults
 from pathways.runtime.background import Promise
 from pathways.runtime.clients import ClientState
-from pathways.runtime.closely import enqueue_part
+from pathways.runtime.closely import Look, enqueue_part
 from pathways.runtime.controller import Controller
 from pathways.runtime.flights import Flight, Launch
 from pathways.runtime.steps import Part
@@ -26,6 +26,8 @@ class Enqueuing:
     client: ClientState
     promise: Promise | None = None
     """What its results hold, where it is enqueued in the background."""
+    look: Look | None = None
+    """Is called behind every step."""
     turns: int = 1
     """How often it was its turn."""
     _ends: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
@@ -37,8 +39,8 @@ class Enqueuing:
 
     def enqueue(self, part: Part, slots: Slots, base: int, *, last: bool) -> None:
         controller = self.controller
-        if faults.active or controller.recorder is not None:
-            enqueue_part(controller, part, slots, base, self.flight)
+        if faults.active or controller.recorder is not None or self.look is not None:
+            enqueue_part(controller, part, slots, base, self.flight, self.look)
         else:
             for step in part.steps:
                 step(slots, base)

@@ -83,6 +83,33 @@ class UsedAfterDeletion(Diagnostic):
 
 
 @dataclass(frozen=True)
+class GuardedTransfer(Diagnostic):
+    code: ClassVar[str] = "PWC0210"
+    title: ClassVar[str] = "the argument {name} of {program} would be copied from {source}"
+    have: ClassVar[str] = "jax.transfer_guard of {level!r}"
+    need: ClassVar[str] = "an argument that is where the program uses it: the result of a program, on the same slice"
+    hint: ClassVar[str] = "with jax.transfer_guard('allow') around what may be copied"
+    name: str
+    program: str
+    source: str
+    level: str
+
+
+@dataclass(frozen=True)
+class NotANumber(Diagnostic):
+    code: ClassVar[str] = "PWC0211"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "{computation} on {island} made what is not a number"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "numbers: {setting} is on"
+    hint: ClassVar[str] = "no computation before it made any: look at its operations, and at the program's arguments"
+    computation: str
+    island: str
+    have_: str
+    setting: str
+
+
+@dataclass(frozen=True)
 class NotAnArray(Diagnostic):
     code: ClassVar[str] = "PWC0505"
     title: ClassVar[str] = "{operation} on a result of a program"

@@ -5,18 +5,22 @@ import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.jax_api import transfer_guard
 from pathways.dialect.plan import Branch, Plan, Port, Run
 from pathways.runtime import callbacks, pjrt
 from pathways.runtime.ahead import load_ahead
 from pathways.runtime.background import Promise
 from pathways.runtime.bodies import load_bodies, put, put_constants
 from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.closely import Look
 from pathways.runtime.controller import Controller
+from pathways.runtime.costs import IslandCost, costs_of
 from pathways.runtime.defer import defer
 from pathways.runtime.enqueuing import Enqueuing
 from pathways.runtime.errors import CalledInside, ComputationFailed
@@ -131,6 +135,11 @@ class LoadedPlan:
                     peaks[device] -= buffer.bytes
         return peaks
 
+    @cached_property
+    def costs(self) -> dict[str, IslandCost]:
+        """What XLA counts of a run, by island."""
+        return costs_of(self.plan, self._sides, self._controller.executables)
+
     @property
     def lost(self) -> PhysicalIsland | None:
         """An island of the plan that has lost a device."""
@@ -140,12 +149,17 @@ class LoadedPlan:
             self._lost = next((i for i in self._islands.values() if i.lost), None)
         return self._lost
 
-    def run(self, arguments: Sequence[Any], where: Line = lambda: None) -> list[Handle]:
+    @property
+    def inputs(self) -> Sequence[Input | None]:
+        """Where each argument goes; None for one that nobody reads."""
+        return self._inputs
+
+    def run(self, arguments: Sequence[Any], where: Line = lambda: None, look: Look | None = None) -> list[Handle]:
         """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
 
-        A run that waits for values is enqueued in the background. Raises PWC0501 for arguments that do not fit,
-        PWC0207 for donated ones, PWC0506 and PWC0507 where memory does not suffice, PWC0508 for arguments of another
-        client.
+        A run that waits for values is enqueued in the background, unless there is a `look`, called behind each step.
+        Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones, PWC0506 and PWC0507 where memory does
+        not suffice, PWC0508 for arguments of another client.
         """
         controller, client = self._controller, current_client.get()
         if (around := callbacks.running_here()) is not None:
@@ -156,9 +170,12 @@ class LoadedPlan:
         number = next(controller.numbers)
         if controller.recorder is not None:
             controller.recorder.submitted(number, self.plan, client.label)
-        if self._awaits or (controller.background.runs and any(_is_promised(h) for h in handles)):
+        promised = [h for h in handles if _is_promised(h)] if controller.background.runs else ()
+        if look is None and (self._awaits or promised):
             return self._run_behind(number, client, arguments, handles, where)
-        return self._run(number, client, arguments, handles, where)
+        for handle in promised:
+            handle.known(where)
+        return self._run(number, client, arguments, handles, where, look=look)
 
     def _run(
         self,
@@ -168,6 +185,7 @@ class LoadedPlan:
         handles: Sequence[Handle | None],
         where: Line,
         promise: Promise | None = None,
+        look: Look | None = None,
     ) -> list[Handle]:
         """Enqueues the run on this thread."""
         controller = self._controller
@@ -185,7 +203,7 @@ class LoadedPlan:
                 slots[index] = array
             self._bind(bound, slots, arguments, handles, where)
             launched = True
-            self._enqueue(slots, Enqueuing(controller, ticket, flight, client, promise))
+            self._enqueue(slots, Enqueuing(controller, ticket, flight, client, promise, look))
             return self._results(slots, bound.owners, client, number)
         finally:
             try:
@@ -213,7 +231,7 @@ class LoadedPlan:
         if self._peaks:
             controller.check_fits(self._request(number, client, handles))
         given = [self._given(*of, lambda: line) for of in zip(self._inputs, arguments, handles, strict=True)]
-        held = [None if h is None else store.hold(h.buffer) for h in handles]
+        held = [None if h is None else h.share(lambda: line)[0] for h in handles]
         earlier = [h.buffer.array for h in held if h is not None and isinstance(h.buffer.array, Promise)]
         known = {i: b for i, b in self._held.items() if b.client is client} | passed_on(self._inputs, held)
         promise = Promise(number, self.plan.name, client, self._calls_back, line)
@@ -222,7 +240,8 @@ class LoadedPlan:
         def work() -> None:
             try:
                 promise.wait_for(earlier)
-                results.keep(self._run(number, client, given, held, lambda: line, promise))
+                with transfer_guard("allow"):  # what a call copies was asked for when it was made
+                    results.keep(self._run(number, client, given, held, lambda: line, promise))
             except Exception as error:  # whatever it is, all who read a result must learn of it
                 store.resolve(promise, self._failure(error, line))
             finally:
@@ -372,7 +391,7 @@ class LoadedPlan:
         return {r.index: r.stored(self._constants[r.index], client, -1) for r in self._results_of if r.pinned}
 
 
-def _is_promised(handle: Handle | None) -> bool:
+def _is_promised(handle: Handle | None) -> TypeGuard[Handle]:
     return handle is not None and isinstance(handle.buffer.array, Promise)
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import numpy_dtype
+from pathways.dialect.dtypes import native, numpy_dtype
 from pathways.dialect.jax_api import dtypes, key_data
 from pathways.dialect.plan import Port
 from pathways.runtime.errors import WrongInput
@@ -31,9 +31,11 @@ def as_host(value: Any, port: Port, program: str, where: Line = lambda: None) ->
         value = _key_data(value, port.dtype, refuse)
     if port.dtype == "float0":
         value = np.zeros(np.shape(value), bool)
+    if isinstance(value, np.ma.MaskedArray):
+        raise refuse("a numpy masked array, whose mask would be lost")
     if not hasattr(value, "dtype") and not isinstance(value, int | float | complex | bool):
         raise refuse(f"a {type(value).__name__}")
-    host: np.ndarray[Any, Any] = np.asarray(value)
+    host: np.ndarray[Any, Any] = native(np.asarray(value))
     dtype = numpy_dtype(port.type.dtype)
     if host.shape != port.type.shape:
         raise refuse(f"{host.dtype} {list(host.shape)}")

@@ -164,6 +164,23 @@ def temporary_bytes(executable: Executable) -> int:
     return int(executable.get_compiled_memory_stats().temp_size_in_bytes)
 
 
+COSTS = ("flops", "transcendentals", "bytes accessed")
+
+
+def costs(executable: Executable) -> dict[str, float]:
+    """What an execution costs each of its devices, as XLA counts it: loops once. Empty where XLA does not count."""
+    try:
+        found: dict[str, float] = executable.cost_analysis()
+    except FAILURES:
+        return {}
+    return {name: float(found[name]) for name in COSTS if name in found}
+
+
+def code_bytes(executable: Executable) -> int:
+    """The size of the code on one device."""
+    return int(executable.get_compiled_memory_stats().generated_code_size_in_bytes)
+
+
 def result_handlers(types: Sequence[ArrayType], shardings: Sequence[Any]) -> Handlers:
     """What makes arrays of an execution's results; made once, at load."""
     return [_pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)]

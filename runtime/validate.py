@@ -28,6 +28,7 @@ from pathways.dialect.plan import (
     Stream,
 )
 from pathways.dialect.sharding import Dims
+from pathways.dialect.signature import parameter_problem
 from pathways.runtime.limits import check_amounts, check_work
 from pathways.runtime.validate_branches import branch_problems
 from pathways.runtime.validate_channels import channel_problems
@@ -57,6 +58,8 @@ def _problems(plan: Plan) -> _Problems:
     yield from place_problems(plan)
     yield from computation_problems(plan)
     yield from tree_problems(plan)
+    if problem := parameter_problem(plan.parameters, len(plan.in_tree.children)):
+        yield problem, "one parameter an argument, each with a name of its own"
     for number in range(len(plan.bodies)):  # a body before whoever runs it
         yield from _function(plan.of_body(number))
     yield from _function(plan)

@@ -14,7 +14,7 @@ from plan_mutations import archive, members_of, resealed
 from support import pwc_here
 
 import pathways as pw
-from pathways.cli.summary import LONGEST, WIDEST, table
+from pathways.api.summary import LONGEST, WIDEST, table
 from pathways.dialect.codec import plan_message
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType

@@ -21,6 +21,7 @@ from pathways.dialect.mlir import Module, func, ir, location
 from pathways.dialect.phases import Phase
 from pathways.dialect.program import INLINE_LIMIT, Argument, constant_name
 from pathways.dialect.sdy import Placed
+from pathways.dialect.signature import PARAMETERS, Parameter, write_parameters
 from pathways.dialect.sources import remember_sources
 from pathways.dialect.trees import Tree, write_tree
 
@@ -39,6 +40,7 @@ class Names:
     where: Where | None
     in_tree: Tree
     out_tree: Tree
+    parameters: tuple[Parameter, ...] = ()
 
 
 @dataclass
@@ -76,6 +78,7 @@ class _Emitter:
         attributes["pw.platform"] = ir.StringAttr.get(self.lowering.platform)
         attributes["pw.in_tree"] = ir.StringAttr.get(write_tree(self.names.in_tree))
         attributes["pw.out_tree"] = ir.StringAttr.get(write_tree(self.names.out_tree))
+        attributes[PARAMETERS] = ir.StringAttr.get(write_parameters(self.names.parameters))
         symbol = symbol_of(self.names.program)
         constants = list(graph.constants())
         with ir.InsertionPoint(self.module.body):

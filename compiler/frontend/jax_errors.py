@@ -14,13 +14,70 @@ from typing import Any, cast
 
 import jax
 
-from pathways.compiler.errors import AmbiguousSharding, NotDivisible, UnknownAxis
+from pathways.compiler.errors import AmbiguousSharding, NotDivisible, TooFewDimensions, UnknownAxis
 from pathways.compiler.frontend import compat
 from pathways.dialect.diagnostics import Diagnostic, Where
 
 _AXIS = re.compile(r"Resource axis: (?P<axis>\S+) of (?P<spec>.*?) is not found in mesh: \((?P<axes>.*?)\)", re.DOTALL)
 _MANUAL = re.compile(r"axis marked as manual \(frozenset\(\{(?P<axes>.*?)\}\)\).*?refers to (?P<axis>'\w+')", re.DOTALL)
+_RANK = re.compile(
+    r"One of (?P<what>.*?)(?: with pytree key path (?P<path>\S+))? is incompatible with its sharding annotation"
+    r".*?spec=(?P<spec>\w+\(.*?\)).*?rank at least (?P<need>\d+), but was applied to a value of rank (?P<have>\d+)",
+    re.DOTALL,
+)
 _UNBOUND = re.compile(r"unbound axis name: (?P<axis>\w+)")
+
+
+_SEE = "to see it, jax.debug.print('{}', x); to compute with it, leave it an array"
+
+_UNTRACEABLE: tuple[tuple[type[Exception], str, str, str], ...] = (
+    (
+        jax.errors.TracerBoolConversionError,
+        "",
+        "it uses the value of an array to decide what to do",
+        "use jnp.where or lax.cond inside a placed function, or mark the argument in static_argnums",
+    ),
+    (
+        jax.errors.ConcretizationTypeError,
+        "",
+        "it asks for the value of an array, which is not there while it is traced",
+        f"{_SEE}, or mark the argument in static_argnums",
+    ),
+    (
+        jax.errors.TracerIntegerConversionError,
+        "",
+        "it uses the value of an array as a number of Python's: an index, or a count",
+        "index arrays of jax.numpy, loop with lax.fori_loop, or mark the argument in static_argnums",
+    ),
+    (
+        jax.errors.UnexpectedTracerError,
+        "",
+        "a traced value was kept outside of the function that made it",
+        "return all values from the functions of a program",
+    ),
+    (
+        jax.errors.TracerArrayConversionError,
+        "",
+        "it gives the value of an array to something that is not JAX",
+        f"use jax.numpy in place of numpy; {_SEE}",
+    ),
+    (TypeError, "valid JAX type", "a value in it is not an array", "pass arrays as arguments and return arrays"),
+    (TypeError, "Tracer.__format__", "it prints the value of an array, which is not there while it is traced", _SEE),
+    (
+        TypeError,
+        "Shapes must be 1D sequences of concrete values",
+        "a shape in it depends on the value of an array",
+        "mark the argument in static_argnums, or make the array as large as it may get, and mask it with jnp.where",
+    ),
+)
+"""What JAX says of functions it cannot trace: the error, something of its text, what it means, what to do."""
+
+
+def untraceable(error: Exception) -> tuple[str, str] | None:
+    """Why JAX cannot trace a function, and what to do; None for any other error."""
+    text = str(error)
+    known = ((why, advice) for cls, part, why, advice in _UNTRACEABLE if isinstance(error, cls) and part in text)
+    return next(known, None)
 
 
 def translate(error: Exception, where: Where | None, again: Callable[[], Any] | None = None) -> list[Diagnostic]:
@@ -35,10 +92,22 @@ def translate(error: Exception, where: Where | None, again: Callable[[], Any] | 
         return [*found] or [NotDivisible(value="a value", have_=text.splitlines()[0], where=line)]
     if type(error).__name__ == "ShardingTypeError":
         return [_ambiguous(text, line, _unfiltered(error, again))]
+    if match := _RANK.search(text):
+        return [_too_few_dimensions(match.groupdict(), line)]
     for pattern in (_AXIS, _MANUAL, _UNBOUND):
         if match := pattern.search(text):
             return [_unknown_axis(match.groupdict(), line, ordered=pattern is _AXIS)]
     return []
+
+
+_KINDS = {"pjit arguments": "the argument", "pjit outputs": "the output"}
+
+
+def _too_few_dimensions(found: dict[str, str], line: Where | None) -> TooFewDimensions:
+    value = f"{_KINDS.get(found['what'], 'a value in ' + found['what'])} {found['path'] or ''}".strip()
+    return TooFewDimensions(
+        value=value, rank=int(found["have"]), least=int(found["need"]), spec=found["spec"], where=line
+    )
 
 
 def _unknown_axis(found: dict[str, str], line: Where | None, *, ordered: bool) -> UnknownAxis:

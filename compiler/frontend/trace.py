@@ -1,6 +1,5 @@
 """Phase `trace`: a Python function over virtual devices becomes a module of phase `trace`."""
 
-import contextvars
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -10,24 +9,22 @@ from typing import Any
 import jax
 
 from pathways.compiler.collector import collector_paused
-from pathways.compiler.errors import BadArguments, NotTraceable
+from pathways.compiler.errors import BadArguments, EndlessCalls, NotTraceable
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.emit import Emitted, Names, emit
 from pathways.compiler.frontend.flatten import flatten
 from pathways.compiler.frontend.homes import find_homes
-from pathways.compiler.frontend.jax_errors import translate
+from pathways.compiler.frontend.jax_errors import translate, untraceable
 from pathways.compiler.frontend.lower import Lowering, symbol_of
 from pathways.compiler.frontend.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import make_context
 from pathways.dialect.program import Program
+from pathways.dialect.signature import Parameter
 from pathways.dialect.sources import Sources
 from pathways.dialect.trees import DEEPEST, Tree, describe_tree
 from pathways.dialect.verify import verify
-
-tracing: contextvars.ContextVar[str | None] = contextvars.ContextVar("pathways_tracing", default=None)
-"""The program that this thread traces just now."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +45,12 @@ def trace(
     platform: str,
     lowering_platform: str,
     where: Where | None,
+    parameters: tuple[Parameter, ...] = (),
 ) -> Traced:
     """Traces `function(*arguments)`, whose arguments are pytrees of `ShapeDtypeStruct`s.
 
-    `leaf_names` names each leaf; `donated` are positions of leaves that the caller gives up. Raises coded errors at
-    the user's line.
+    `leaf_names` names each leaf; `donated` are positions of leaves that the caller gives up; `parameters` say how it is
+    called. Raises coded errors at the user's line.
     """
     trees: list[Any] = []
 
@@ -64,11 +62,7 @@ def trace(
         return [leaf for _, leaf in leaves]
 
     begin = time.perf_counter()
-    token = tracing.set(name)
-    try:
-        jaxpr = _make_jaxpr(flat, arguments, name, where)
-    finally:
-        tracing.reset(token)
+    jaxpr = _make_jaxpr(flat, arguments, name, where)
     traced = time.perf_counter()
     names = Names(
         name,
@@ -78,6 +72,7 @@ def trace(
         where,
         _described("arguments", tree_util.tree_structure(tuple(arguments)), name, where),
         _described("results", trees[-1][1], name, where),
+        parameters,
     )
     sources = Sources("" if where is None else where.file)
     lowering = Lowering(platform, lowering_platform, symbol_of(name), sources)
@@ -108,46 +103,41 @@ def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
     return emitted
 
 
-_UNTRACEABLE: tuple[tuple[type[Exception], str, str], ...] = (
-    (
-        jax.errors.ConcretizationTypeError,
-        "it uses the value of an array to decide what to do",
-        "use jnp.where or lax.cond inside a placed function, or mark the argument in static_argnums",
-    ),
-    (
-        jax.errors.UnexpectedTracerError,
-        "a traced value was kept outside of the function that made it",
-        "return all values from the functions of a program",
-    ),
-    (
-        jax.errors.TracerArrayConversionError,
-        "it gives the value of an array to something that is not JAX",
-        "use jax.numpy in place of numpy",
-    ),
-)
-"""What JAX says of functions it cannot trace: the error, what it means, what to do."""
+def outline(
+    function: Callable[..., Any], arguments: Sequence[Any], *, name: str, where: Where | None
+) -> tuple[list[jax.ShapeDtypeStruct], Any]:
+    """The types of what `function(*arguments)` returns, and their pytree. Raises as `trace`."""
+    trees: list[Any] = []
+
+    @functools.wraps(function)
+    def flat(*args: Any) -> list[Any]:
+        leaves, tree = tree_util.tree_flatten(function(*args))
+        trees.append(tree)
+        return leaves
+
+    jaxpr = _make_jaxpr(flat, arguments, name, where)
+    return [compat.struct(aval) for aval in jaxpr.out_avals], trees[-1]
 
 
 def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, where: Where | None) -> Any:
     try:
         return compat.make_jaxpr(flat, *arguments)
-    except tuple(cls for cls, _, _ in _UNTRACEABLE) as error:
-        problem, advice = next((p, a) for cls, p, a in _UNTRACEABLE if isinstance(error, cls))
-        raise _not_traceable(name, problem, error, advice, where) from error
-    except TypeError as error:
-        if "valid JAX type" not in str(error):
-            raise
-        problem = "a value in it is not an array"
-        raise _not_traceable(name, problem, error, "pass arrays as arguments and return arrays", where) from error
-    except PathwaysError:
+    except PathwaysError as error:
+        vars(error).pop("__notes__", None)  # JAX's, on frames of its own that it removed: the error has the user's line
         raise
+    except RecursionError as error:
+        have = f"calls that are nested deeper than Python allows: {error}"
+        line = compat.where_of_exception(error) or where
+        raise PathwaysError(EndlessCalls(program=name, have_=have, where=line)) from None
     except Exception as error:
+        if words := untraceable(error):
+            raise _not_traceable(name, error, *words, where) from error
         if found := translate(error, where, lambda: compat.make_jaxpr(flat, *arguments)):
             raise PathwaysError(*found) from error
         raise
 
 
-def _not_traceable(name: str, problem: str, error: Exception, advice: str, where: Where | None) -> PathwaysError:
+def _not_traceable(name: str, error: Exception, problem: str, advice: str, where: Where | None) -> PathwaysError:
     first = str(error).strip().splitlines()[0]
     line = compat.where_of_exception(error) or where
     return PathwaysError(NotTraceable(program=name, problem=problem, have_=first, advice=advice, where=line))

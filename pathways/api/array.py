@@ -17,7 +17,7 @@ from pathways.api.process import process
 from pathways.api.shards import Shard, shards
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.caller import caller
-from pathways.compiler.frontend.trace import tracing
+from pathways.compiler.frontend.nesting import around
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import Array as JaxArray
 from pathways.dialect.memory import readable
@@ -238,8 +238,8 @@ class Array(ArrayMethods, JaxArray):
         return self.to_jax()
 
     def _check_outside(self) -> None:
-        program = tracing.get()
-        if program is not None:
+        if calls := around.get():
+            program = calls[-1][0].name
             raise PathwaysError(ClosedOver(name=self.handle.buffer.name, program=program, where=caller()))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray[Any, Any]":

@@ -14,6 +14,7 @@ from pathways.compiler.passes.base import Binding, Session
 from pathways.compiler.placement.default import CPU_KIND, default_topology
 from pathways.compiler.plugins import PluginError, find_plugin
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import transfer_guard
 from pathways.dialect.plan import Plan
 from pathways.dialect.program import Program
 from pathways.dialect.topology import Island, Topology
@@ -75,7 +76,7 @@ class Process:
     def load(self, plan: Plan, path: str = "plan", *, sequential: bool = False) -> LoadedPlan:
         self._note_preferences(plan)
         ready, executables = plan.executables, self.controller.executables
-        with COMPILING:
+        with COMPILING, transfer_guard("allow"):  # constants of a plan are no arguments of a call
             executables.offer(ready)
             before = executables.compiled
             loaded = LoadedPlan(plan, self.controller, path, sequential=sequential)
@@ -87,7 +88,7 @@ class Process:
 
     def with_executables(self, plan: Plan) -> Plan:
         """The plan, with the code that it runs as on the devices of this process. Raises PWC0503 where it does not."""
-        with COMPILING, self.controller.executables.recording() as used:
+        with COMPILING, transfer_guard("allow"), self.controller.executables.recording() as used:
             LoadedPlan(plan, self.controller)
             return replace(plan, executables=self.controller.executables.serialized(used))
 

@@ -4,59 +4,30 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import jax
 
+from pathways.api.arguments import NO_ARRAYS, aval_of, key_of, refusal
 from pathways.api.array import Array
+from pathways.api.binding import Bound, Chosen, Signature
 from pathways.api.process import COMPILING, process
 from pathways.api.stages import Compiled, Lowered
-from pathways.compiler.errors import BadArguments
+from pathways.api.warn import warn
+from pathways.compiler.errors import BadArguments, EndlessCalls
 from pathways.compiler.frontend import compat
 from pathways.compiler.frontend.caller import caller
 from pathways.compiler.frontend.meshes import ambient
-from pathways.compiler.frontend.trace import trace
+from pathways.compiler.frontend.nesting import around, tracing
+from pathways.compiler.frontend.staged import stage
+from pathways.compiler.frontend.trace import outline, trace
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.jax_api import Tracer, tree_util
+from pathways.dialect.jax_api import Tracer, config, tree_util
 from pathways.runtime.pjrt import lowering_platform
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-@dataclass(frozen=True)
-class _Call:
-    """Arguments bound to parameters. `static` are (place, type, value): 2, 2.0 and True are different programs.
-
-    `places` are positions among all values bound; `parameters` says which parameter each dynamic value is of.
-    """
-
-    static: tuple[tuple[int, type, Any], ...]
-    dynamic: tuple[Any, ...]
-    places: tuple[int, ...]
-    parameters: tuple[int, ...]
-    names: tuple[str, ...]
-    keywords: tuple[str, ...]
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.static, self.places, self.names, self.keywords
-
-    def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` of the dynamic arguments alone."""
-        total = len(self.static) + len(self.places)
-        positional = total - len(self.keywords)
-
-        def of_dynamic(*dynamic: Any) -> Any:
-            values = {place: value for place, _, value in self.static}
-            values |= dict(zip(self.places, dynamic, strict=True))
-            full = [values[i] for i in range(total)]
-            return function(*full[:positional], **dict(zip(self.keywords, full[positional:], strict=True)))
-
-        return of_dynamic
+Argnums = int | Sequence[int]
+Argnames = str | Sequence[str]
 
 
 class Program:
@@ -70,8 +41,10 @@ class Program:
         function: Callable[..., Any],
         *,
         example_args: ExampleArgs = None,
-        donate_argnums: int | Sequence[int] = (),
-        static_argnums: int | Sequence[int] = (),
+        donate_argnums: Argnums = (),
+        donate_argnames: Argnames = (),
+        static_argnums: Argnums = (),
+        static_argnames: Argnames = (),
     ) -> None:
         if not callable(function):
             have = f"a {type(function).__name__}"
@@ -80,20 +53,24 @@ class Program:
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._example = example_args
-        self._signature = _signature(function)
-        self._donate = self._numbers("donate_argnums", donate_argnums)
-        self._static = self._numbers("static_argnums", static_argnums)
-        if self._donate & self._static:
-            have = f"argument {min(self._donate & self._static)} in both"
-            raise self._refuse("an argument cannot be donated and static", have, "disjoint argnums")
-        parameters = self._signature.parameters
-        simple = not self._static and all(p.kind in _POSITIONAL for p in parameters.values())
-        self._plain = (tuple(range(len(parameters))), tuple(parameters)) if simple else None
-        """Places and names of the arguments of most calls: all positional, nothing static."""
+        self._signature = Signature(function)
+        self._donate = self._choose("donate", donate_argnums, donate_argnames)
+        self._static = self._signature.static = self._choose("static", static_argnums, static_argnames)
+        if both := self._donate & self._static:
+            have = f"argument {min(map(str, (*both.numbers, *both.names)))} in both"
+            raise self._refuse("an argument cannot be donated and static", have, "disjoint argnums and argnames")
+        self._plain = self._signature.plain
         self._methods: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
-        self._compiled: dict[Any, Compiled] = {}
+        self._settings: dict[Any, dict[Any, Compiled]] = {}
+        """What is compiled, by the settings of JAX that it was traced under, and by signature."""
+        self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.where = Where(code.co_filename, code.co_firstlineno, self.name) if code is not None else caller()
+
+    def __repr__(self) -> str:
+        place = "" if self.where is None else f" at {self.where.file}:{self.where.line}"
+        compiled = sum(map(len, self._settings.values()))
+        return f"<pw.Program {self.name}{self._signature.python}{place}, signatures compiled: {compiled}>"
 
     @property
     def example_args(self) -> tuple[Any, ...]:
@@ -112,17 +89,34 @@ class Program:
         return tuple(example)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = self._bind(args, kwargs)
-        leaves, tree = tree_util.tree_flatten(call.dynamic)
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
-            return self.function(*args, **kwargs)  # called by another program, or under a transformation: a part of it
-        key = (call.key, tree, ambient(), compat.trace_context(), *map(self._key, leaves))
-        compiled = self._compiled.get(key)
+        bound, dynamic = self._plain, args
+        if bound is None or kwargs or len(args) != len(bound.names):
+            bound, dynamic = self._bind(args, kwargs)
+        leaves, tree = tree_util.tree_flatten(dynamic)
+        if around.get():
+            return self._as_part(bound, leaves, tree, args, kwargs)
+        for leaf in leaves:
+            if isinstance(leaf, Tracer):
+                return self._staged(bound, leaves, tree)
+        settings, known = self._latest
+        now = compat.trace_context()
+        if settings != now:
+            known = self._settings.setdefault(now, {})
+            self._latest = now, known
+        try:
+            mesh = ambient()
+        except ValueError:  # JAX traces, and these arguments are constants to it
+            return self._staged(bound, leaves, tree)
+        try:
+            key = (bound.key, tree, mesh, *map(key_of, leaves))
+        except NO_ARRAYS as error:
+            raise refusal(self.name, dynamic, bound.names, error) from None
+        compiled = known.get(key)
         if compiled is None:
             with COMPILING:
-                compiled = self._compiled.get(key)
+                compiled = known.get(key)
                 if compiled is None:
-                    compiled = self._compiled[key] = self._lower(process().platform, call).compile()
+                    compiled = known[key] = self._lower(process().platform, bound, dynamic).compile()
         return compiled.unflatten(compiled.run_flat(leaves))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -134,16 +128,22 @@ class Program:
 
     def lower_for(self, platform: str, *args: Any, **kwargs: Any) -> Lowered:
         """As `lower`, for cpu, gpu or tpu, whether there is one here or not."""
-        return self._lower(platform, self._bind(args, kwargs))
+        return self._lower(platform, *self._bind(args, kwargs))
 
-    def _lower(self, platform: str, call: "_Call") -> Lowered:
-        flat, tree = tree_util.tree_flatten_with_path(call.dynamic)
-        leaf_names: list[str] = [call.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]
-        structs = [self._struct(name, leaf) for name, (_, leaf) in zip(leaf_names, flat, strict=True)]
-        donated = frozenset(i for i, (path, _) in enumerate(flat) if call.parameters[path[0].idx] in self._donate)
-        with COMPILING:
+    def _lower(self, platform: str, bound: Bound, dynamic: tuple[Any, ...]) -> Lowered:
+        flat, tree = tree_util.tree_flatten_with_path(dynamic)
+        structs = self._structs([leaf for _, leaf in flat], bound, dynamic)
+        leaf_names: list[str] = [bound.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]
+        donate = [self._donate.has(*which) for which in zip(bound.numbers, bound.names, strict=True)]
+        donated = frozenset(i for i, (path, _) in enumerate(flat) if donate[path[0].idx])
+        if config.jax_disable_jit:
+            warn(
+                f"jax.disable_jit does not hold for programs: {self.name} is traced and compiled as always. "
+                "To see values in it, use jax.debug.print, or jax.debug_nans to find what is not a number"
+            )
+        with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
             traced = trace(
-                call.function(self.function),
+                bound.function(self.function),
                 tree_util.tree_unflatten(tree, structs),
                 leaf_names,
                 donated,
@@ -151,8 +151,43 @@ class Program:
                 platform=platform,
                 lowering_platform=lowering_platform(platform),
                 where=self.where,
+                parameters=bound.parameters,
             )
-        return Lowered(traced.emitted, tree, traced.out_tree)
+        return Lowered(traced.emitted, tree, traced.out_tree, self.name)
+
+    def _structs(self, leaves: Sequence[Any], bound: Bound, dynamic: tuple[Any, ...]) -> list[jax.ShapeDtypeStruct]:
+        """What leaves are traced as: of 32 bits where JAX narrows them; a `pw.Array` cannot become narrower."""
+        try:
+            structs = [compat.struct(aval_of(leaf)) for leaf in leaves]
+        except NO_ARRAYS as error:
+            raise refusal(self.name, dynamic, bound.names, error) from None
+        narrow = [compat.narrowed(struct) for struct in structs]
+        for leaf, wide, struct in zip(leaves, structs, narrow, strict=True):
+            if isinstance(leaf, Array) and wide.dtype != struct.dtype:
+                have = f"a pw.Array of {wide.dtype}, while jax_enable_x64 is off in this thread"
+                rule = "jax.enable_x64(True) around the call"
+                raise self._refuse(f"{self.name} would be traced for {struct.dtype}", have, rule)
+        return narrow
+
+    def _as_part(
+        self, bound: Bound, leaves: Sequence[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Called by another program: a part of it."""
+        mark = _mark(self, bound, tree, leaves)
+        if mark in around.get():
+            have = f"a call of {self.name} inside of itself, with arguments of the same types"
+            raise PathwaysError(EndlessCalls(program=self.name, have_=have, where=caller()))
+        with tracing(mark):
+            return self.function(*args, **kwargs)
+
+    def _staged(self, bound: Bound, leaves: Sequence[Any], tree: Any) -> Any:
+        """Under a transformation of JAX: its results have types, and nothing may look inside."""
+        structs = self._structs(leaves, bound, tree_util.tree_unflatten(tree, leaves))
+        arguments = tree_util.tree_unflatten(tree, structs)
+        with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
+            results, out_tree = outline(bound.function(self.function), arguments, name=self.name, where=self.where)
+        operands = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
+        return tree_util.tree_unflatten(out_tree, stage(self.name, operands, results))
 
     def __get__(self, instance: Any, owner: type | None = None) -> "Program":
         """A program made of a method: bound to its object, one an object."""
@@ -162,86 +197,54 @@ class Program:
             bound = functools.partial(self.function, weakref.proxy(instance))
             functools.update_wrapper(bound, self.function)
             bound.__dict__.pop("__wrapped__")  # its signature is its own: without self
-            moved = ({n - 1 for n in numbers} for numbers in (self._donate, self._static))
-            donate, static = (tuple(sorted(numbers)) for numbers in moved)
+            moved = [tuple(sorted(n - 1 for n in chosen.numbers if n)) for chosen in (self._donate, self._static)]
             self._methods[instance] = Program(
-                bound, example_args=self._example, donate_argnums=donate, static_argnums=static
+                bound,
+                example_args=self._example,
+                donate_argnums=moved[0],
+                donate_argnames=tuple(self._donate.names),
+                static_argnums=moved[1],
+                static_argnames=tuple(self._static.names),
             )
         return self._methods[instance]
 
-    def _numbers(self, what: str, argnums: int | Sequence[int]) -> frozenset[int]:
-        """Numbers of parameters; negative ones count from the end."""
-        parameters = self._signature.parameters.values()
-        count = len(parameters)
-        if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-            count = 1 << 16
-        given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-        for number in given:
-            if not -count <= number < count:
-                raise self._refuse(f"{what} names no argument", f"{what}={given}", f"numbers below {count}")
-        return frozenset(n % count for n in given)
-
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Call":
-        if self._plain is not None and not kwargs and len(args) == len(self._plain[0]):
-            places, names = self._plain
-            return _Call((), args, places, places, names, ())
+    def _choose(self, what: str, argnums: Argnums, argnames: Argnames) -> Chosen:
+        """The parameters that two options name."""
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            return self._signature.choose(argnums, argnames)
+        except ValueError as error:
+            which = "argnums" if "numbers" in str(error) else "argnames"
+            given = argnums if which == "argnums" else argnames
+            problem = f"{what}_{which} names no argument"
+            raise self._refuse(problem, f"{what}_{which}={given!r}", str(error)) from None
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Bound, tuple[Any, ...]]:
+        try:
+            bound, dynamic = self._signature.bind(args, kwargs)
         except TypeError as error:
-            raise self._refuse(
-                f"wrong arguments for {self.name}", str(error), f"{self.name}{self._signature}"
-            ) from None
-        parameters = _bound_parameters(self._signature, bound)
-        values: list[Any] = [*bound.args, *bound.kwargs.values()]
-        static: tuple[tuple[int, type, Any], ...] = tuple(
-            (i, v.__class__, v) for i, v in enumerate(values) if parameters[i][0] in self._static
-        )
+            rule = f"{self.name}{self._signature.python}"
+            raise self._refuse(f"wrong arguments for {self.name}", str(error), rule) from None
         try:
-            hash(static)
+            hash(bound.static)
         except TypeError:
-            raise self._refuse("a static argument is not hashable", repr(static), "hashable static arguments") from None
-        places = tuple(i for i in range(len(values)) if parameters[i][0] not in self._static)
-        return _Call(
-            static,
-            tuple(values[i] for i in places),
-            places,
-            tuple(parameters[i][0] for i in places),
-            tuple(parameters[i][1] for i in places),
-            tuple(bound.kwargs),
-        )
-
-    def _key(self, leaf: Any) -> Any:
-        """What the signature says of a leaf."""
-        if isinstance(leaf, Array):
-            return leaf.shape, leaf.dtype, leaf.weak_type
-        aval = self._aval(leaf)
-        return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
-
-    def _struct(self, name: str, leaf: Any) -> jax.ShapeDtypeStruct:
-        """What a leaf is traced as: of 32 bits where JAX narrows it; a `pw.Array` cannot become narrower."""
-        struct = compat.struct(self._aval(leaf))
-        narrow = compat.narrowed(struct)
-        if isinstance(leaf, Array) and narrow.dtype != struct.dtype:
-            have = f"{name}, a pw.Array of {struct.dtype}, while jax_enable_x64 is off in this thread"
-            raise self._refuse(
-                f"{self.name} would be traced for {narrow.dtype}", have, "jax.enable_x64(True) around it"
-            )
-        return narrow
-
-    def _aval(self, leaf: Any) -> Any:
-        if isinstance(leaf, jax.ShapeDtypeStruct):
-            return leaf
-        if isinstance(leaf, Array):
-            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
-        try:
-            return compat.aval_of(leaf)
-        except TypeError:
-            have = f"a {type(leaf).__name__} among the arguments"
-            raise self._refuse(f"{self.name} takes arrays", have, "arrays, numbers, pw.Arrays, in pytrees") from None
+            have, rule = repr(bound.static), "hashable static arguments"
+            raise self._refuse("a static argument is not hashable", have, rule) from None
+        return bound, dynamic
 
     def _refuse(self, problem: str, have: str, rule: str) -> PathwaysError:
         advice = "look at the signature; what is no array goes into static_argnums"
         return PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
+
+
+def _mark(program: Program, bound: Bound, tree: Any, leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """A call of a program, by the types of what is traced and the values of what is not."""
+    return (program, bound.key, tree, *map(_marked, leaves))
+
+
+def _marked(leaf: Any) -> Any:
+    if isinstance(leaf, Tracer | jax.ShapeDtypeStruct):
+        return key_of(leaf)
+    return (type(leaf), leaf) if isinstance(leaf, bool | int | float | complex | str) else id(leaf)
 
 
 @overload
@@ -252,57 +255,30 @@ def program(
     /,
     *,
     example_args: ExampleArgs = None,
-    donate_argnums: int | Sequence[int] = (),
-    static_argnums: int | Sequence[int] = (),
+    donate_argnums: Argnums = (),
+    donate_argnames: Argnames = (),
+    static_argnums: Argnums = (),
+    static_argnames: Argnames = (),
 ) -> Program: ...
 @overload
 def program(
     *,
     example_args: ExampleArgs = None,
-    donate_argnums: int | Sequence[int] = (),
-    static_argnums: int | Sequence[int] = (),
+    donate_argnums: Argnums = (),
+    donate_argnames: Argnames = (),
+    static_argnums: Argnums = (),
+    static_argnames: Argnames = (),
 ) -> Callable[[Callable[..., Any]], Program]: ...
-def program(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    example_args: ExampleArgs = None,
-    donate_argnums: int | Sequence[int] = (),
-    static_argnums: int | Sequence[int] = (),
-) -> Program | Callable[[Callable[..., Any]], Program]:
+def program(function: Callable[..., Any] | None = None, /, **options: Any) -> Program | Callable[..., Program]:
     """Makes a program of a function of pytrees (paper, section 3); a decorator, bare or with options.
 
     `example_args` is what `pwc compile` compiles for: a tuple of arrays or `jax.ShapeDtypeStruct`s, or a function that
-    returns it. Arguments in `donate_argnums` are given up by the caller: their memory is used for results. Arguments
-    in `static_argnums` are hashable Python values; each combination is a program of its own.
+    returns it. Arguments in `donate_argnums` or `donate_argnames` are given up by the caller: their memory is used for
+    results. Arguments in `static_argnums` or `static_argnames` are hashable Python values; each combination is a
+    program of its own. Numbers and names are those of parameters, however the call gives them.
     """
 
     def make(function: Callable[..., Any]) -> Program:
-        return Program(
-            function, example_args=example_args, donate_argnums=donate_argnums, static_argnums=static_argnums
-        )
+        return Program(function, **options)
 
     return make if function is None else make(function)
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        any_args = inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)
-        return inspect.Signature([any_args])
-
-
-def _bound_parameters(signature: inspect.Signature, bound: inspect.BoundArguments) -> list[tuple[int, str]]:
-    """For each value of `bound.args` and `bound.kwargs` the number of its parameter, and its name."""
-    numbers = {name: i for i, name in enumerate(signature.parameters)}
-    found: list[tuple[int, str]] = []
-    for name, value in bound.arguments.items():
-        kind = signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            found += [(numbers[name] + i, f"{name}[{i}]") for i in range(len(value))]
-        elif kind is inspect.Parameter.VAR_KEYWORD:
-            found += [(-1, keyword) for keyword in value]
-        else:
-            found.append((numbers[name], name))
-    return found

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pathways.api.analysis import MemoryAnalysis, islands_of, memory_of
 from pathways.api.array import Array
 from pathways.api.process import COMPILING, process
+from pathways.api.summary import compile_summary
+from pathways.api.warn import warn
 from pathways.compiler.alone import with_local_modules
 from pathways.compiler.driver import Compilation
 from pathways.compiler.errors import BadArguments
@@ -25,12 +28,15 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.plan import Plan, Port
 from pathways.dialect.planfile import save_plan
 from pathways.dialect.program import Program
+from pathways.dialect.signature import NAME, in_order, shown
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.dialect.trees import build_tree, compatible, describe_tree
+from pathways.runtime import debugging
+from pathways.runtime.costs import IslandCost
 from pathways.runtime.errors import CannotReplace, WrongStructure
 from pathways.runtime.executor import LoadedPlan
 from pathways.runtime.open_plan import open_plan
-from pathways.runtime.pjrt import named_sharding
+from pathways.runtime.pjrt import COSTS, named_sharding
 
 PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
 
@@ -38,10 +44,16 @@ PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
 class Lowered:
     """A traced program, not placed yet. `module` is its IR of phase `trace`."""
 
-    def __init__(self, emitted: Emitted, in_tree: Any, out_tree: Any) -> None:
+    def __init__(self, emitted: Emitted, in_tree: Any, out_tree: Any, name: str) -> None:
         self._emitted = emitted
         self._in_tree = in_tree
         self._out_tree = out_tree
+        self._name = name
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{symbol} of {len(s.devices)}" for symbol, s in self.slices.items())
+        trees = f"{self._in_tree.num_leaves} inputs, {self._out_tree.num_leaves} results"
+        return f"<pw.Lowered {self._name}: {trees}; slices {sizes or 'none'}>"
 
     @property
     def module(self) -> Module:
@@ -97,15 +109,17 @@ class Lowered:
         interleaved, zero-bubble or a table as FILE.csv; `merge` makes one executable of calls that nobody waits for
         in between; `remat="auto"` computes activations again where they would not fit.
         `dispatch="sequential"` waits for each computation before the next, to see what parallel dispatch is worth.
-        Raises PWC0301 where slices do
-        not fit, PWC0302 where memory does not suffice, PWC0305 for an illegal placement, PWC0402-PWC0405 for an
-        impossible schedule.
+        Warns where there is nothing to schedule. Raises PWC0301 where slices do not fit, PWC0302 where memory does not
+        suffice, PWC0305 for an illegal placement, PWC0402-PWC0405 for an impossible schedule.
         """
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
         options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
         compilation = self.compiled(wanted, options)
+        plan = compilation.plan()
+        if schedule != PROGRAM and not plan.schedule.microbatches:
+            warn(f"schedule {schedule!r} changes nothing in {plan.name}: {plan.schedule.note}")
         return Compiled(
-            compilation.plan(),
+            plan,
             slices=self.slices,
             in_tree=self._in_tree,
             out_tree=self._out_tree,
@@ -163,19 +177,49 @@ class Compiled:
         self._loaded: LoadedPlan = process().load(plan, path, sequential=self._sequential)
         self._slices = slices or {s.name: _slice_of(len(s.devices), s.prefer) for s in plan.slices}
         self._shardings: list[Any] = [None] * len(plan.results)
+        taken = [p for p in plan.parameters if not p.static]
+        self._positional = -1 if any(p.how == NAME for p in taken) or not plan.parameters else len(taken)
+        """How many arguments a call has, if all may be given by position."""
 
-    def __call__(self, *args: Any) -> Any:
-        """Runs the plan. Raises PWC0501 or PWC0502 for arguments that it was not compiled for."""
+    def __repr__(self) -> str:
+        plan = self.plan
+        signature = shown(plan.name, plan.parameters)
+        calls = f"{sum(1 for _ in plan.runs())} calls on {len(plan.streams)} islands"
+        comma = "," if any(p.static for p in plan.parameters) else ""
+        counts = f"{len(plan.inputs)} inputs, {len(plan.results)} results, {calls}"
+        return f"<pw.Compiled {signature}{comma} for {plan.platform}: {counts}>"
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Runs the plan on arguments by position or by name, as the function takes them, but for static ones.
+
+        Raises PWC0501 or PWC0502 for arguments that it was not compiled for.
+        """
+        if kwargs or len(args) != self._positional:
+            args = self._in_order(args, kwargs)
         leaves, tree = tree_util.tree_flatten(args)
         if self._in_tree is None or tree != self._in_tree:
             self._check_structure(tree)
         return self.unflatten(self.run_flat(leaves))
 
+    def _in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Arguments as the plan takes them. Raises PWC0502."""
+        parameters = self.plan.parameters
+        if not parameters and not kwargs:  # without arguments, or of an older writer: the structure says the rest
+            return args
+        try:
+            return in_order(parameters, args, kwargs)
+        except TypeError as error:
+            rule = shown(self.plan.name, parameters)
+            if not parameters and self.plan.in_tree.children:
+                rule = "arguments by position: the plan is of an older version, which did not write their names"
+            raise self._wrong_structure(str(error), rule) from None
+
     def run_flat(self, leaves: Sequence[Any]) -> list[Array]:
         """Runs the plan on one value an input; gives one array a result."""
         if self._loaded.lost is not None:
             self._place_anew()
-        handles = self._loaded.run(leaves, caller)
+        run = debugging.run if debugging.asked() else LoadedPlan.run
+        handles = run(self._loaded, leaves, caller)
         ports = self.plan.results
         return [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
 
@@ -225,9 +269,12 @@ class Compiled:
             fits = False
         if not fits:
             names = ", ".join(p.name for p in self.plan.inputs[:8]) + (", ..." if len(self.plan.inputs) > 8 else "")
-            rule = f"{len(self.plan.inputs)} arrays: {names}"
-            error = WrongStructure(program=self.plan.name, have_=str(tree), rule=rule, where=caller())
-            raise PathwaysError(error)
+            raise self._wrong_structure(str(tree), f"{len(self.plan.inputs)} arrays: {names}")
+        if self._in_tree is None:
+            self._in_tree = tree
+
+    def _wrong_structure(self, have: str, rule: str) -> PathwaysError:
+        return PathwaysError(WrongStructure(program=self.plan.name, have_=have, rule=rule, where=caller()))
 
     def _sharding(self, index: int) -> Any:
         if self._shardings[index] is None:
@@ -241,6 +288,31 @@ class Compiled:
         positions = tuple(bound.devices.index(d) for d in mesh.devices)
         devices = [self._slices[mesh.slice].devices[i] for i in positions]
         return named_sharding(mesh.spec, buffer.layout.dims, devices)
+
+    def summary(self) -> str:
+        """What `pwc compile` prints: calls, placement and its reasons, transfers, schedule, memory."""
+        return compile_summary(self.plan, self.timing)
+
+    def cost_analysis(self, island: str | None = None) -> dict[str, float]:
+        """What XLA counts of one run, by the names of `jax.stages`: flops, bytes accessed, transcendentals.
+
+        Over all devices of all islands, or of one island; `jax.stages` gives one device's. As there, bodies of loops
+        and branches that are data count once.
+        """
+        costs = self._costs()
+        chosen = [costs[name].totals for name in islands_of(self.plan, island)]
+        return {what: sum(totals[what] for totals in chosen) for what in COSTS}
+
+    def memory_analysis(self, island: str | None = None) -> MemoryAnalysis:
+        """Bytes on one device, by the names of `jax.stages`: the fullest device of the program, or of one island."""
+        costs = self._costs()
+        islands = [memory_of(self.plan, name, costs[name].code) for name in islands_of(self.plan, island)]
+        none = MemoryAnalysis("", 0, 0, 0, 0, 0, 0)
+        return max(islands, key=lambda found: found.peak_memory_in_bytes, default=none)
+
+    def _costs(self) -> dict[str, IslandCost]:
+        with COMPILING:  # code that is kept no more is made again
+            return self._loaded.costs
 
     def save(self, path: str | Path, *, executables: bool = False) -> int:
         """Writes plan.bin; gives its size in bytes. `executables`: with ready code for machines like this one."""

@@ -1,4 +1,4 @@
-"""What `pwc compile` says at its end: one screen of facts."""
+"""What `pwc compile` and `Compiled.summary` say of a plan: one screen of facts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -52,6 +52,7 @@ def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:
 
 
 def compile_summary(plan: Plan, timing: Timing) -> str:
+    """`timing` is of the passes; a plan from a file has none."""
     runs = list(plan.runs())
     used = len({r.computation for r in runs})
     moves, crossing = dcn_bytes(plan)
@@ -66,9 +67,14 @@ def compile_summary(plan: Plan, timing: Timing) -> str:
         *_schedule(plan.schedule),
         f"memory   peak a device, temporaries of executables {plan.temporaries}" + _unchecked(plan),
         table([_memory(plan, s.island) for s in plan.streams] or [["none"]], "  "),
-        "time     " + ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in timing.passes.items()),
+        *_time(timing),
     ]
     return "\n".join(lines)
+
+
+def _time(timing: Timing) -> list[str]:
+    shown = ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in timing.passes.items())
+    return [f"time     {shown}"] if shown else []
 
 
 SHOWN = 8

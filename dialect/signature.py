@@ -1,0 +1,88 @@
+"""How a compiled program is called: its parameters, and arguments by position or by name put in their order."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from itertools import takewhile
+from typing import Any, cast
+
+POSITION, EITHER, NAME = HOWS = ("position", "either", "name")
+"""How an argument may be given."""
+PARAMETERS = "pw.parameters"
+"""The attribute of a module that says how its program is called."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of the call that was compiled; `static` shows the value that was compiled in, if one was."""
+
+    name: str
+    how: str
+    static: str = ""
+
+
+def in_order(parameters: Sequence[Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a call, one a parameter that is not static. Raises TypeError with what is wrong."""
+    taken = [p for p in parameters if not p.static]
+    places = [i for i, p in enumerate(taken) if p.how != NAME]
+    if len(args) > len(places):
+        raise TypeError(f"{len(args)} arguments by position, where {len(places)} are taken")
+    given = dict(zip(places, args, strict=False))
+    numbers = {p.name: i for i, p in enumerate(taken) if p.how != POSITION}
+    static = {p.name for p in parameters if p.static and p.how != POSITION}
+    for name, value in kwargs.items():
+        if name in static:
+            raise TypeError(f"{name} is given, which was compiled in")
+        if name not in numbers:
+            raise TypeError(f"{name} is given, which is no argument")
+        if numbers[name] in given:
+            raise TypeError(f"{name} is given twice")
+        given[numbers[name]] = value
+    if missing := [p.name for i, p in enumerate(taken) if i not in given]:
+        raise TypeError(f"{', '.join(missing)} missing")
+    return tuple(given[i] for i in range(len(taken)))
+
+
+def shown(program: str, parameters: Sequence[Parameter]) -> str:
+    """The signature as Python would write it, and what is static: `step(x, *, scale), n=3 compiled in`."""
+    taken = [p for p in parameters if not p.static]
+    leading = list(takewhile(lambda p: p.how == POSITION, taken))
+    named = [p.name for p in taken if p.how == NAME]
+    others = [p.name for p in taken[len(leading) :] if p.how != NAME]
+    parts = [p.name for p in leading] + ["/"] * bool(leading) + others + ["*"] * bool(named) + named
+    static = ", ".join(f"{p.name}={p.static}" for p in parameters if p.static)
+    return f"{program}({', '.join(parts)})" + (f", {static} compiled in" if static else "")
+
+
+def write_parameters(parameters: Sequence[Parameter]) -> str:
+    """As text, for the IR."""
+    return json.dumps([astuple(p) for p in parameters], separators=(",", ":"))
+
+
+def read_parameters(text: str) -> tuple[Parameter, ...]:
+    """Raises ValueError for what is no text of parameters."""
+    rows: Any = json.loads(text)
+    if not isinstance(rows, list):
+        raise ValueError("parameters that are no list")
+    return tuple(_read(row) for row in cast("list[Any]", rows))
+
+
+def _read(row: Any) -> Parameter:
+    match row:
+        case [str(name), str(how), str(static)]:
+            return Parameter(name, how, static)
+        case _:
+            raise ValueError(f"{row!r} for a parameter")
+
+
+def parameter_problem(parameters: Sequence[Parameter], arguments: int) -> str | None:
+    """What is wrong with the parameters of a call with so many arguments; a plan of an older writer has none."""
+    if not parameters:
+        return None
+    count = sum(not p.static for p in parameters)
+    if count != arguments:
+        return f"{count} parameters for {arguments} arguments"
+    if odd := [p.how for p in parameters if p.how not in HOWS]:
+        return f"a parameter that is given by {odd[0]!r}"
+    names = [p.name for p in parameters if p.how != POSITION]
+    return "two parameters of one name" if len(set(names)) != len(names) else None

@@ -1,0 +1,64 @@
+"""What a compiled program costs, in the words of `jax.stages`: operations and bytes of a run, memory of a device."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways.compiler.errors import BadArguments
+from pathways.compiler.frontend.caller import caller
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.memory import peak
+from pathways.dialect.plan import Plan, Port
+
+
+@dataclass(frozen=True)
+class MemoryAnalysis:
+    """Bytes on the fullest device of an island, under the names that `jax.stages` gives them.
+
+    Arguments and results of the program count where they are on that device. `alias` are arguments that are donated,
+    whose memory others take over; `temp` is what a run needs beyond arguments, results and code when it needs most:
+    values between computations, and temporaries of executables. `peak` is the most alive at once, without code.
+    """
+
+    island: str
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    temp_size_in_bytes: int
+    generated_code_size_in_bytes: int
+    peak_memory_in_bytes: int
+
+
+def memory_of(plan: Plan, island: str, code: int) -> MemoryAnalysis:
+    """The memory of one island, whose executables take `code` bytes on a device."""
+    found = peak(plan, island)
+    inputs = {p.slot: p for p in plan.inputs if p.island == island and p.slot >= 0}
+    results = {p.slot: p for p in plan.results if p.island == island and p.slot not in inputs}
+    arguments = _bytes(plan, list(inputs.values()), found.device)
+    outputs = _bytes(plan, list(results.values()), found.device)
+    given = _bytes(plan, [p for p in inputs.values() if p.donated], found.device)
+    temporary = max(0, found.bytes - (arguments + outputs - given))
+    return MemoryAnalysis(island, arguments, outputs, given, temporary, code, found.bytes)
+
+
+def _bytes(plan: Plan, ports: Sequence[Port], device: int) -> int:
+    """What ports of one island take on one of its devices."""
+    buffers = [plan.stream(p.island).buffers[p.slot] for p in ports]
+    return sum(b.bytes for b in buffers if device in plan.meshes[b.layout.mesh].devices)
+
+
+def islands_of(plan: Plan, island: str | None) -> list[str]:
+    """The island of this name, or all that the plan uses. Raises PWC0104 for one that it does not use."""
+    used = [s.island for s in plan.streams]
+    if island is None:
+        return used
+    if island not in used:
+        raise PathwaysError(
+            BadArguments(
+                problem=f"{plan.name} does not run on {island}",
+                have_=f"island={island!r}",
+                rule=f"one of {', '.join(used)}",
+                advice="leave island out for the whole program",
+                where=caller(),
+            )
+        )
+    return [island]

@@ -1,0 +1,77 @@
+"""What a program says of the leaves of its arguments: their types, and which are none that JAX computes with."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from pathways.api.array import Array
+from pathways.compiler.errors import BadArguments
+from pathways.compiler.frontend import compat
+from pathways.compiler.frontend.caller import caller
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.dtypes import native
+from pathways.dialect.jax_api import dtypes, tree_util
+from pathways.runtime.errors import WrongInput
+
+
+def key_of(leaf: Any) -> tuple[Any, ...]:
+    """What the signature says of a leaf. Raises as `aval_of`."""
+    if isinstance(leaf, Array):
+        return leaf.shape, leaf.dtype, leaf.weak_type
+    aval = aval_of(leaf)
+    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
+
+
+def aval_of(leaf: Any) -> Any:
+    """The abstract value of a leaf. Raises TypeError, ValueError or OverflowError for what is no array of JAX."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    if isinstance(leaf, Array):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
+    try:
+        return compat.aval_of(leaf)
+    except TypeError:
+        converted = native(leaf)
+        if converted is leaf:
+            raise
+        return compat.aval_of(converted)
+
+
+NO_ARRAYS = (TypeError, ValueError, OverflowError)
+
+
+def refusal(program: str, dynamic: Sequence[Any], names: Sequence[str], error: Exception) -> Exception:
+    """The error for the first leaf that is no array; `error`, which JAX raised, if none is found."""
+    for path, leaf in tree_util.tree_flatten_with_path(tuple(dynamic))[0]:
+        try:
+            aval_of(leaf)
+        except NO_ARRAYS as found:
+            name: str = names[path[0].idx] + tree_util.keystr(path[1:])
+            return PathwaysError(_refused(program, name, leaf, found))
+    return error
+
+
+def _refused(program: str, name: str, leaf: Any, error: Exception) -> Diagnostic:
+    if isinstance(leaf, int):
+        width: str = dtypes.canonicalize_dtype(int).name
+        have = f"{leaf}, which {width} cannot hold"
+        return WrongInput(name=name, program=program, have_=have, rule=f"{width} []", where=caller())
+    advice = "convert it, or mark it in static_argnums or static_argnames"
+    dtype = getattr(leaf, "dtype", None)
+    if isinstance(leaf, np.ma.MaskedArray):
+        have, advice = "a masked array", "x.filled(value), and the mask as an argument of its own"
+    elif dtype is not None:
+        have, advice = f"a {type(leaf).__name__} of dtype {dtype}", f"x.astype(...) of a type that JAX has; or {advice}"
+    elif isinstance(error, TypeError):
+        have = f"a {type(leaf).__name__}"
+    else:
+        have = f"a {type(leaf).__name__}: {error}"
+    return BadArguments(
+        problem=f"the argument {name} of {program} is no array that JAX has",
+        have_=have,
+        rule="arrays, numbers, pw.Arrays, in pytrees",
+        advice=advice,
+        where=caller(),
+    )

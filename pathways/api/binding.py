@@ -1,0 +1,164 @@
+"""The arguments of a call, bound to the parameters of a program's function: which are traced, which are compiled in."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pathways.dialect.signature import EITHER, NAME, POSITION, Parameter
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+_LONGEST = 40
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How the arguments of a call meet the parameters. `static` are (place, type, value): 2, 2.0 and True differ.
+
+    `places` are positions among all values bound; `numbers` and `names` say which parameter each dynamic value is of;
+    `parameters` are all of them, as a compiled program takes them.
+    """
+
+    static: tuple[tuple[int, type, Any], ...]
+    places: tuple[int, ...]
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+    keywords: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        return self.static, self.places, self.names, self.keywords
+
+    def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` of the dynamic arguments alone."""
+        total = len(self.static) + len(self.places)
+        positional = total - len(self.keywords)
+
+        def of_dynamic(*dynamic: Any) -> Any:
+            values = {place: value for place, _, value in self.static}
+            values |= dict(zip(self.places, dynamic, strict=True))
+            full = [values[i] for i in range(total)]
+            return function(*full[:positional], **dict(zip(self.keywords, full[positional:], strict=True)))
+
+        return of_dynamic
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Parameters that options name: by number, and by name where `**kwargs` takes them."""
+
+    numbers: frozenset[int]
+    names: frozenset[str]
+
+    def has(self, number: int, name: str) -> bool:
+        return number in self.numbers or (number < 0 and name in self.names)
+
+    def __and__(self, other: "Chosen") -> "Chosen":
+        return Chosen(self.numbers & other.numbers, self.names & other.names)
+
+    def __bool__(self) -> bool:
+        return bool(self.numbers or self.names)
+
+
+class Signature:
+    """The signature of a program's function, and which of its parameters are static."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.python = _signature(function)
+        self.static = Chosen(frozenset(), frozenset())
+
+    def choose(self, argnums: int | Sequence[int], argnames: str | Sequence[str]) -> Chosen:
+        """The parameters of these numbers (negative ones count from the end) and names.
+
+        Raises ValueError, with what is expected, for one that is not there.
+        """
+        parameters = self.python.parameters
+        kinds = {p.kind for p in parameters.values()}
+        count = 1 << 16 if inspect.Parameter.VAR_POSITIONAL in kinds else len(parameters)
+        numbers: set[int] = set()
+        for number in (argnums,) if isinstance(argnums, int) else tuple(argnums):
+            if not -count <= number < count:
+                raise ValueError(f"numbers below {count}")
+            numbers.add(number % count)
+        others: set[str] = set()
+        order = list(parameters)
+        for name in (argnames,) if isinstance(argnames, str) else tuple(argnames):
+            if name in parameters:
+                numbers.add(order.index(name))
+            elif inspect.Parameter.VAR_KEYWORD in kinds:
+                others.add(name)
+            else:
+                raise ValueError(f"names among {', '.join(order) or 'none'}")
+        return Chosen(frozenset(numbers), frozenset(others))
+
+    @property
+    def plain(self) -> Bound | None:
+        """How most calls are bound: all arguments by position, none of them static. None: this function has no such."""
+        parameters = self.python.parameters
+        if self.static or any(p.kind not in _POSITIONAL for p in parameters.values()):
+            return None
+        names, places = tuple(parameters), tuple(range(len(parameters)))
+        return Bound((), places, places, names, (), tuple(_parameter(p, p.name, ()) for p in parameters.values()))
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Bound, tuple[Any, ...]]:
+        """The call, and the values of its dynamic arguments. Raises TypeError as Python does."""
+        bound = self.python.bind(*args, **kwargs)
+        found = _bound_parameters(self.python, bound)
+        keywords = tuple(bound.kwargs)
+        values: list[Any] = [*bound.args, *bound.kwargs.values()]
+        is_static = [self.static.has(number, name) for number, name, _ in found]
+        places = tuple(i for i, static in enumerate(is_static) if not static)
+        made = Bound(
+            tuple((i, v.__class__, v) for i, v in enumerate(values) if is_static[i]),
+            places,
+            tuple(found[i][0] for i in places),
+            tuple(found[i][1] for i in places),
+            keywords,
+            tuple(
+                _parameter(kind, name, keywords, _shown(value) if static else "")
+                for (_, name, kind), value, static in zip(found, values, is_static, strict=True)
+            ),
+        )
+        return made, tuple(values[i] for i in places)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        any_args = inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)
+        return inspect.Signature([any_args])
+
+
+def _bound_parameters(
+    signature: inspect.Signature, bound: inspect.BoundArguments
+) -> list[tuple[int, str, inspect.Parameter]]:
+    """For each value of `bound.args` and `bound.kwargs` the number of its parameter, its name, and the parameter."""
+    numbers = {name: i for i, name in enumerate(signature.parameters)}
+    found: list[tuple[int, str, inspect.Parameter]] = []
+    for name, value in bound.arguments.items():
+        parameter = signature.parameters[name]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            found += [(numbers[name] + i, f"{name}[{i}]", parameter) for i in range(len(value))]
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            found += [(-1, keyword, parameter) for keyword in value]
+        else:
+            found.append((numbers[name], name, parameter))
+    return found
+
+
+def _parameter(parameter: inspect.Parameter, name: str, keywords: Sequence[str], static: str = "") -> Parameter:
+    """As a compiled program takes it. Behind a default that was left out, Python takes arguments by name alone."""
+    if name in keywords and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
+        return Parameter(name, NAME, static)
+    either = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return Parameter(name, EITHER if either else POSITION, static)
+
+
+def _shown(value: Any) -> str:
+    """A static value for people: the same in every process."""
+    text = repr(value) if isinstance(value, _SIMPLE) else f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

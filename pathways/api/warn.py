@@ -1,0 +1,15 @@
+"""Warnings of the import face: Python's, at the user's line; without one, a note as the command line has them."""
+
+import sys
+import warnings
+
+from pathways.compiler.frontend.caller import caller
+
+
+def warn(text: str) -> None:
+    """Warns as Python does, once a line unless the user's filters say otherwise."""
+    where = caller()
+    if where is None:
+        print(f"note: {text}", file=sys.stderr)
+    else:
+        warnings.warn_explicit(text, UserWarning, where.file, where.line)
