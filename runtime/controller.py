@@ -18,7 +18,7 @@ from pathways.runtime import interrupts
 from pathways.runtime.background import BackgroundRuns, Promise
 from pathways.runtime.clients import ClientState
 from pathways.runtime.credit import DeviceQueue
-from pathways.runtime.errors import ClientSuspended, Hang, MemoryHeld, NeverFits
+from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits
 from pathways.runtime.executables import Executables
 from pathways.runtime.flights import Flight, Flights
 from pathways.runtime.machine import Machine, PhysicalIsland
@@ -62,6 +62,8 @@ class Controller:
     """Of runs."""
 
     ending: bool = False
+    forked: bool = False
+    """Whether this is a copy in a child process: its devices and threads are not here."""
     recorder: Recorder | None = None
     """Who records, while anybody does."""
 
@@ -70,6 +72,14 @@ class Controller:
         self.turns = Turns(Scheduler(self.policy, self.machine.ledger))
         self.store.changed = self._held
         interrupts.install()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
+
+    def _in_child(self) -> None:
+        """This process was forked: its first call is an error, and its end waits for nothing that is not there."""
+        self.forked = self.flights.ending = True
+        self.store.in_child()
+        self.machine.keep_for_ever()
 
     @property
     def eager(self) -> bool:
@@ -147,6 +157,8 @@ class Controller:
         background are cancelled, since nothing can read their results any more. A daemon thread inside of XLA aborts
         the process when the interpreter is gone; here it finds a place to park.
         """
+        if self.forked:
+            return
         with contextlib.suppress(KeyboardInterrupt):  # it ends now, whatever calls back
             self.background.drain(calling_back=True)
         interrupts.ignore()
@@ -162,7 +174,9 @@ class Controller:
         time.sleep(0.02)
 
     def check_open(self, client: ClientState, where: Line) -> None:
-        """Raises PWC0509 for a client that is gone, PWC0515 for one that is suspended."""
+        """Raises PWC0509 for a client that is gone, PWC0515 for one that is suspended, PWC0520 behind a fork."""
+        if self.forked:
+            raise PathwaysError(Forked(where=where()))
         if client.suspended and not client.closed and where is not _NOBODY:
             raise PathwaysError(ClientSuspended(client=client.label, where=where()))
         if client.closed:

@@ -300,6 +300,15 @@ class RunCancelled(Diagnostic):
 
 
 @dataclass(frozen=True)
+class Forked(Diagnostic):
+    code: ClassVar[str] = "PWC0520"
+    title: ClassVar[str] = "this process was forked from one that has devices"
+    have: ClassVar[str] = "a copy of a process whose devices and threads stayed behind"
+    need: ClassVar[str] = "a process that makes devices of its own"
+    hint: ClassVar[str] = "multiprocessing.get_context('spawn'), or fork before the first program is called"
+
+
+@dataclass(frozen=True)
 class StillRunning(Diagnostic):
     code: ClassVar[str] = "PWC0519"
     exit: ClassVar[Exit] = Exit.FAILED

@@ -12,8 +12,8 @@ import os
 import platform
 import threading
 import warnings
+from collections import deque
 from collections.abc import Collection, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
@@ -95,16 +95,32 @@ class Executables:
         self._make_all([key for key in missing if key not in self._loaded], wanted)
 
     def _make_all(self, missing: Collection[Wanted], owners: Mapping[Wanted, Owner]) -> None:
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            making = {key: threads.submit(self._make, *key, owners[key]) for key in missing}
-            try:
-                for key, made in making.items():
-                    found = made.result()
+        """On plain threads: those of `concurrent.futures` start no more when the main thread has ended."""
+        left, failures = deque(missing), list[BaseException]()
+
+        def work() -> None:
+            with contextlib.suppress(IndexError):
+                while not failures:
+                    key = left.popleft()
+                    try:
+                        found = self._make(*key, owners[key])
+                    except Exception as error:
+                        failures.append(error)
+                        return
                     with self._lock:
                         self._loaded[key] = found
-            finally:
-                for made in making.values():
-                    made.cancel()
+
+        others = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, len(left)) - 1)]
+        for thread in others:
+            thread.start()
+        try:
+            work()
+        finally:
+            left.clear()
+            for thread in others:
+                thread.join()
+        if failures:
+            raise failures[0]
 
     @property
     def kept(self) -> int:

@@ -75,6 +75,11 @@ class Machine:
             island.queues[position].recover()
             self.changes += 1
 
+    def keep_for_ever(self) -> None:
+        """No client of these devices is destroyed: behind a fork, its destructor would wait for threads for ever."""
+        for device in self._queues:
+            pjrt.keep_for_ever(device)
+
     @property
     def islands(self) -> list[PhysicalIsland]:
         """In the order in which they were bound; others may bind more meanwhile."""

@@ -21,6 +21,7 @@ from pathways.runtime.errors import (
     ClientClosed,
     ClientSuspended,
     DeviceLost,
+    Forked,
     NotYours,
     UsedAfterDeletion,
     UsedAfterDonation,
@@ -92,6 +93,7 @@ class Store:
     buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
     changed: Callable[[tuple[Hashable, ...], int], None] = lambda _devices, _size: None
     """Told what is held on which devices more or less than before."""
+    forked: bool = False
     # Reentrant: a handle may die, and release, at any allocation under the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -181,6 +183,11 @@ class Store:
     def _all(self) -> list[StoredBuffer]:
         """A copy: the garbage collector may run anywhere, and with it the death of a handle. Under the lock."""
         return list(self.buffers.values())
+
+    def in_child(self) -> None:
+        """This process was forked: nothing here can be read, and whichever thread held the lock is not here."""
+        self.forked = True
+        self._lock = threading.RLock()
 
     def of(self, client: ClientState) -> list[StoredBuffer]:
         with self._lock:
@@ -275,6 +282,8 @@ class Handle:
     def array(self, where: Line) -> Any:
         """The array or its poison. Raises, at the line that `where` finds, PWC0207 after it was donated, PWC0217
         after it was deleted, PWC0508 for another client than its own, PWC0509 when that is gone."""
+        if self._store.forked:
+            raise PathwaysError(Forked(where=where()))
         self.check_owner(where)
         if self.taken_by is not None:
             raise self._taken(self.taken_by, where)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pathways.compiler.errors import BadArguments
+from pathways.compiler.frontend.caller import caller
 from pathways.compiler.frontend.devices import VirtualSlice
 from pathways.compiler.passes.base import Binding, Session
 from pathways.compiler.placement.default import CPU_KIND, default_topology
@@ -21,6 +22,7 @@ from pathways.dialect.topology import Island, Topology
 from pathways.runtime import pjrt
 from pathways.runtime.analyze import XlaAnalyzer
 from pathways.runtime.controller import Controller
+from pathways.runtime.errors import Forked
 from pathways.runtime.executor import LoadedPlan
 from pathways.runtime.machine import Machine, host_islands
 from pathways.runtime.scheduling import POLICIES, STRIDE, Policy
@@ -127,6 +129,17 @@ COMPILING = threading.RLock()
 """One program is traced, compiled and loaded at a time; runs go on meanwhile."""
 
 _lock = threading.Lock()
+
+
+def _unlock() -> None:
+    """Behind a fork: whichever thread held the lock is not here."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
+
 _current: list[Process] = []
 
 
@@ -159,7 +172,9 @@ def load_policy(name: str) -> Policy:
 
 
 def process() -> Process:
-    """This process's, made at first use."""
+    """This process's, made at first use. Raises PWC0520 in a child that was forked from it."""
+    if _current and _current[0].controller.forked:
+        raise PathwaysError(Forked(where=caller()))
     with _lock:
         if not _current:
             platform = pjrt.default_platform()

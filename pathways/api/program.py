@@ -113,10 +113,11 @@ class Program:
             raise refusal(self.name, dynamic, bound.names, error) from None
         compiled = known.get(key)
         if compiled is None:
+            platform = process().platform  # first: behind a fork it raises, and the lock may never be free
             with COMPILING:
                 compiled = known.get(key)
                 if compiled is None:
-                    compiled = known[key] = self._lower(process().platform, bound, dynamic).compile()
+                    compiled = known[key] = self._lower(platform, bound, dynamic).compile()
         return compiled.unflatten(compiled.run_flat(leaves))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
