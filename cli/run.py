@@ -82,12 +82,13 @@ def run(
     if outputs is not None and outputs.suffix != ".npz":
         problem = f"the ending {outputs.suffix!r}"
         raise PathwaysError(CannotWrite(path=str(outputs), problem=problem, rule="a file that ends in .npz"))
-    if fetch_limit is not None:
-        controller = process().controller
-        click.get_current_context().call_on_close(partial(setattr, controller, "fetch_limit", controller.fetch_limit))
-        controller.fetch_limit = parse_bytes("--fetch-limit", fetch_limit)
+    limit = None if fetch_limit is None else parse_bytes("--fetch-limit", fetch_limit)
     options = {"--topology": topology, "--placement": placement, "--schedule": schedule}
     compiled, example = _prepare(source, dispatch, {o: v for o, v in options.items() if v is not None})
+    controller = process().controller  # not before: a source may have settings of its own
+    _set(controller.watchdog, "ends_process", True)
+    if limit is not None:
+        _set(controller, "fetch_limit", limit)
     arguments = _arguments(compiled, example, inputs, assignments)
     with contextlib.nullcontext() if trace is None else record(trace):
         results, timings = _repeat(compiled, arguments, repeat)
@@ -101,6 +102,12 @@ def run(
     if differences is not None and (worst := [d for d in differences if not d.close]):
         have = "\n".join(str(d) for d in worst)
         raise PathwaysError(Mismatch(have_=have, tolerance=worst[0].tolerance))
+
+
+def _set(what: object, name: str, value: Any) -> None:
+    """Sets what this command wants otherwise, until it is done."""
+    click.get_current_context().call_on_close(partial(setattr, what, name, getattr(what, name)))
+    setattr(what, name, value)
 
 
 def _prepare(spec: str, dispatch: str, options: dict[str, str]) -> tuple[Compiled, list[Any] | None]:

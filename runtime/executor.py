@@ -2,9 +2,7 @@
 
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeGuard
 
@@ -16,7 +14,8 @@ from pathways.dialect.plan import Branch, Plan, Port, Run
 from pathways.runtime import callbacks, pjrt
 from pathways.runtime.ahead import load_ahead
 from pathways.runtime.background import Promise
-from pathways.runtime.bodies import load_bodies, put, put_constants
+from pathways.runtime.binder import Binder, Bound
+from pathways.runtime.bodies import load_bodies, put_constants
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.closely import Look
 from pathways.runtime.controller import Controller
@@ -37,18 +36,6 @@ from pathways.runtime.store import Handle, Line, Poison, StoredBuffer, lost_amon
 from pathways.runtime.turns import Ticket
 from pathways.runtime.validate import validate
 from pathways.runtime.waves import Slots, drive
-
-
-@dataclass(eq=False)
-class Bound:
-    """The arguments of one run: buffers that clients hold, by slot, and the handles that they give up."""
-
-    owners: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
-    taken: list[Handle] = field(default_factory=list[Handle])
-    claims: list[Handle] = field(default_factory=list[Handle])
-    """Those whose buffers the run overwrites: nobody else may read them from now on."""
-    kept: list[StoredBuffer] = field(default_factory=list[StoredBuffer])
-    """What the run reads, while others may enqueue in between: nobody overwrites it."""
 
 
 class LoadedPlan:
@@ -82,10 +69,10 @@ class LoadedPlan:
         """What a run takes, as it was seen."""
         self._turns = float(max(1, sum(len(w.parts) for w in self._waves)))
         """In how many turns, if others want theirs; as it was seen, where that is data."""
-        self._donates = any(p.donated for p in plan.inputs)
         self._awaits = len(self._waves) > 1 or any(w.tasks for w in self._waves)
         self._calls_back = any(c.callbacks for c in plan.computations)
-        self._pauses = self._turns > 1 or any(w.tasks for w in self._waves)
+        pauses = self._turns > 1 or any(w.tasks for w in self._waves)
+        self._binder = Binder(plan.name, self._inputs, controller.store, pauses)
 
     def _input(self, port: Port) -> Input | None:
         """None for an argument that nobody reads."""
@@ -201,7 +188,7 @@ class LoadedPlan:
             flight = self._take_off(ticket, slots)
             for index, array in self._constants.items():
                 slots[index] = array
-            self._bind(bound, slots, arguments, handles, where)
+            self._binder.bind(bound, slots, arguments, handles, where)
             launched = True
             self._enqueue(slots, Enqueuing(controller, ticket, flight, client, promise, look))
             return self._results(slots, bound.owners, client, number)
@@ -343,35 +330,6 @@ class LoadedPlan:
             finally:
                 controller.flights.enqueuing.pop(ticket.request.number, None)
 
-    def _bind(
-        self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line
-    ) -> None:
-        """Puts the arguments into slots."""
-        store = self._controller.store
-        used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
-        for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
-            if wanted is None:
-                continue
-            port, index, side = wanted.port, wanted.index, wanted.side
-            if handle is None:
-                slots[index] = put(as_host(value, port, self.plan.name, where), wanted.type, side)
-                continue
-            array = wanted.arrive(handle, where)
-            buffer = handle.buffer
-            in_place = array is buffer.array
-            if in_place and port.donated and pjrt.is_array(array):
-                if used[id(buffer)] > 1 or not store.claim(handle, self.plan.name, bound.claims):
-                    array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
-            elif in_place and not port.donated:
-                bound.owners[index] = buffer
-            if port.donated:
-                bound.taken.append(handle)
-            slots[index] = array
-        if self._pauses:
-            kept = list(bound.owners.values())
-            store.keep(kept)
-            bound.kept = kept
-
     def _results(self, slots: Slots, owners: dict[int, StoredBuffer], client: ClientState, number: int) -> list[Handle]:
         handles: list[Handle] = []
         for result in self._results_of:
@@ -393,9 +351,6 @@ class LoadedPlan:
 
 def _is_promised(handle: Handle | None) -> TypeGuard[Handle]:
     return handle is not None and isinstance(handle.buffer.array, Promise)
-
-
-_NONE: Counter[int] = Counter()
 
 
 def _less(bytes_: dict[Hashable, int], buffer: StoredBuffer) -> None:

@@ -60,10 +60,14 @@ class Machine:
             return first
 
     def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
-        """A device is gone. Whatever is loaded there must be placed anew."""
+        """A device is gone. Whatever is loaded there must be placed anew.
+
+        With a `cause`, a hang, threads of its client are stuck: new islands get devices of another client.
+        """
         with self._lock:
             if cause is not None:
                 island.causes[position] = cause
+                self._spare = []
             island.lost[position] = reason
             self.changes += 1
 

@@ -50,6 +50,19 @@ def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
     )
 
 
+def unreachable(flight: Flight) -> PerhapsHang:
+    """What is said of a thread that waits inside of XLA for devices that are lost."""
+    return PerhapsHang(
+        seconds="some",
+        program=flight.plan.name,
+        run=flight.number,
+        client=flight.client,
+        calls="its devices are lost, and the thread that enqueues it waits for them inside of XLA, for ever",
+        others="only the end of the process frees it",
+        where=None,
+    )
+
+
 def _callbacks() -> list[str]:
     return [_inside(call) for call in list(callbacks.inside())[:MOST]]
 

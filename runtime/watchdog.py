@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Exit, PathwaysError
 from pathways.dialect.errors import BadSetting
 from pathways.runtime import callbacks, roll_call
 from pathways.runtime.callbacks import Inside
@@ -64,6 +64,9 @@ class Watchdog:
         self._stillness = Stillness(2 * self._period)
         self._told = Doubling(self.timeout)
         self._cpu = CpuTime()
+        self.ends_process = False
+        """Whether a hang that a thread cannot be freed from ends the process: `pwc run` wants it."""
+        self._given_up: set[int] = set()
         self._doomed: set[int] = set()
         """Runs that had not moved for too long when another was found to hang."""
 
@@ -91,7 +94,7 @@ class Watchdog:
 
     def look(self) -> int:
         """Looks at all runs, and does what is to be done; gives how many there are."""
-        flights = [f for f in self._flights.all() if not f.abandoned]
+        flights = self._flights.all()
         self._stillness.look(time.monotonic())
         still = {f.number: self._stillness.of(f.number, f.mark) for f in flights}
         slow = any(seconds >= self.timeout / 2 for seconds in still.values())
@@ -115,7 +118,9 @@ class Watchdog:
                 beside=any(s < self.timeout for n, s in still.items() if n != flight.number),
             )
             verdict = judge(seen, min(AFTERMATH, self.timeout) if flight.number in self._doomed else self.timeout)
-            if verdict is Verdict.HUNG:
+            if verdict is Verdict.HUNG and flight.abandoned:
+                self._stuck(flight)
+            elif verdict is Verdict.HUNG:
                 named = {name for name, seconds in calls.items() if seconds >= self.timeout}
                 self._lose(flight, flights, named)
                 break  # the others may go on now
@@ -123,6 +128,15 @@ class Watchdog:
                 said = roll_call.perhaps(flight, len(flights) - 1, seen.still)
                 print(PathwaysError(said), file=sys.stderr, flush=True)
         return len(flights)
+
+    def _stuck(self, flight: Flight) -> None:
+        """A run whose devices are lost, and whose thread is inside of XLA, where it cannot be reached."""
+        if self.ends_process:
+            sys.stdout.flush()
+            os._exit(Exit.HANG)
+        if flight.number not in self._given_up:
+            self._given_up.add(flight.number)
+            print(PathwaysError(roll_call.unreachable(flight)), file=sys.stderr, flush=True)
 
     def _devices_idle(self, devices: float, inline: float | None) -> float | None:
         """Small computations of one device run on the thread that enqueues them (`inline`)."""

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -218,3 +219,13 @@ def test_which_callback_a_module_calls(config: str, found: int) -> None:
       return %y : tensor<4xf32> }}"""
     module = portable(bytecode(parse(source, make_context()).operation))
     assert result_types(module) == {found: (ArrayType((4,), "float32"),)}
+
+
+def test_a_plan_of_another_process_cannot_call_back_to_it() -> None:
+    (mesh,) = slices(1, 1)
+    call = placed(sine, mesh)
+    plan = pw.program(lambda x: call(x)).lower(X).compile().plan
+    elsewhere = [replace(c, callbacks=(1 << 40,)) if c.callbacks else c for c in plan.computations]
+    with pytest.raises(pw.PathwaysError, match="a Python process that is not this one") as caught:
+        pw.Compiled(replace(plan, computations=tuple(elsewhere)))
+    assert caught.value.code == "PWC0510"
