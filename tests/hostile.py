@@ -34,6 +34,16 @@ from pathways.dialect.planfile import read_plan, write_plan
 jit: Any = jax.jit
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 
+TYPE = "tensor<8x8xf32>"
+ONE = f"""module @alone attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32}} {{
+  func.func public @main(%a: {TYPE} {{jax.buffer_donor = true}}, %k: tensor<8xf32>) -> ({TYPE}, tensor<f32>) {{
+    BODY
+    %s = stablehlo.constant dense<1.0> : tensor<f32>
+    return %r, %s : {TYPE}, tensor<f32>
+  }}
+  REST
+}}"""
+
 
 @cache
 def honest() -> Plan:
@@ -130,6 +140,17 @@ for path in sys.argv[1:]:
         print(type(error).__name__, str(error).splitlines()[0][:160], flush=True)
 print("done", flush=True)
 """
+
+
+def alone(body: str, rest: str = "") -> Plan:
+    """The honest plan, whose computation of one device has this body."""
+    source = ONE.replace("BODY", body).replace("REST", rest)
+    return with_module(honest(), named(honest(), "alone"), module_of(source))
+
+
+def custom(target: str) -> Plan:
+    """The honest plan, with a custom call in it."""
+    return alone(f'%r = "stablehlo.custom_call"(%a) {{call_target_name = "{target}"}} : ({TYPE}) -> {TYPE}')
 
 
 def run_all(paths: list[Path]) -> tuple[int, str]:
