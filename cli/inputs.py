@@ -63,7 +63,7 @@ def _random(rng: np.random.Generator, port: Port) -> Any:
     return np.asarray(0.2 * rng.random(shape)).astype(dtype)
 
 
-_DAMAGE = (ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError)
+_DAMAGE = (ValueError, KeyError, zipfile.BadZipFile, EOFError, AttributeError, TypeError)
 """What numpy raises on files that are none of its own; what cannot be read at all is an OSError."""
 
 

@@ -68,7 +68,7 @@ CLASSES: dict[str, type] = {
 }
 OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})
 """Fields whose bytes are members of the file of their own."""
-NOT_STORED = frozenset({"here"})
+NOT_STORED = frozenset({"here", "marked"})
 """What only this process knows."""
 
 

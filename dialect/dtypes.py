@@ -96,7 +96,7 @@ def is_stored_as_named(name: str) -> bool:
 
 def is_of_numpy(dtype: "np.dtype[Any]") -> bool:
     """Whether numpy's files keep this type: those of ml_dtypes become raw bytes, or, float8_e5m2, cannot be read."""
-    return dtype.isbuiltin == 1
+    return dtype.type.__module__ == "numpy"
 
 
 @functools.cache

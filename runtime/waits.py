@@ -11,6 +11,9 @@ from typing import Any, Protocol
 
 from pathways.runtime.pjrt import FAILURES
 
+IDLE = 1.0
+"""Seconds after which a helper that nothing asks for ends."""
+
 
 class Abandonable(Protocol):
     """A device's queue, as far as waits are concerned (`credit.DeviceQueue`)."""
@@ -69,7 +72,10 @@ class _Helper:
 
     def _work(self) -> None:
         while True:
-            self._go.acquire()
+            while not self._go.acquire(timeout=IDLE):
+                with contextlib.suppress(ValueError):  # it was just taken
+                    _idle.remove(self)
+                    return
             assert self._given is not None
             tokens, gate = self._given
             self._given = None

@@ -163,6 +163,5 @@ def test_why_offers_the_lines_that_it_knows(moe_plan: Path) -> None:
     found = [int(word.rpartition(":")[2]) for word in offered.removeprefix("  try:").split(",")]
     nearest = min(lines, key=lambda n: abs(n - missing))
     assert nearest in found and set(found) <= set(lines) and f"{file}:{nearest}" in offered
-    for other in ("no_such_file.py:3", f"elsewhere/{file}:{lines[0]}"):
-        exit_code, _, stderr = pwc_here("why", str(moe_plan), other)
-        assert exit_code == 2 and f"{file}:" in stderr
+    exit_code, _, stderr = pwc_here("why", str(moe_plan), "no_such_file.py:3")
+    assert exit_code == 2 and f"{file}:" in stderr

@@ -85,7 +85,9 @@ def test_no_text_of_a_plan_reaches_a_terminal_as_it_is(plans: list[Plan], tmp_pa
 def test_dumps_and_errors_are_shown_as_they_can_be(pipe: Plan, tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"
     path.write_bytes(
-        write_plan(replace(pipe, phases={"06.plan.mlir": f"// {EVIL}\tx\n\xff".encode("latin-1", "replace")}))
+        write_plan(
+            replace(pipe, phases={"06.plan.mlir": f"// {EVIL}\tx\n\xff".encode("latin-1", "replace")}), marked=True
+        )
     )
     code, out, _ = pwc_here("inspect", str(path), "--ir", "plan")
     assert code == 0 and "\\x1b[31m" in out and "\x1b" not in out and "\t" in out

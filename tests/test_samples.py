@@ -23,7 +23,7 @@ def load(path: Path) -> Any:
 
 def test_figure2_prints_what_the_paper_says(root: Path) -> None:
     done = run_python(str(root / "samples" / "figure2.py"))
-    assert done.stdout == "(array([3., 5.], dtype=float32), array([2., 4.], dtype=float32))\n", done.stderr
+    assert done.stdout == "[3. 5.] [2. 4.]\n", done.stderr
     assert done.returncode == 0
 
 

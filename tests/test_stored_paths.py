@@ -101,7 +101,7 @@ def test_lines_of_a_plan(both: list[tuple[bytes, dict[str, bytes]]], tmp_path: P
     path = tmp_path / "plan.bin"
     path.write_bytes(both[0][0])
     assert {w.file for d in load_plan(path).decisions if (w := d.where) is not None} == {"model.py"}
-    assert "model.py:12" in pwc_here("inspect", str(path))[1]
+    assert "model.py:12" in pwc_here("inspect", str(path), "--all")[1]
     rows = json.loads(pwc_here("inspect", str(path), "--json")[1])
     assert rows["decisions"][0]["where"].keys() == {"file", "line", "function"}
     for line in ("model.py:12", "/some/where/proj/model.py:12", "proj/model.py:12"):
