@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pathways.runtime import pjrt
@@ -13,16 +12,18 @@ from pathways.runtime.store import Handle, Line, Store, StoredBuffer
 from pathways.runtime.waves import Slots
 
 
-@dataclass(eq=False)
 class Bound:
     """The arguments of one run: buffers that clients hold, by slot, and the handles that they give up."""
 
-    owners: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
-    taken: list[Handle] = field(default_factory=list[Handle])
-    claims: list[Handle] = field(default_factory=list[Handle])
-    """Those whose buffers the run overwrites: nobody else may read them from now on."""
-    kept: list[StoredBuffer] = field(default_factory=list[StoredBuffer])
-    """What the run reads, while others may enqueue in between: nobody overwrites it."""
+    __slots__ = ("claims", "kept", "owners", "taken")
+
+    def __init__(self) -> None:  # by hand: one a run, and a generated one takes five times as long
+        self.owners: dict[int, StoredBuffer] = {}
+        self.taken: list[Handle] = []
+        self.claims: list[Handle] = []
+        """Those whose buffers the run overwrites: nothing else may read them from now on."""
+        self.kept: list[StoredBuffer] = []
+        """What the run reads, while others may enqueue in between: nothing overwrites it."""
 
 
 class Binder:

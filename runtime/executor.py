@@ -278,7 +278,7 @@ class LoadedPlan:
             controller.turns.finished(ticket)
 
         flight = Flight(request.number, self.plan, self._queues, slots[-1], request.client, done)
-        flight.thread = threading.get_native_id()
+        flight.thread = threading.get_ident()
         controller.flights.enqueuing[request.number] = flight
         if not controller.watchdog.is_watching:
             controller.watchdog.ensure()

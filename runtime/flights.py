@@ -51,7 +51,7 @@ class Flight:
     moved: float = field(default_factory=time.monotonic)
     """When it last got on with enqueuing."""
     thread: int = 0
-    """The number in the system of the thread that enqueues it, while one does."""
+    """The thread that enqueues it, while one does."""
     abandoned: bool = False
     """Whether some of what it enqueued will never be done."""
 

@@ -103,8 +103,7 @@ class Watchdog:
         waiting = {call: self._stillness.of(call, mark) for call, mark in used.items() if mark is not None}
         idle = self._stillness.of("process", self._cpu.process)
         devices = self._stillness.of("devices", self._cpu.devices)
-        threads = {f.thread for f in flights if f.thread}
-        inline = {t: self._stillness.of(("thread", t), of_thread(t)) for t in threads} if slow else {}
+        inline = self._inline({f.thread for f in flights if f.thread}) if slow else {}
         self._stillness.keep({*still, *waiting, "process", "devices", *(("thread", t) for t in inline)})
         self._told.keep(set(still))
         self._doomed &= set(still)
@@ -128,6 +127,11 @@ class Watchdog:
                 said = roll_call.perhaps(flight, len(flights) - 1, seen.still)
                 print(PathwaysError(said), file=sys.stderr, flush=True)
         return len(flights)
+
+    def _inline(self, threads: set[int]) -> dict[int, float]:
+        """For how long threads that enqueue have used no CPU time."""
+        natives = {t.ident: t.native_id for t in threading.enumerate() if t.ident in threads and t.native_id}
+        return {t: self._stillness.of(("thread", t), of_thread(n)) for t, n in natives.items() if t}
 
     def _stuck(self, flight: Flight) -> None:
         """A run whose devices are lost, and whose thread is inside of XLA, where it cannot be reached."""
