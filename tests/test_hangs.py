@@ -35,6 +35,9 @@ held.block_until_ready()
 HANGING = (
     HANG
     + """
+def say(*words):  # in one piece: several threads do
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
 ended, runs = threading.Event(), 0
 def bob():
     global runs
@@ -48,11 +51,11 @@ beside.start()
 def wait(name, array):
     try:
         array.block_until_ready()
-        print(name, "done")
+        say(name, "done")
     except pw.PathwaysError as error:
-        print(name, error.code, "total was launched on all 4 devices" in str(error))
+        say(name, error.code, "total was launched on all 4 devices" in str(error))
     finally:
-        print(name, "finally")
+        say(name, "finally")
 
 def many():
     for _ in range(100):
@@ -68,10 +71,10 @@ for thread in waiting:
     thread.join()
 wait("held", held)
 before = runs
-print(np.asarray(program(x)[1]), np.asarray(program(x)[0])[:1])
+say(np.asarray(program(x)[1]), np.asarray(program(x)[0])[:1])
 ended.set()
 beside.join()
-print("bob", runs > 0, pw.status().islands[0].lost)
+say("bob", runs > 0, pw.status().islands[0].lost)
 many()
 """
 )
@@ -92,22 +95,25 @@ def test_a_hang_is_the_loss_of_its_devices_and_of_nothing_else(tmp_path: Path) -
     assert "is placed anew" in done.stderr
 
 
-class Never:
-    """The token of an execution that is never done."""
+class Stuck:
+    """The token of executions that are not done before the test is."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
 
     def block_until_ready(self) -> None:
-        threading.Event().wait()
+        self.over.wait()
 
 
 def test_what_waits_for_room_in_a_queue_goes_on_when_its_device_is_lost() -> None:
-    queue, ends = DeviceQueue(), list[str]()
+    queue, ends, token = DeviceQueue(), list[str](), Stuck()
     gang = Gang([queue])
 
     def fill() -> None:
         try:
             while True:
                 if gang.admit():
-                    gang.started((Never(), None))
+                    gang.started((token, None))
         except DeviceLost:
             ends.append("lost")
 
@@ -121,6 +127,7 @@ def test_what_waits_for_room_in_a_queue_goes_on_when_its_device_is_lost() -> Non
     with pytest.raises(DeviceLost):
         gang.admit()
     assert ends == ["lost"]
+    token.over.set()
     queue.recover()
     assert gang.admit() and queue.flying == 1
 
