@@ -19,13 +19,11 @@ from pathways.cli.run import run
 from pathways.cli.why import why
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.planfile import VERSION
-from pathways.runtime import interrupts
 
 
 class _Group(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         text_format()
-        interrupts.install()  # tracing and compiling can drop an interrupt, too
         with guarded_output() as output:
             try:
                 return super().main(*args, **extra)

@@ -3,26 +3,29 @@
 import pathways as pw
 """
 
-from pathways.api import testing as testing
-from pathways.api.array import Array as Array
-from pathways.api.client import Client as Client
-from pathways.api.process import status as status
-from pathways.api.program import Program as Program
-from pathways.api.program import program as program
-from pathways.api.snapshots import restore as restore
-from pathways.api.snapshots import save as save
-from pathways.api.stages import Compiled as Compiled
-from pathways.api.stages import Lowered as Lowered
-from pathways.api.stages import load as load
-from pathways.api.tracing import trace as trace
-from pathways.compiler.frontend.devices import VirtualDevice as VirtualDevice
-from pathways.compiler.frontend.devices import VirtualDeviceSet as VirtualDeviceSet
-from pathways.compiler.frontend.devices import VirtualSlice as VirtualSlice
-from pathways.compiler.frontend.devices import make_virtual_device_set as make_virtual_device_set
-from pathways.dialect.diagnostics import PathwaysError as PathwaysError
-from pathways.dialect.planfile import VERSION as __version__
-from pathways.dialect.topology import Island as Island
-from pathways.dialect.topology import Topology as Topology
+from pathways.compiler.collector import collector_paused
+
+with collector_paused():  # what JAX has the collector call drops a Ctrl-C that comes meanwhile
+    from pathways.api import testing as testing
+    from pathways.api.array import Array as Array
+    from pathways.api.client import Client as Client
+    from pathways.api.process import status as status
+    from pathways.api.program import Program as Program
+    from pathways.api.program import program as program
+    from pathways.api.snapshots import restore as restore
+    from pathways.api.snapshots import save as save
+    from pathways.api.stages import Compiled as Compiled
+    from pathways.api.stages import Lowered as Lowered
+    from pathways.api.stages import load as load
+    from pathways.api.tracing import trace as trace
+    from pathways.compiler.frontend.devices import VirtualDevice as VirtualDevice
+    from pathways.compiler.frontend.devices import VirtualDeviceSet as VirtualDeviceSet
+    from pathways.compiler.frontend.devices import VirtualSlice as VirtualSlice
+    from pathways.compiler.frontend.devices import make_virtual_device_set as make_virtual_device_set
+    from pathways.dialect.diagnostics import PathwaysError as PathwaysError
+    from pathways.dialect.planfile import VERSION as __version__
+    from pathways.dialect.topology import Island as Island
+    from pathways.dialect.topology import Topology as Topology
 
 __all__ = [
     "Array",
