@@ -13,11 +13,15 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.runtime.clients import ClientState
 from pathways.runtime.errors import RunCancelled
+from pathways.runtime.threads import started
+from pathways.runtime.waits import Gate
 
 MOST = 64
 """So many runs of one client are in the background at the most; the next call waits for one of them to end."""
 LOOK = 0.1
 """Seconds between two looks whether a run that waits for another was cancelled."""
+PAUSE = 0.002
+"""Seconds between two looks whether runs have ended."""
 
 
 @dataclass(eq=False)
@@ -33,19 +37,27 @@ class Promise:
     calls_back: bool
     where: Where | None = None
     cancelled: bool = False
-    _known: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def is_known(self) -> bool:
-        return self._known.is_set()
+    is_known: bool = False
+    """Whether the results are in their buffers."""
+    _gates: set[Gate] = field(default_factory=set[Gate])
+    """One a wait: nothing is shared that an interrupt could leave locked."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the results are in their buffers; whether they are."""
-        return self._known.wait(timeout)
+        gate = Gate()
+        self._gates.add(gate)
+        try:
+            if not self.is_known:
+                gate.pass_through(timeout)
+        finally:
+            self._gates.discard(gate)
+        return self.is_known
 
     def resolve(self) -> None:
         """Wakes all who wait: the results are in their buffers."""
-        self._known.set()
+        self.is_known = True
+        for gate in list(self._gates):
+            gate.open()
 
     def check(self) -> None:
         """Raises PWC0518 where the run was cancelled."""
@@ -68,28 +80,33 @@ class BackgroundRuns:
 
     def __init__(self) -> None:
         self.runs: dict[int, Promise] = {}
-        self._changed = threading.Condition()
 
-    def start(self, promise: Promise, work: Callable[[], None]) -> None:
-        """Has a thread do `work`, in the context of this one; waits for room first."""
-        with self._changed:
-            while len(self.of(promise.client)) >= MOST:
-                self._changed.wait(LOOK)
-            self.runs[promise.number] = promise
+    def start(self, promise: Promise, work: Callable[[], None]) -> bool:
+        """Has a thread do `work`, in the context of this one; waits for room first.
+
+        False where no thread can be started: then `work` is to be done by this one.
+        """
+        while len(self.of(promise.client)) >= MOST:
+            time.sleep(PAUSE)
         context = contextvars.copy_context()
 
         def run() -> None:
             try:
                 context.run(work)
             finally:
-                with self._changed:
-                    del self.runs[promise.number]
-                    self._changed.notify_all()
+                self.runs.pop(promise.number, None)
 
+        thread = threading.Thread(target=run, name=f"pathways-run-{promise.number}", daemon=True)
+        self.runs[promise.number] = promise
         try:
-            threading.Thread(target=run, name=f"pathways-run-{promise.number}", daemon=True).start()
+            if started(thread):
+                return True
+            del self.runs[promise.number]
+            return False
         except BaseException:
-            self.runs.pop(promise.number, None)
+            promise.cancelled = True  # if the thread did start, before Ctrl-C came
+            if thread.ident is None:
+                self.runs.pop(promise.number, None)
             raise
 
     def of(self, client: ClientState | None = None) -> list[Promise]:
@@ -99,9 +116,8 @@ class BackgroundRuns:
     def drain(self, client: ClientState | None = None, *, calling_back: bool = False, timeout: float = 1e9) -> bool:
         """Waits until no run of the client (or of any) is left; whether none is. `calling_back`: only of such runs."""
         end = time.monotonic() + timeout
-        with self._changed:
-            while any(p.calls_back or not calling_back for p in self.of(client)):
-                if time.monotonic() >= end:
-                    return False
-                self._changed.wait(LOOK)
+        while any(p.calls_back or not calling_back for p in self.of(client)):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(PAUSE)
         return True

@@ -61,9 +61,7 @@ class Binder:
                 bound.taken.append(handle)
             slots[index] = array
         if self._pauses:
-            kept = list(bound.owners.values())
-            store.keep(kept)
-            bound.kept = kept
+            store.keep(bound.owners.values(), bound.kept)
 
 
 _NONE: Counter[int] = Counter()

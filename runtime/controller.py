@@ -90,13 +90,24 @@ class Controller:
         if self.machine.ledger.limits:
             self.turns.post(lambda scheduler: scheduler.hold(devices, size))
 
-    def enter(self, request: Request, client: ClientState) -> Ticket:
-        """Waits for the turn of a run. Raises PWC0506 if it never fits, PWC0507 if its own client holds the memory."""
+    def enter(self, request: Request, client: ClientState, promise: Promise | None = None) -> Ticket:
+        """Waits for the turn of a run.
+
+        Raises PWC0506 if it never fits, PWC0507 if its own client holds the memory, PWC0518 if it is cancelled.
+        """
         if self.ending and threading.current_thread() is not threading.main_thread():
             threading.Event().wait()
         if request.bytes:
             self.check_fits(request)
-        return self.turns.enter(request, lambda ticket: self.patience(ticket, client))
+        if promise is None:
+            return self.turns.enter(request, lambda ticket: self.patience(ticket, client))
+        promise.check()
+
+        def patience(ticket: Ticket) -> None:
+            promise.check()
+            self.patience(ticket, client)
+
+        return self.turns.enter(request, patience)
 
     def check_fits(self, request: Request) -> None:
         """Raises PWC0506 where a run takes more memory than there is."""
@@ -160,7 +171,7 @@ class Controller:
         if self.forked:
             return
         with contextlib.suppress(KeyboardInterrupt):  # it ends now, whatever calls back
-            self.background.drain(calling_back=True)
+            self._finish_callbacks(None, timeout)
         interrupts.ignore()
         self.cancel(self.background.of())
         self.background.drain(timeout=timeout)
@@ -188,12 +199,18 @@ class Controller:
             promise.cancelled = True
             self.store.resolve(promise, Poison(promise.cancellation))
 
+    def _finish_callbacks(self, client: ClientState | None, grace: float = 5.0) -> None:
+        """Waits for runs that call back to the host. What they wait for may be without end: it has `grace` seconds."""
+        if not self.background.drain(client, calling_back=True, timeout=grace):
+            self.cancel(p for p in self.background.of(client) if not p.calls_back)
+            self.background.drain(client, calling_back=True)
+
     def close(self, client: ClientState) -> None:
         """A client goes: its waiting runs are taken out of line, and its arrays are freed, whoever holds handles.
 
         Its runs in the background that call back to the host end first; others are given up.
         """
-        self.background.drain(client, calling_back=True)
+        self._finish_callbacks(client)
         client.closed = True
         self.cancel(self.background.of(client))
         self.store.drop(client)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.pjrt import FAILURES
 from pathways.runtime.waits import Gate, until_done
 
@@ -52,6 +53,14 @@ class DeviceQueue:
         """Whether what is in this queue will never be done."""
         self.waits: set[Gate] = set()
         """Waits that end when the device is lost."""
+
+    @uninterrupted  # or an execution that is done would be counted for ever
+    def done(self, oldest: "tuple[Token, int]", now: float) -> None:
+        """The oldest executions were seen to be done."""
+        self.moved = now
+        if self.tokens and self.tokens[0] is oldest:
+            self.tokens.popleft()
+            self.flying -= oldest[1]
 
     def lose(self) -> None:
         """Nothing in this queue will ever be done: ends all waits for it, and admits no more."""
@@ -108,7 +117,8 @@ class Gang:
             queue.since = 0
 
     def _wait(self, queue: DeviceQueue) -> None:
-        (token, result), count = queue.tokens.popleft()
+        oldest = queue.tokens[0]
+        (token, result), _ = oldest
         begin = time.monotonic()
         if result is not None and not result.is_deleted():
             with contextlib.suppress(*FAILURES):  # the execution's results carry the error to all who read them
@@ -117,8 +127,8 @@ class Gang:
             until_done([token], [queue])
         if queue.lost:
             raise DeviceLost
-        queue.moved = now = time.monotonic()
-        queue.flying -= count
+        now = time.monotonic()
+        queue.done(oldest, now)
         if now - begin > SLOW:
             self._stride = 1
         elif now - begin < QUICK:

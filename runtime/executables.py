@@ -25,6 +25,7 @@ from pathways.dialect.files import read_own, shared_with, write_folder, write_pr
 from pathways.runtime import pjrt
 from pathways.runtime.callbacks import Watched
 from pathways.runtime.errors import RefusedByXla, SharedCache
+from pathways.runtime.threads import started
 
 _OPTIONS = "spmd shardy 1"
 """Changes with the options that `pjrt.py` compiles with."""
@@ -111,8 +112,7 @@ class Executables:
                         self._loaded[key] = found
 
         others = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, len(left)) - 1)]
-        for thread in others:
-            thread.start()
+        others = [thread for thread in others if started(thread)]
         try:
             work()
         finally:

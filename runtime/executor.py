@@ -35,6 +35,7 @@ from pathways.runtime.steps import Preparer, Sides
 from pathways.runtime.store import Handle, Line, Poison, StoredBuffer, lost_among
 from pathways.runtime.turns import Ticket
 from pathways.runtime.validate import validate
+from pathways.runtime.waits import Gate
 from pathways.runtime.waves import Slots, drive
 
 
@@ -182,7 +183,7 @@ class LoadedPlan:
         slots: Slots = [*[None] * self._prepared.size, []]
         launched = False
         try:
-            ticket = controller.enter(self._request(number, client, handles), client)
+            ticket = controller.enter(self._request(number, client, handles), client, promise)
             if recorder is not None:
                 recorder.turn(number)
             flight = self._take_off(ticket, slots)
@@ -200,7 +201,7 @@ class LoadedPlan:
                     handle.unclaim()
             finally:
                 self._flown(ticket, flight, slots)
-                self._controller.store.let_go(bound.kept)
+                controller.store.let_go(bound.kept)
 
     def _run_behind(
         self,
@@ -219,13 +220,15 @@ class LoadedPlan:
             controller.check_fits(self._request(number, client, handles))
         given = [self._given(*of, lambda: line) for of in zip(self._inputs, arguments, handles, strict=True)]
         held = [None if h is None else h.share(lambda: line)[0] for h in handles]
-        earlier = [h.buffer.array for h in held if h is not None and isinstance(h.buffer.array, Promise)]
+        earlier = [a for h in held if h is not None and isinstance(a := h.buffer.array, Promise)]
         known = {i: b for i, b in self._held.items() if b.client is client} | passed_on(self._inputs, held)
         promise = Promise(number, self.plan.name, client, self._calls_back, line)
         results = PromisedResults(promise, self._results_of, store, known)
+        given_up = Gate()  # before that, what the caller donates seems to be shared, and is copied
 
         def work() -> None:
             try:
+                given_up.pass_through()
                 promise.wait_for(earlier)
                 with transfer_guard("allow"):  # what a call copies was asked for when it was made
                     results.keep(self._run(number, client, given, held, lambda: line, promise))
@@ -234,10 +237,16 @@ class LoadedPlan:
             finally:
                 held.clear()
 
-        controller.background.start(promise, work)
-        for wanted, handle in zip(self._inputs, handles, strict=True):
-            if wanted is not None and wanted.port.donated and handle is not None:
-                handle.give_up(self.plan.name, line)
+        begun = True
+        try:
+            begun = controller.background.start(promise, work)
+            for wanted, handle in zip(self._inputs, handles, strict=True):
+                if wanted is not None and wanted.port.donated and handle is not None:
+                    handle.give_up(self.plan.name, line)
+        finally:
+            given_up.open()
+        if not begun:
+            work()
         return results.handles
 
     def _given(self, wanted: Input | None, value: Any, handle: Handle | None, where: Line) -> Any:
@@ -311,10 +320,11 @@ class LoadedPlan:
         controller = self._controller
         if ticket is None:
             return
-        done = self._is_done(slots)
+        done = False
         if flight is not None:
             flight.thread = 0
         try:
+            done = self._is_done(slots)
             if not done:
                 controller.turns.enqueued(ticket, dict(self._peaks) if self._peaks else None)
             if controller.recorder is not None:

@@ -17,6 +17,7 @@ from pathways.dialect.plan import Plan, Run
 from pathways.runtime.credit import DeviceQueue
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.pjrt import FAILURES
+from pathways.runtime.threads import started
 
 MOST = 16
 """Times of a body that are remembered: more than can be in the queues of its devices."""
@@ -93,9 +94,15 @@ class Line:
 
     @uninterrupted
     def put(self, flight: Flight, *, eager: bool) -> None:
-        self.flights.append(flight)
+        with self._lock:
+            self.flights.append(flight)
+        if flight.abandoned:  # just now
+            self.abandon([flight])
+            return
         if self._thread is None:
             self._ensure()
+            if self._thread is None:  # this thread waits itself: no other can be started
+                self._finish(flight)
         if eager:
             self._wake.set()
 
@@ -111,14 +118,14 @@ class Line:
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._watch, name=f"pathways-{self.name}", daemon=True)
-                thread.start()  # where that fails, the next run tries again
-                self._thread = thread
+                if started(thread):
+                    self._thread = thread
 
     def abandon(self, flights: Collection[Flight]) -> None:
         """Waits for these no longer: they will never be done."""
         with self._lock:
             waiting = bool(self.flights) and self.flights[0] in flights
-            self.flights = deque(f for f in self.flights if f not in flights)
+            self.flights = deque(f for f in list(self.flights) if f not in flights)
             if waiting:  # its thread is in a wait that never ends; when it does, the thread sees that it is replaced
                 self._thread = None
         self._ensure()

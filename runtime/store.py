@@ -155,15 +155,18 @@ class Store:
             return True
 
     @uninterrupted
-    def keep(self, buffers: Iterable[StoredBuffer]) -> None:
-        """A run reads what others hold, too: while it does, nobody overwrites it."""
+    def keep(self, buffers: Iterable[StoredBuffer], kept: list[StoredBuffer]) -> None:
+        """A run reads what others hold, too: while it does, nothing overwrites it. It is added to `kept`."""
         with self._lock:
             for buffer in buffers:
                 buffer.holders += 1
+                kept.append(buffer)
 
-    def let_go(self, buffers: Iterable[StoredBuffer]) -> None:
-        for buffer in buffers:
-            self.release(buffer)
+    @uninterrupted
+    def let_go(self, kept: list[StoredBuffer]) -> None:
+        """Ends what `keep` began."""
+        while kept:
+            self.release(kept.pop())
 
     @uninterrupted
     def release(self, buffer: StoredBuffer) -> None:
@@ -202,13 +205,15 @@ class Store:
                 self.count(buffer, False)
 
     def lose(self, device: Hashable, cause: Poison) -> None:
-        """All that has a shard on a device is deleted, and its handles raise the cause."""
+        """All that has a shard on a device is gone, and its handles raise the cause.
+
+        What other threads read just now is not deleted under them: to ask a deleted array whether it is ready ends the
+        process (jaxlib 0.10, seen).
+        """
         with self._lock:
-            found = [b for b in self._all() if device in b.devices]
-            for buffer in found:
-                array, buffer.array = buffer.array, cause
-                if pjrt.is_array(array):
-                    array.delete()
+            for buffer in self._all():
+                if device in buffer.devices:
+                    buffer.array = cause
 
     def resolve(self, promise: Promise, cause: Poison) -> None:
         """Puts poison in place of a promise, wherever it still stands, and wakes all who wait for it."""

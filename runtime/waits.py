@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pathways.runtime.pjrt import FAILURES
+from pathways.runtime.threads import started
 
 IDLE = 1.0
 """Seconds after which a helper that nothing asks for ends."""
@@ -36,9 +37,9 @@ class Gate:
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 
-    def pass_through(self) -> None:
-        """Waits until it is open. Ctrl-C ends the wait."""
-        self._lock.acquire()
+    def pass_through(self, timeout: float | None = None) -> None:
+        """Waits until it is open, or so many seconds. Ctrl-C ends the wait."""
+        self._lock.acquire(timeout=-1 if timeout is None else timeout)
 
 
 def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
@@ -64,9 +65,13 @@ class _Helper:
         self._given: tuple[Sequence[Any], Gate] | None = None
         self._go = threading.Lock()
         self._go.acquire()
-        threading.Thread(target=self._work, name="pathways-wait", daemon=True).start()
+        self.is_there = started(threading.Thread(target=self._work, name="pathways-wait", daemon=True))
 
     def wait(self, tokens: Sequence[Any], gate: Gate) -> None:
+        if not self.is_there:
+            _wait(tokens)
+            gate.open()
+            return
         self._given = tokens, gate
         self._go.release()
 
@@ -79,13 +84,16 @@ class _Helper:
             assert self._given is not None
             tokens, gate = self._given
             self._given = None
-            for token in tokens:
-                with contextlib.suppress(*FAILURES):  # the execution's results carry the error
-                    token.block_until_ready()
-                del token
+            _wait(tokens)
             del tokens
             _idle.append(self)
             gate.open()
+
+
+def _wait(tokens: Sequence[Any]) -> None:
+    for token in tokens:
+        with contextlib.suppress(*FAILURES):  # the execution's results carry the error
+            token.block_until_ready()
 
 
 _idle: list[_Helper] = []

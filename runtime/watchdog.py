@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from pathways.dialect.diagnostics import Exit, PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, Exit, PathwaysError
 from pathways.dialect.errors import BadSetting
 from pathways.runtime import callbacks, roll_call
 from pathways.runtime.callbacks import Inside
@@ -22,6 +22,7 @@ from pathways.runtime.errors import Hang
 from pathways.runtime.flights import Flight, Flights, Launch
 from pathways.runtime.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
 from pathways.runtime.hangs import give_up
+from pathways.runtime.threads import started
 
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
 """Names the seconds without progress after which a run is looked at closely; 0: never."""
@@ -75,8 +76,8 @@ class Watchdog:
         with self._lock:
             if self._thread is None and self.timeout:
                 thread = threading.Thread(target=self._watch, name="pathways-watchdog", daemon=True)
-                thread.start()  # where that fails, the next run tries again
-                self._thread = thread
+                if started(thread):  # else the next run tries again
+                    self._thread = thread
 
     @property
     def is_watching(self) -> bool:
@@ -84,11 +85,13 @@ class Watchdog:
 
     def _watch(self) -> None:
         idle = 0
-        while idle < 3 and not self._flights.ending:
-            time.sleep(self._period)
-            idle = 0 if self.look() else idle + 1
-        with self._lock:
-            self._thread = None
+        try:
+            while idle < 3 and not self._flights.ending:
+                time.sleep(self._period)
+                idle = 0 if self.look() else idle + 1
+        finally:
+            with self._lock:
+                self._thread = None
         if self._flights.all() and not self._flights.ending:  # one came in between
             self.ensure()
 
@@ -124,8 +127,7 @@ class Watchdog:
                 self._lose(flight, flights, named)
                 break  # the others may go on now
             if verdict is Verdict.SUSPECTED and self._told.is_due(flight.number, seen.still):
-                said = roll_call.perhaps(flight, len(flights) - 1, seen.still)
-                print(PathwaysError(said), file=sys.stderr, flush=True)
+                _tell(roll_call.perhaps(flight, len(flights) - 1, seen.still))
         return len(flights)
 
     def _inline(self, threads: set[int]) -> dict[int, float]:
@@ -140,7 +142,7 @@ class Watchdog:
             os._exit(Exit.HANG)
         if flight.number not in self._given_up:
             self._given_up.add(flight.number)
-            print(PathwaysError(roll_call.unreachable(flight)), file=sys.stderr, flush=True)
+            _tell(roll_call.unreachable(flight))
 
     def _devices_idle(self, devices: float, inline: float | None) -> float | None:
         """Small computations of one device run on the thread that enqueues them (`inline`)."""
@@ -157,10 +159,18 @@ class Watchdog:
         self._doomed = {f.number for f in flights if self._stillness.of(f.number, f.mark) >= self.timeout}
         done = give_up(flight, flights, hangs)
         said = roll_call.hang(flight, len(flights) - 1, self.timeout, done.stuck)
-        print(PathwaysError(said), file=sys.stderr, flush=True)
-        self._end(said, done.lost)
-        done.say(said)
+        try:
+            self._end(said, done.lost)
+        finally:
+            done.say(said)
+        _tell(said)
         self._stillness = Stillness(2 * self._period)
+
+
+def _tell(said: Diagnostic) -> None:
+    """Prints it; a stderr that is gone or full must not keep the watchdog from what it does."""
+    with contextlib.suppress(Exception):
+        print(PathwaysError(said), file=sys.stderr, flush=True)
 
 
 def _waits_in(flight: Flight, call: Inside) -> bool:

@@ -15,6 +15,7 @@ from support import run_python
 
 import pathways as pw
 from pathways.api.process import process
+from pathways.runtime import pjrt
 from pathways.runtime.background import MOST, BackgroundRuns, Promise
 from pathways.runtime.clients import ClientState
 
@@ -32,6 +33,8 @@ class Held:
     def __init__(self, **options: Any) -> None:
         self.go = threading.Event()
         f, g = placed(lambda x: x * 2), placed(lambda x: x + 1)
+        self.double = pw.program(lambda x: f(x))
+        """Its result lies where `program` wants its argument."""
 
         def wait(x: Any) -> Any:
             assert self.go.wait(60)
@@ -194,3 +197,54 @@ print(type(y).__name__, y.is_ready())
 """
     done = run_python("-c", code)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "Array False", "")
+
+
+def test_what_is_donated_to_a_run_in_the_background_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, copies = Held(donate_argnums=0), list[Any]()
+    held.go.set()
+    np.asarray(held.program(X))
+    copy_whole = pjrt.copy_whole
+    monkeypatch.setattr(pjrt, "copy_whole", lambda array, *of: copies.append(array) or copy_whole(array, *of))
+    given = [held.double(X) for _ in range(10)]
+    before = [x.handle.buffer.array for x in given]
+    for y in [held.program(x) for x in given]:
+        np.testing.assert_array_equal(np.asarray(y), X * 4 + 1)
+    assert not [c for c in copies if any(c is b for b in before)]
+
+
+def test_what_is_cancelled_in_line_is_never_enqueued() -> None:
+    go, calls = threading.Event(), list[float]()
+    f = placed(lambda x: x * 2)
+
+    def wait(x: Any) -> Any:
+        calls.append(float(x[0]))
+        assert go.wait(60)
+        return x
+
+    program = pw.program(lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct(X.shape, X.dtype), f(x)))
+    first = program(X + 1)
+    later = program(program(first))
+    assert later.cancel()
+    go.set()
+    np.testing.assert_array_equal(np.asarray(first), X * 2 + 2)
+    with pytest.raises(pw.PathwaysError, match="PWC0518"):
+        np.asarray(later)
+    assert process().controller.background.drain(timeout=60)
+    assert len(calls) == 2  # the first, and the one between, which was not cancelled
+
+
+def test_a_script_ends_though_a_callback_waits_for_a_loop_that_does_not() -> None:
+    code = """
+import jax, numpy as np, pathways as pw
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec as P
+v = pw.make_virtual_device_set()
+f, g = (jax.jit(lambda x: x + 1, in_shardings=NamedSharding(v.add_slice(devices=2).mesh("x"), P("x"))) for _ in "ab")
+p = pw.program(lambda x: lax.while_loop(lambda v: v.sum() > -1e30, lambda v: g(f(v)) * 0, x))
+def tell(x):
+    jax.debug.callback(lambda s: print("told", s), f(x).sum())
+pw.program(tell)(p(np.ones(8, np.float32)))
+print("main ends")
+"""
+    done = run_python("-c", code)
+    assert (done.returncode, done.stdout) == (0, "main ends\n"), done.stderr

@@ -275,3 +275,16 @@ def test_memory_is_flat_over_many_runs() -> None:
     before = some(500)
     assert abs(some(10_000) - before) < 500
     assert not process().controller.turns.scheduler.running
+
+
+def test_what_is_read_while_its_device_is_lost_is_not_deleted_under_the_reader() -> None:
+    """To ask an array that was deleted whether it is ready ends the process (jaxlib 0.10, seen)."""
+    call = placed(lambda x: x + 1, mesh(2))
+    array = pw.program(lambda x: call(x))(X)
+    array.block_until_ready()
+    raw = array.handle.buffer.array
+    island = next(i for i in process().machine.islands if raw.sharding.device_set <= set(i.devices))
+    pw.testing.lose_device(island.key, 0)
+    assert not raw.is_deleted() and raw.is_ready()
+    with pytest.raises(pw.PathwaysError, match="PWC0512"):
+        array.block_until_ready(timeout=1)

@@ -132,6 +132,55 @@ def test_what_waits_for_room_in_a_queue_goes_on_when_its_device_is_lost() -> Non
     assert gang.admit() and queue.flying == 1
 
 
+class Interrupted:
+    """A small result; Ctrl-C comes while it is awaited for the first time."""
+
+    def __init__(self, times: list[int]) -> None:
+        self.times = times
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def block_until_ready(self) -> None:
+        if self.times and self.times.pop():
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_wait_for_room_loses_no_room() -> None:
+    queue, times = DeviceQueue(), [1] * 5
+    gang, interrupts = Gang([queue]), 0
+    for _ in range(200):
+        try:
+            if gang.admit():
+                gang.started((None, Interrupted(times)))
+        except KeyboardInterrupt:
+            interrupts += 1
+    assert interrupts == 5
+    assert queue.flying <= MOST
+
+
+def test_a_stderr_that_is_gone_does_not_stop_the_watchdog(tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    code = """
+class Gone:
+    def write(self, text):
+        raise BrokenPipeError
+    flush = write
+import sys
+with pw.testing.fault("hang", computation="total", device=3):
+    first, _ = program(x)
+    sys.stderr = Gone()
+    try:
+        first.block_until_ready()
+    except pw.PathwaysError as error:
+        print(error.code, flush=True)
+sys.stderr = sys.__stderr__
+"""
+    script.write_text(HANG + code)
+    done = run_python(str(script))
+    assert (done.returncode, done.stdout) == (0, "PWC0901\n"), done.stderr
+
+
 def test_an_uncaught_hang_ends_a_script_and_pwc_run_with_their_codes(tmp_path: Path) -> None:
     script = tmp_path / "model.py"
     callback = """

@@ -21,7 +21,7 @@ from pathways.dialect.mlir import parse, text
 from pathways.dialect.plan import Plan, Run
 from pathways.dialect.program import Program
 from pathways.dialect.topology import parse_topology
-from pathways.runtime.executor import Bound
+from pathways.runtime.binder import Bound
 from pathways.runtime.linearize import linearize
 
 MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
@@ -47,7 +47,7 @@ class Meter:
         self.slots: list[Any] = [*[None] * prepared.size, []]
         for index, array in self.loaded._constants.items():
             self.slots[index] = array
-        self.loaded._bind(Bound(), self.slots, arguments, [None] * len(arguments), lambda: None)
+        self.loaded._binder.bind(Bound(), self.slots, arguments, [None] * len(arguments), lambda: None)
         self.held = [
             self.slots[self.loaded._offsets[p.island] + p.slot] for p in plan.inputs if p.slot >= 0 and not p.donated
         ]
