@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan import Plan
 from pathways.dialect.topology import Island
-from pathways.runtime import pjrt
+from pathways.runtime import pjrt, thread_limits
 from pathways.runtime.credit import DeviceQueue
 from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
 from pathways.runtime.scheduling.ledger import Ledger
@@ -147,6 +147,10 @@ class Machine:
                 have = f"{self._made} CPU devices made in this process, of at most {_MOST}"
                 needs = f"{2 * usable} more; slices keep theirs as long as the process lives: make them once"
                 raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
+            if (room := thread_limits.room()) < _THREADS * 2 * usable:
+                have = f"room for {room:,} more threads, by the limits of this process or of its container"
+                needs = f"{_THREADS * 2 * usable:,} threads for {2 * usable} CPU devices"
+                raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
             self._made += 2 * usable
             self._spare = pjrt.make_cpu_devices(2 * usable)[:usable]
         pool: dict[str, list[pjrt.Device]] = {}
@@ -164,6 +168,8 @@ def _check_kind(program: str, island: Island, devices: Sequence[pjrt.Device]) ->
 
 _FEWEST = 4
 """How many CPU devices are made at the least. Not many: a larger pool of threads makes every launch slower."""
+_THREADS = 4
+"""Of XLA for each CPU device."""
 _MOST = 6000
 """How many are made at the most. XLA has 4 threads for each, and Linux 65,530 maps a process, 2 a thread: beyond that
 XLA ends the process."""

@@ -98,3 +98,21 @@ print(np.asarray(p(x))[0])
     script.write_text(PROGRAM + code)
     done = run_python(str(script))
     assert (done.returncode, done.stdout) == (0, "PWC0504 True True\n10.0\n"), done.stderr
+
+
+def test_more_devices_than_threads_can_be_started_for_are_refused() -> None:
+    """XLA ends a process in which it cannot start a thread."""
+    code = """
+import resource
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 30), -1))
+many = pw.make_virtual_device_set().add_slice(devices=800).mesh("x")
+g = jax.jit(lambda x: x + 1, in_shardings=NamedSharding(many, P("x")))
+try:
+    pw.program(lambda x: g(x))(np.ones(800, np.float32))
+except pw.PathwaysError as error:
+    print(error.code, "6,400 threads for 1600 CPU devices" in str(error))
+print(np.asarray(p(x))[0])
+"""
+    done = run_python("-c", PROGRAM + code)
+    assert (done.returncode, done.stdout) == (0, "PWC0503 True\n10.0\n"), done.stderr
