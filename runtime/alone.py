@@ -16,7 +16,7 @@ from pathways.runtime.validate import effects
 
 MOST_DEVICES = 16
 """A larger gang is started at once."""
-SMALL = 4096
+SMALL = 1 << 16
 """Bytes of a result that is kept until its execution is seen to be done."""
 
 
