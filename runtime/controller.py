@@ -36,6 +36,11 @@ def _NOBODY() -> None:
     """The line of a run that waits already."""
 
 
+def _daemons() -> bool:
+    """Whether there are threads of the program's own that go on until the interpreter is gone."""
+    return any(t.daemon and not t.name.startswith("pathways-") for t in threading.enumerate())
+
+
 class Recorder(Protocol):
     """Is told when runs and steps happen (recorder.py)."""
 
@@ -182,7 +187,7 @@ class Controller:
             time.sleep(0.001)
         self.flights.drain(timeout)
         self.flights.stop()
-        time.sleep(0.02)
+        time.sleep(0.5 if _daemons() else 0.02)
 
     def check_open(self, client: ClientState, where: Line) -> None:
         """Raises PWC0509 for a client that is gone, PWC0515 for one that is suspended, PWC0520 behind a fork."""
