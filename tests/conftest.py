@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ os.environ["XLA_FLAGS"] = (
     + " --xla_cpu_collective_call_terminate_timeout_seconds=60"
 )
 sys.path.insert(0, str(Path(__file__).parent))
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, say: tests interrupt processes that they start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import jax
 import pytest
