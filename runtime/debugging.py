@@ -112,7 +112,7 @@ class Numbers:
             if not dtypes.issubdtype(shard.dtype, np.inexact):
                 continue
             try:
-                host: np.ndarray[Any, Any] = np.asarray(shard)
+                host: np.ndarray[Any, Any] = pjrt.to_host(shard)
             except pjrt.FAILURES:
                 return ""
             for wanted, name, count in ((self.nans, "NaN", np.isnan), (self.infs, "infinity", np.isinf)):
