@@ -33,13 +33,13 @@ types: $(VENV)/.ready
 imports: $(VENV)/.ready
 	$(BIN)/lint-imports
 
-# The compiled schema of plan.bin, after a change of dialect/plan.proto.
+# The compiled schema of plan.bin, after a change of dialect/plan/plan.proto.
 proto: $(VENV)/.ready
-	cd dialect && ../$(BIN)/python -m grpc_tools.protoc -I. --descriptor_set_out=plan.binpb plan.proto
+	cd dialect/plan && ../../$(BIN)/python -m grpc_tools.protoc -I. --descriptor_set_out=plan.binpb plan.proto
 
-# The dialect's reference page, after a change of dialect/pw.py.
+# The dialect's reference page, after a change of dialect/ir/pw.py.
 reference: $(VENV)/.ready
-	$(BIN)/python -m pathways.dialect.reference > docs/dialect.md
+	$(BIN)/python -m pathways.dialect.ir.reference > docs/dialect.md
 
 # Golden files, after a wanted change of what passes or errors print.
 golden: $(VENV)/.ready

@@ -24,7 +24,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.api.process import process
 from pathways.dialect.dtypes import ArrayType
-from pathways.runtime import pjrt
+from pathways.runtime.host.devices import pjrt
 
 LENGTH, DEVICES, WINDOW = 128, 4, 16
 

@@ -23,10 +23,10 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.compiler.driver import Compilation
+from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
-from pathways.compiler.pipeline import Options
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import bytecode, parse
-from pathways.dialect.program import Program
 
 SHARDY, JAXPP = 66.0, 21.7
 """Seconds that others took for 16 stages, 96 layers and 64 microbatches, tracing and XLA apart."""

@@ -17,9 +17,9 @@ from typing import Any
 import jax
 
 from pathways.api.process import process
-from pathways.runtime.controller import Controller
-from pathways.runtime.executor import LoadedPlan
-from pathways.runtime.machine import Machine
+from pathways.runtime.client.loaded_plan import LoadedPlan
+from pathways.runtime.control.controller import Controller
+from pathways.runtime.host.devices.islands import Machine
 
 
 def sample():

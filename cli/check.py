@@ -6,17 +6,17 @@ from pathways.api.summary import size
 from pathways.cli.compile import start
 from pathways.cli.source import METAVAR, read_spec
 from pathways.compiler.instruments import Instrument
+from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Pass
-from pathways.compiler.pipeline import Options
 from pathways.compiler.placement import POLICIES
-from pathways.dialect.fit import check_fit
-from pathways.dialect.plan import Plan
-from pathways.dialect.planfile import load_plan
-from pathways.dialect.program import Program
+from pathways.dialect.ir.program import Program
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.check_modules import check_modules
+from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.match import check_fit
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.order import linearize
 from pathways.dialect.topology import parse_topology
-from pathways.runtime.check_modules import check_modules
-from pathways.runtime.linearize import linearize
-from pathways.runtime.validate import validate
 
 EXAMPLE = """
 \b

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pathways.api.summary import size, table
-from pathways.compiler.compare import Outcome
+from pathways.compiler.alternatives import Outcome
 
 _UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs no gradient has W alone)"
 

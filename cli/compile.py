@@ -13,21 +13,21 @@ from pathways.cli.ir_options import IrOptions, ir_options
 from pathways.cli.source import METAVAR, load_program, lower_program, read_spec
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
-from pathways.compiler.pass_pipeline import parse_pipeline
+from pathways.compiler.pass_manager import NO_REMAT, REMAT, Options
+from pathways.compiler.pass_text import parse_pipeline
 from pathways.compiler.passes.base import Session
-from pathways.compiler.pipeline import NO_REMAT, REMAT, Options
 from pathways.compiler.placement import POLICIES
-from pathways.compiler.placement.load import LAYOUT
+from pathways.compiler.placement.find import LAYOUT
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import splits_backward
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.files import write_whole
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import bytecode, parse, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.planfile import save_plan
+from pathways.dialect.plan.file import save_plan
 from pathways.dialect.presets import PRESETS
-from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology, parse_topology
 
 EXAMPLE = """

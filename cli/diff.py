@@ -12,9 +12,9 @@ from pathways.api.summary import dcn_bytes, in_bodies, size
 from pathways.cli.inspect import describe, dump_of
 from pathways.dialect.mlir import parse_text, pretty
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan import Plan, Port, Run
+from pathways.dialect.plan.nouns import Plan, Port, Run
+from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.terminal import lines_of
-from pathways.runtime.open_plan import open_plan
 
 EXAMPLE = """
 \b

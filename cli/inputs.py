@@ -17,7 +17,7 @@ from pathways.cli.errors import BadInputs
 from pathways.cli.groups import listed
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import numpy_dtype
-from pathways.dialect.plan import Plan, Port
+from pathways.dialect.plan.nouns import Plan, Port
 
 SEED = 0
 

@@ -11,13 +11,13 @@ from pathways.api.summary import channels, dcn_bytes, in_bodies, schedule_text, 
 from pathways.cli.errors import NoDump
 from pathways.cli.overview import overview
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.memory import by_kind, peak, timeline
 from pathways.dialect.parts import read_part
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan import Branch, Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
-from pathways.dialect.planfile import stored_fields
+from pathways.dialect.plan.file import stored_fields
+from pathways.dialect.plan.memory import by_kind, peak, timeline
+from pathways.dialect.plan.nouns import Branch, Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
+from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.terminal import lines_of
-from pathways.runtime.open_plan import open_plan
 
 EXAMPLE = """
 \b

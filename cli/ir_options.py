@@ -12,7 +12,7 @@ import click
 from pathways.api.summary import table
 from pathways.compiler.errors import OF_OPTIONS
 from pathways.compiler.instruments import Instrument, Printer, Reproducer, Statistics
-from pathways.compiler.pipeline import PASSES, Timing
+from pathways.compiler.pass_manager import PASSES, Timing
 from pathways.dialect.diagnostics import PathwaysError
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (

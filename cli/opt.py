@@ -14,9 +14,9 @@ from pathways.cli.expected import check_expected, split_input
 from pathways.cli.ir_options import IrOptions, ir_options
 from pathways.compiler.driver import parse_program
 from pathways.compiler.instruments import Instrument
-from pathways.compiler.pass_pipeline import parse_pipeline
+from pathways.compiler.pass_manager import PASSES, Timing, run_pass
+from pathways.compiler.pass_text import parse_pipeline
 from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.pipeline import PASSES, Timing, run_pass
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.mlir import pretty, text
 from pathways.dialect.topology import parse_topology

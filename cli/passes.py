@@ -6,7 +6,7 @@ from dataclasses import fields
 import click
 
 from pathways.api.summary import table
-from pathways.compiler.pipeline import PASSES
+from pathways.compiler.pass_manager import PASSES
 from pathways.compiler.placement import POLICIES
 
 EXAMPLE = """

@@ -28,7 +28,7 @@ from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.files import whole_file
-from pathways.dialect.plan import Plan
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.presets import PRESETS
 from pathways.dialect.topology import parse_bytes
 

@@ -16,8 +16,8 @@ import click
 
 from pathways.api.program import Program as ProgramFunction
 from pathways.cli.errors import BadSource, SourceFailed
-from pathways.compiler.frontend.compat import where_of_exception
-from pathways.compiler.frontend.jax_errors import translate
+from pathways.compiler.frontends.jax.compat import where_of_exception
+from pathways.compiler.frontends.jax.jax_errors import translate
 from pathways.dialect.diagnostics import PathwaysError, Where
 
 METAVAR = "SRC.py[:PROGRAM] | PKG.MODULE:PROGRAM"

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from pathways.compiler.extract_plan import written
-from pathways.compiler.localize import localize
+from pathways.compiler.computations.localize import localize
+from pathways.compiler.export import written
 from pathways.dialect.mlir import from_portable
-from pathways.dialect.plan import Computation, Plan
+from pathways.dialect.plan.nouns import Computation, Plan
 
 
 def with_local_modules(plan: Plan) -> Plan:

@@ -4,22 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pathways.compiler.alternatives import Outcome, compare_schedules, with_help
 from pathways.compiler.collector import collector_paused
-from pathways.compiler.compare import Outcome, compare_schedules, with_help
 from pathways.compiler.errors import BadArguments, OutOfMemory
-from pathways.compiler.extract_plan import extract_plan
+from pathways.compiler.export import extract_plan
 from pathways.compiler.instruments import Instrument
+from pathways.compiler.pass_manager import Options, Timing, default_pipeline, run_pipeline
 from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.pipeline import Options, Timing, default_pipeline, run_pipeline
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.files import write_folder
+from pathways.dialect.ir.program import Program, array_type, constant_name
+from pathways.dialect.ir.verify import verify
+from pathways.dialect.ir.wellformed import check_wellformed
 from pathways.dialect.mlir import bytecode, parse_text, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan import Plan
-from pathways.dialect.program import Program, array_type, constant_name
-from pathways.dialect.verify import verify
-from pathways.dialect.wellformed import check_wellformed
+from pathways.dialect.plan.nouns import Plan
 
 CONSTANTS = "constants"
 """The folder beside the dumps that holds the bytes of large constants."""

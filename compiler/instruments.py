@@ -11,9 +11,9 @@ from typing import Any
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.files import write_folder
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
 from pathways.dialect.topology import write_topology
 
 

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pathways.compiler.frontend.compat import where_of_exception
+from pathways.compiler.frontends.jax.compat import where_of_exception
 from pathways.dialect.diagnostics import Where
 
 GROUP = "pathways.passes"

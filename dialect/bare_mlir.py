@@ -16,7 +16,7 @@ from jaxlib.mlir.dialects import mpmd as _mpmd
 from jaxlib.mlir.dialects import sdy as _sdy
 from jaxlib.mlir.dialects import stablehlo as _stablehlo
 
-from pathways.dialect.remember import forget
+from pathways.dialect.memo import forget
 
 ir: Any = _ir
 sdy: Any = _sdy

@@ -12,7 +12,7 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from pathways.dialect.remember import remembered
+from pathways.dialect.memo import remembered
 from pathways.dialect.sharding import Shape
 
 _MLIR = {

@@ -24,8 +24,8 @@ from jaxlib.mlir._mlir_libs import _mlir as _cext
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.jax_api import JaxRuntimeError
+from pathways.dialect.memo import forget, remembered
 from pathways.dialect.nesting import check_nesting
-from pathways.dialect.remember import forget, remembered
 from pathways.dialect.sources import file_here
 
 ir: Any = _ir
@@ -51,7 +51,7 @@ def register_operation(dialect: Any, cls: Any) -> Any:
 
 
 # Without the prefix, every access to a pw op tries an import again: 320 us an op instead of 2.
-_cext.globals.append_dialect_search_prefix("pathways.dialect")
+_cext.globals.append_dialect_search_prefix("pathways.dialect.ir")
 
 
 def make_context() -> Context:

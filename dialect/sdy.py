@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways.dialect.bare_mlir import Attribute, Operation, ir, sdy
-from pathways.dialect.remember import remembered
+from pathways.dialect.memo import remembered
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 
 

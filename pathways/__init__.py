@@ -18,12 +18,12 @@ with collector_paused():  # what JAX has the collector call drops a Ctrl-C that 
     from pathways.api.stages import Lowered as Lowered
     from pathways.api.stages import load as load
     from pathways.api.tracing import trace as trace
-    from pathways.compiler.frontend.devices import VirtualDevice as VirtualDevice
-    from pathways.compiler.frontend.devices import VirtualDeviceSet as VirtualDeviceSet
-    from pathways.compiler.frontend.devices import VirtualSlice as VirtualSlice
-    from pathways.compiler.frontend.devices import make_virtual_device_set as make_virtual_device_set
+    from pathways.compiler.frontends.jax.devices import VirtualDevice as VirtualDevice
+    from pathways.compiler.frontends.jax.devices import VirtualDeviceSet as VirtualDeviceSet
+    from pathways.compiler.frontends.jax.devices import VirtualSlice as VirtualSlice
+    from pathways.compiler.frontends.jax.devices import make_virtual_device_set as make_virtual_device_set
     from pathways.dialect.diagnostics import PathwaysError as PathwaysError
-    from pathways.dialect.planfile import VERSION as __version__
+    from pathways.dialect.plan.file import VERSION as __version__
     from pathways.dialect.topology import Island as Island
     from pathways.dialect.topology import Topology as Topology
 

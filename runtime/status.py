@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pathways.dialect.memory import readable
-from pathways.runtime.controller import Controller
+from pathways.dialect.plan.memory import readable
+from pathways.runtime.control.controller import Controller
 
 
 @dataclass(frozen=True)

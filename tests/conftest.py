@@ -23,7 +23,7 @@ from fuzz_plans import base_plans
 from hypothesis import settings
 
 from pathways.api.process import process
-from pathways.dialect.plan import Plan
+from pathways.dialect.plan.nouns import Plan
 
 # The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)

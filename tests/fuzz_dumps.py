@@ -135,9 +135,9 @@ def compile_on(text: str) -> str:
     from pathways.compiler.passes.base import Session
     from pathways.dialect.diagnostics import PathwaysError
     from pathways.dialect.mlir import pretty
-    from pathways.dialect.planfile import read_plan, write_plan
-    from pathways.runtime.check_modules import check_modules
-    from pathways.runtime.validate import validate
+    from pathways.dialect.plan.check import validate
+    from pathways.dialect.plan.check_modules import check_modules
+    from pathways.dialect.plan.file import read_plan, write_plan
 
     try:
         program = parse_program(text, "mutant")

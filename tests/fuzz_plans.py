@@ -54,7 +54,7 @@ def _opened_and_run(path: str) -> str:
     from pathways.cli.diff import changes
     from pathways.cli.inputs import random_inputs
     from pathways.cli.why import render
-    from pathways.runtime.open_plan import open_plan
+    from pathways.dialect.plan.open_plan import open_plan
 
     plan = open_plan(path)
     texts = [shown.describe(plan), shown.actions(plan), *(shown.usage(plan, s) for s in plan.streams)]

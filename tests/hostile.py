@@ -27,9 +27,9 @@ from support import run_python
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import bytecode, from_portable, make_context, parse, portable, pretty
-from pathways.dialect.modules.vet import vetted
-from pathways.dialect.plan import Computation, Plan
-from pathways.dialect.planfile import read_plan, write_plan
+from pathways.dialect.plan.file import read_plan, write_plan
+from pathways.dialect.plan.modules.vet import vetted
+from pathways.dialect.plan.nouns import Computation, Plan
 
 jit: Any = jax.jit
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -128,7 +128,7 @@ import sys
 import jax
 import numpy as np
 import pathways as pw
-from pathways.runtime.pjrt import FAILURES
+from pathways.runtime.host.devices.pjrt import FAILURES
 for path in sys.argv[1:]:
     print("at", path, flush=True)
     try:

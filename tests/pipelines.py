@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.compiler.schedule.arrange import UNITS
-from pathways.compiler.schedule.pipeline import Pipeline
+from pathways.compiler.schedule.table import Pipeline
 from pathways.compiler.schedule.timeline import Graph
 from pathways.dialect.actions import Action
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan import Body, Plan
-from pathways.dialect.planfile import read_plan, write_plan
-from pathways.runtime.validate import validate
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.file import read_plan, write_plan
+from pathways.dialect.plan.nouns import Body, Plan
 
 
 def code_of(plan: Plan) -> str:

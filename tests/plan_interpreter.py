@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from pathways.api.reference import exported
 from pathways.dialect.dtypes import numpy_dtype
-from pathways.dialect.plan import Branch, Copy, Free, Instruction, Plan, Recv, Run, Send
+from pathways.dialect.plan.nouns import Branch, Copy, Free, Instruction, Plan, Recv, Run, Send
 
 
 class Stuck(Exception):

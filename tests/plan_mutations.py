@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
-from pathways.dialect.codec import schema
-from pathways.dialect.plan import Copy, Free, Plan, Stream
-from pathways.dialect.planfile import write_plan
+from pathways.dialect.plan.codec import schema
+from pathways.dialect.plan.file import write_plan
+from pathways.dialect.plan.nouns import Copy, Free, Plan, Stream
 
 Path: TypeAlias = tuple[str | int, ...]
 _KEPT = frozenset({"module", "local", "constants", "phases", "executables", "callbacks"})
@@ -184,7 +184,7 @@ def _rearranged(items: tuple[Any, ...], pools: Mapping[type, list[Any]], rng: ra
 
 def _fields_changed(raw: bytes, rng: random.Random) -> bytes:
     """Fields of random messages dropped, doubled, or given the bytes of others."""
-    from pathways.dialect import codec
+    from pathways.dialect.plan import codec
 
     message: Any = codec.plan_message(raw)
     assert message.DESCRIPTOR.name in schema()

@@ -119,19 +119,19 @@ def test_a_failed_computation_poisons_what_depends_on_it_alone(monkeypatch: pyte
     calls = [jit(f, in_shardings=NamedSharding(mesh, P("x"))) for f in (good, bad)]
     program = pw.program(lambda x: (calls[0](x), calls[1](x), calls[0](calls[1](x)) - 5))
     compiled = program.lower(X).compile(merge=False)
-    from pathways.runtime import executables
+    from pathways.runtime.host.devices import executable_cache
 
     class Broken:
         def execute_sharded(self, *_: Any, **__: Any) -> Any:
             raise jax.errors.JaxRuntimeError("INTERNAL: injected")  # pyright: ignore
 
-    original = executables.Executables.load
+    original = executable_cache.Executables.load
     symbols = {module: c.name for c in compiled.plan.computations for module in (c.module, c.local)}
 
     def load(self: Any, module: Any, devices: Any, callbacks: Any = ()) -> Any:
         return Broken() if symbols.get(module) == "bad" else original(self, module, devices, callbacks)
 
-    monkeypatch.setattr(executables.Executables, "load", load)
+    monkeypatch.setattr(executable_cache.Executables, "load", load)
     broken = pw.Compiled(compiled.plan)
     first, second, third = broken(X)
     np.testing.assert_array_equal(np.asarray(first), X + 1)

@@ -15,9 +15,9 @@ from support import run_python
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime import pjrt
-from pathways.runtime.background import MOST, BackgroundRuns, Promise
 from pathways.runtime.clients import ClientState
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.run.background import MOST, BackgroundRuns, Promise
 
 X = np.arange(8, dtype=np.float32)
 

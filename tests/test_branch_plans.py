@@ -16,12 +16,12 @@ from support import pwc_here
 import pathways as pw
 from pathways.api.reference import run_reference
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.memory import peaks
-from pathways.dialect.plan import Branch, Plan, Run, Send
-from pathways.dialect.planfile import read_plan, write_plan
-from pathways.runtime.defer import defer
-from pathways.runtime.linearize import Joined, linearize
-from pathways.runtime.validate import validate
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.file import read_plan, write_plan
+from pathways.dialect.plan.memory import peaks
+from pathways.dialect.plan.nouns import Branch, Plan, Run, Send
+from pathways.dialect.plan.order import Joined, linearize
+from pathways.runtime.host.load.waves import defer
 
 
 @pytest.fixture(scope="module")

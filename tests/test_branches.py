@@ -22,10 +22,10 @@ from support import run_python, start_python
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.dialect.plan import Branch, Run
-from pathways.runtime.defer import defer
-from pathways.runtime.flights import Flight
-from pathways.runtime.linearize import linearize
+from pathways.dialect.plan.nouns import Branch, Run
+from pathways.dialect.plan.order import linearize
+from pathways.runtime.host.load.waves import defer
+from pathways.runtime.host.run.in_flight import Flight
 
 jit: Any = jax.jit
 

@@ -15,10 +15,10 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.mlir import bytecode, make_context, parse, portable
-from pathways.dialect.plan import Run
-from pathways.runtime.callbacks import result_types
-from pathways.runtime.defer import defer
-from pathways.runtime.linearize import linearize
+from pathways.dialect.plan.nouns import Run
+from pathways.dialect.plan.order import linearize
+from pathways.runtime.host.devices.callbacks import result_types
+from pathways.runtime.host.load.waves import defer
 
 jit: Any = jax.jit
 X = np.arange(8, dtype=np.float32)

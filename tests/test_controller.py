@@ -17,11 +17,11 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.clients import ClientState, current_client
-from pathways.runtime.controller import Controller
-from pathways.runtime.machine import Machine, PhysicalIsland
-from pathways.runtime.scheduling import POLICIES, Request
-from pathways.runtime.store import Handle, Poison, StoredBuffer, lost_among
-from pathways.runtime.turns import Ticket
+from pathways.runtime.control.admission import Ticket
+from pathways.runtime.control.controller import Controller
+from pathways.runtime.control.scheduling import POLICIES, Request
+from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
+from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 
 LIMITS = {"w": 100, "x": 100, "y": 150, "z": 60}
 PER_ISLAND = 2

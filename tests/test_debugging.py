@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.runtime import debugging
+from pathways.runtime.client import debugging
 
 devices = pw.make_virtual_device_set()
 first, second = (devices.add_slice(devices=2).mesh("d") for _ in range(2))

@@ -15,17 +15,18 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
-from pathways.dialect import codec, reference
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.ir import reference
+from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.pw import CallOp, IslandOp, SliceOp
+from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import ir, location, make_context, name_of, parse, text, where_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
-from pathways.dialect.pw import CallOp, IslandOp, SliceOp
+from pathways.dialect.plan import codec
+from pathways.dialect.plan.trees import build_tree, describe_tree, read_tree, write_tree
 from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.topology import parse_topology
-from pathways.dialect.trees import build_tree, describe_tree, read_tree, write_tree
-from pathways.dialect.verify import verify
 
 
 def test_reference_page_is_current(root: Path) -> None:
@@ -38,7 +39,7 @@ def test_schema_is_current(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "plan.binpb"
     folder = str(root / "dialect")
     assert protoc.main(["protoc", f"-I{folder}", f"--descriptor_set_out={out}", "plan.proto"]) == 0  # pyright: ignore
-    assert out.read_bytes() == (root / "dialect" / "plan.binpb").read_bytes(), "make proto"
+    assert out.read_bytes() == (root / "dialect" / "plan" / "plan.binpb").read_bytes(), "make proto"
 
 
 def test_schema_has_the_fields_of_the_dataclasses() -> None:

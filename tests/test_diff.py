@@ -8,8 +8,8 @@ import pytest
 from hostile import module_of, text_of
 from support import ROOT, pwc_here
 
-from pathways.dialect.plan import Computation, Plan, Run, Schedule
-from pathways.dialect.planfile import load_plan, save_plan
+from pathways.dialect.plan.file import load_plan, save_plan
+from pathways.dialect.plan.nouns import Computation, Plan, Run, Schedule
 
 SAMPLE = ROOT / "samples" / "mixture_of_experts.py"
 

@@ -86,7 +86,7 @@ def test_deep_dumps_in_every_command(tmp_path: Path, moe_plan: Path) -> None:
         assert done.returncode == 3 and "PWC0709" in done.stderr and f"--> {deep}:" in done.stderr, words
     from dataclasses import replace
 
-    from pathways.dialect.planfile import load_plan, save_plan
+    from pathways.dialect.plan.file import load_plan, save_plan
 
     plan = load_plan(moe_plan)
     hostile = tmp_path / "hostile.bin"

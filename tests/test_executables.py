@@ -15,13 +15,13 @@ from support import pwc_here
 import pathways as pw
 from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.planfile import load_plan, write_plan
-from pathways.runtime import executables, pjrt
-from pathways.runtime.controller import Controller
-from pathways.runtime.executables import Executables
-from pathways.runtime.executor import LoadedPlan
-from pathways.runtime.machine import Machine
-from pathways.runtime.store import Poison
+from pathways.dialect.plan.file import load_plan, write_plan
+from pathways.runtime.client.loaded_plan import LoadedPlan
+from pathways.runtime.control.controller import Controller
+from pathways.runtime.host.devices import executable_cache, pjrt
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.run.store import Poison
 
 jit: Any = jax.jit
 X = np.arange(8, dtype=np.float32)
@@ -78,7 +78,7 @@ def test_what_is_not_signed_by_this_user_is_not_loaded(
 def test_another_machine_compiles_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, path = compiled(), tmp_path / "plan.bin"
     program.save(path, executables=True)
-    monkeypatch.setattr(executables, "_host_code", lambda: "another machine")
+    monkeypatch.setattr(executable_cache, "_host_code", lambda: "another machine")
     loaded, made = load(load_plan(path))
     assert made.compiled > 0 and value(loaded) == 72
 
@@ -127,7 +127,7 @@ def test_doctor() -> None:
 
 
 def test_code_goes_when_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executables, "MOST", 1)
+    monkeypatch.setattr(executable_cache, "MOST", 1)
     plan = compiled().plan
     loaded, code = load(plan)
     again, _ = load(plan)
@@ -145,7 +145,7 @@ def test_code_is_made_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("compile_module", "deserialize"):
         real = getattr(pjrt, name)
         monkeypatch.setattr(pjrt, name, lambda *args, real=real: (meet.wait(), real(*args))[1])
-    monkeypatch.setattr(executables.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(executable_cache.os, "cpu_count", lambda: 2)
     first, second = pjrt.make_cpu_devices(2)
     modules = [
         f"func.func public @main(%x: tensor<{n}xf32>) -> tensor<{n}xf32> {{ return %x : tensor<{n}xf32> }}"

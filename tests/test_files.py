@@ -22,8 +22,8 @@ from support import ROOT, pwc_here, run_python
 import pathways as pw
 from pathways.dialect.files import read_own, shared_with, write_private, write_whole
 from pathways.dialect.mlir import make_context, parse
-from pathways.runtime import pjrt
-from pathways.runtime.executables import Executables
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.executable_cache import Executables
 
 SOURCE = """
 import jax, numpy as np, pathways as pw
@@ -271,8 +271,8 @@ WRITING = frozenset(
 )
 MAY = {
     "dialect/signing.py": {"O_CREAT", "O_WRONLY"},  # a key that is there is never replaced
-    "dialect/modules/child.py": {"O_WRONLY"},  # os.devnull, in place of what the child may print to
-    "dialect/modules/vet.py": {"TemporaryFile"},  # what the child is asked and answers: files without names
+    "dialect/plan/modules/child.py": {"O_WRONLY"},  # os.devnull, in place of what the child may print to
+    "dialect/plan/modules/vet.py": {"TemporaryFile"},  # what the child is asked and answers: files without names
     "cli/run.py": {"savez"},  # into a whole_file
     "pathways/api/snapshots.py": {"savez"},  # into a whole_file
 }

@@ -10,7 +10,7 @@ from plan_interpreter import Endless, Interpreter, Stuck
 
 import pathways as pw
 from pathways.api.stages import Compiled
-from pathways.runtime.validate import validate
+from pathways.dialect.plan.check import validate
 
 
 def test_changed_plans_are_refused_or_do_what_they_say(tmp_path: Path) -> None:

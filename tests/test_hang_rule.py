@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathways.runtime.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
+from pathways.runtime.host.observe.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
 
 LIMIT = 10.0
 SECONDS = st.floats(0, 1e6)

@@ -7,9 +7,9 @@ import pytest
 from support import pwc, run_python
 
 import pathways as pw
-from pathways.runtime.credit import MOST, DeviceLost, DeviceQueue, Gang
-from pathways.runtime.flights import Flights
-from pathways.runtime.watchdog import Watchdog
+from pathways.runtime.host.devices.in_flight_limit import MOST, DeviceLost, DeviceQueue, Gang
+from pathways.runtime.host.observe.watchdog import Watchdog
+from pathways.runtime.host.run.in_flight import Flights
 
 HANG = """
 import os, threading

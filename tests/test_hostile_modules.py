@@ -7,11 +7,11 @@ import pytest
 from hostile import ONE, TYPE, alone, custom, honest, module_of, mutants, named, refusal, run_all, text_of, with_module
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.modules.targets import SETTING, TARGETS, is_known
-from pathways.dialect.modules.vet import vetted
-from pathways.dialect.plan import Plan
-from pathways.dialect.planfile import write_plan
-from pathways.runtime.check_modules import check_modules
+from pathways.dialect.plan.check_modules import check_modules
+from pathways.dialect.plan.file import write_plan
+from pathways.dialect.plan.modules.targets import SETTING, TARGETS, is_known
+from pathways.dialect.plan.modules.vet import vetted
+from pathways.dialect.plan.nouns import Plan
 
 ROWS = '{sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}'
 GANG = f"""module @gang attributes {{mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32}} {{

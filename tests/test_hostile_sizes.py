@@ -15,12 +15,14 @@ from support import pwc_here
 
 import pathways as pw
 from pathways.api.summary import LONGEST, WIDEST, table
-from pathways.dialect.codec import plan_message
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.memory import classes_of
 from pathways.dialect.parts import read_part
-from pathways.dialect.plan import (
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.codec import plan_message
+from pathways.dialect.plan.file import read_plan, write_plan
+from pathways.dialect.plan.memory import classes_of
+from pathways.dialect.plan.nouns import (
     Branch,
     BufferKind,
     Buffers,
@@ -33,9 +35,7 @@ from pathways.dialect.plan import (
     Send,
     Stream,
 )
-from pathways.dialect.planfile import read_plan, write_plan
 from pathways.dialect.ranges import LARGEST, MOST, RangeReader, read_ranges
-from pathways.runtime.validate import validate
 
 
 def _overlapping(count: int) -> bytes:

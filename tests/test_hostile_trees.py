@@ -13,13 +13,11 @@ from plan_mutations import archive, members_of
 from support import pwc_here
 
 import pathways as pw
-from pathways.dialect.codec import plan_message
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan import (
-    Plan,
-)
-from pathways.dialect.planfile import read_plan, write_plan
-from pathways.dialect.trees import DEEPEST, LEAF, Tree, build_tree, describe_tree, read_tree, write_tree
+from pathways.dialect.plan.codec import plan_message
+from pathways.dialect.plan.file import read_plan, write_plan
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.trees import DEEPEST, LEAF, Tree, build_tree, describe_tree, read_tree, write_tree
 
 TREES: dict[str, Any] = {
     "of no kind": {"kind": "zzz", "children": []},

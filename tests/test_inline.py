@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pathways.compiler.inline import inlined
+from pathways.compiler.computations.inline import inlined
 from pathways.dialect.mlir import make_context, parse, text
-from pathways.runtime.pjrt import compile_module
+from pathways.runtime.host.devices.pjrt import compile_module
 
 jit: Any = jax.jit
 X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)

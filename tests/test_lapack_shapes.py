@@ -10,8 +10,8 @@ from hostile import honest, module_of, named, with_module
 from jax import lax
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.modules.lapack import check_lapack
-from pathways.runtime.check_modules import check_modules
+from pathways.dialect.plan.check_modules import check_modules
+from pathways.dialect.plan.modules.lapack import check_lapack
 
 jit: Any = jax.jit
 linalg: Any = lax.linalg

@@ -14,9 +14,9 @@ from support import pwc_here
 
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.modules import vet
-from pathways.dialect.modules.vet import Limits, vetted
-from pathways.dialect.planfile import load_plan, read_plan, save_plan, write_plan
+from pathways.dialect.plan.file import load_plan, read_plan, save_plan, write_plan
+from pathways.dialect.plan.modules import vet
+from pathways.dialect.plan.modules.vet import Limits, vetted
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def unmarked_files(folder: Path, key: Path) -> list[Path]:
     """The same plan: of another user, of nobody, with a broken mark, and from before there were marks."""
     raw = write_plan(honest(), marked=True)
     key.unlink()
-    from pathways.dialect import planfile as p
+    from pathways.dialect.plan import file as p
 
     end = len(raw) - p._SEAL_SIZE  # pyright: ignore[reportPrivateUsage]
     start = end - p._MARK_SIZE  # pyright: ignore[reportPrivateUsage]
@@ -164,7 +164,7 @@ def test_its_death_is_a_refusal(does: str, said: str, monkeypatch: pytest.Monkey
     """The reader is replaced by what hostile bytes make of it."""
     start = f"""
 import os
-from pathways.dialect.modules import child
+from pathways.dialect.plan.modules import child
 private = child._private_answers
 def kept():
     global answers

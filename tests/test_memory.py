@@ -12,17 +12,17 @@ from pipelines import block, pipe
 import pathways as pw
 from pathways.api.process import analyzer
 from pathways.compiler.driver import Compilation
+from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
-from pathways.compiler.pipeline import Options
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.memory import peak, timeline
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import parse, text
-from pathways.dialect.plan import Plan, Run
-from pathways.dialect.program import Program
+from pathways.dialect.plan.memory import peak, timeline
+from pathways.dialect.plan.nouns import Plan, Run
+from pathways.dialect.plan.order import linearize
 from pathways.dialect.topology import parse_topology
-from pathways.runtime.binder import Bound
-from pathways.runtime.linearize import linearize
+from pathways.runtime.client.arguments import Bound
 
 MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
 

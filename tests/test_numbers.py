@@ -17,7 +17,7 @@ from pathways.api.reference import run_reference
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype, stored_names
 from pathways.dialect.sharding import MeshSpec, Sharding
-from pathways.runtime import pjrt
+from pathways.runtime.host.devices import pjrt
 
 WIDE = ("int64", "uint64", "float64", "complex128")
 

@@ -10,9 +10,9 @@ from pathways.compiler.passes.base import Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
 from pathways.compiler.passes.propagate_shardings import PropagateShardings
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.program import main_of
+from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import ir
-from pathways.dialect.program import main_of
-from pathways.dialect.verify import verify
 
 DOUBLE = """
     func.func public @main(%x: tensor<8xf32> {in}) -> (tensor<8xf32> {out}) {

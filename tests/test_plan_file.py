@@ -11,10 +11,10 @@ import pytest
 from support import ROOT, pwc, pwc_here
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan import Free, Plan, Recv, Run, Send, Stream
-from pathways.dialect.planfile import load_plan, read_plan, write_plan
-from pathways.runtime.linearize import linearize
-from pathways.runtime.validate import validate
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.file import load_plan, read_plan, write_plan
+from pathways.dialect.plan.nouns import Free, Plan, Recv, Run, Send, Stream
+from pathways.dialect.plan.order import linearize
 
 
 def code_of(raw: bytes) -> str:
@@ -69,7 +69,7 @@ def test_other_files(tmp_path: Path) -> None:
 
 def test_another_format(moe_plan: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plan = load_plan(moe_plan)
-    monkeypatch.setattr("pathways.dialect.planfile.FORMAT", 99)
+    monkeypatch.setattr("pathways.dialect.plan.file.FORMAT", 99)
     future = tmp_path / "future.bin"
     future.write_bytes(write_plan(plan))
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from pathways.compiler.placement import POLICIES
 from pathways.compiler.placement.problem import Placement, SliceRequest, check
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island, Topology, parse_topology
-from pathways.runtime.credit import MOST, STRIDE, DeviceQueue, Gang
+from pathways.runtime.host.devices.in_flight_limit import MOST, STRIDE, DeviceQueue, Gang
 
 
 def test_topology_specs_and_files(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from test_clients import X, code_of, make
 
 import pathways as pw
 from pathways.api.process import COMPILING, process
-from pathways.runtime import pjrt, suspend
-from pathways.runtime.credit import MOST, STRIDE, DeviceQueue, Gang
-from pathways.runtime.executables import Executables
-from pathways.runtime.flights import Flights
+from pathways.runtime.client import suspend
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.in_flight_limit import MOST, STRIDE, DeviceQueue, Gang
+from pathways.runtime.host.run.in_flight import Flights
 
 INTERRUPTED = """
 import signal, sys, threading, time
@@ -67,7 +68,7 @@ class Slow:
 @pytest.mark.parametrize(("seconds", "each"), [(0.0, STRIDE), (10.0, 1)])
 def test_tokens_are_as_many_as_executions_are_slow(seconds: float, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("pathways.runtime.credit.time.monotonic", lambda: sum(waits))
+    monkeypatch.setattr("pathways.runtime.host.devices.in_flight_limit.time.monotonic", lambda: sum(waits))
     queue = DeviceQueue()
     gang, dues = Gang([queue]), list[int]()
     for number in range(20 * STRIDE):

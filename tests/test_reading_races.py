@@ -14,8 +14,8 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime import pjrt
-from pathways.runtime.executor import LoadedPlan
+from pathways.runtime.client.loaded_plan import LoadedPlan
+from pathways.runtime.host.devices import pjrt
 
 jit: Any = jax.jit
 X = np.arange(1 << 10, dtype=np.float32)

@@ -12,8 +12,8 @@ from jax.sharding import PartitionSpec as P
 from support import pwc_here
 
 import pathways as pw
-from pathways.dialect.plan import Run
-from pathways.runtime.trace_file import producers
+from pathways.dialect.plan.nouns import Run
+from pathways.runtime.host.observe.perfetto import producers
 
 jit: Any = jax.jit
 X = np.ones((256, 256), np.float32)

@@ -10,7 +10,7 @@ from support import run_python
 
 import pathways as pw
 from pathways.compiler.schedule import SCHEDULES
-from pathways.dialect.plan import Run
+from pathways.dialect.plan.nouns import Run
 
 
 def load(path: Path) -> Any:

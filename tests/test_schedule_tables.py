@@ -11,14 +11,14 @@ import pytest
 from pipelines import STYLES, Pipe, block, graph_of, linear, model, pipe
 
 from pathways.compiler.driver import Compilation
+from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
-from pathways.compiler.pipeline import Options
 from pathways.compiler.schedule import SCHEDULES
-from pathways.compiler.schedule.pipeline import Pipeline, Table
+from pathways.compiler.schedule.table import Pipeline, Table
 from pathways.dialect.actions import Action
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import parse, text
-from pathways.dialect.program import Program
 
 
 def random_table(pipeline: Pipeline, rng: random.Random) -> Table:

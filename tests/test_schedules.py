@@ -11,14 +11,14 @@ from pipelines import STYLES, Pipe, block, graph_of, model, pipe
 import pathways as pw
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import UNITS
-from pathways.compiler.schedule.pipeline import Pipeline, Table
 from pathways.compiler.schedule.recognize import recognize
+from pathways.compiler.schedule.table import Pipeline, Table
 from pathways.compiler.schedule.timeline import Cycle, bubble, play
 from pathways.dialect.actions import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.memory import timeline
-from pathways.dialect.plan import Plan, Run
-from pathways.dialect.program import Program
+from pathways.dialect.ir.program import Program
+from pathways.dialect.plan.memory import timeline
+from pathways.dialect.plan.nouns import Plan, Run
 
 
 def behind(pipeline: Pipeline, table: Table) -> list[tuple[int, ...]]:

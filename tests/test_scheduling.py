@@ -10,9 +10,9 @@ import pytest
 
 from pathways.api.process import load_policy
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.scheduling import POLICIES, Request
-from pathways.runtime.scheduling.ledger import Ledger
-from pathways.runtime.scheduling.scheduler import Scheduler
+from pathways.runtime.control.scheduling import POLICIES, Request
+from pathways.runtime.control.scheduling.ledger import Ledger
+from pathways.runtime.control.scheduling.scheduler import Scheduler
 
 
 def request(number: int, client: str = "a", islands: str = "x", weight: float = 1.0, size: int = 0) -> Request:

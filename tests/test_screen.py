@@ -11,8 +11,8 @@ from support import ROOT, pwc_here
 from pathways.cli.groups import ROWS, counted, grouped, keys
 from pathways.cli.overview import overview
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan import Port
-from pathways.dialect.planfile import load_plan
+from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.nouns import Port
 
 SCREEN = 50
 """Lines of a terminal."""

@@ -12,8 +12,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.dialect import pw as ops
-from pathways.dialect.program import Program
+from pathways.dialect.ir import pw as ops
+from pathways.dialect.ir.program import Program
 
 X = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((16, 8)).astype(np.float32)
@@ -228,9 +228,9 @@ def test_backward_propagation_has_no_limit(length: int) -> None:
 
 def test_priorities_are_kept() -> None:
     """Shardy's own priorities, as they may stand in IR, are not overwritten."""
-    from pathways.compiler.shardy import Signature, write_signature
+    from pathways.compiler.computations.shardy import Signature, write_signature
+    from pathways.dialect.ir.program import main_of
     from pathways.dialect.mlir import ir, make_context
-    from pathways.dialect.program import main_of
 
     source = """module @f { sdy.mesh @mesh = <["a"=2]>
       func.func public @main(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"a"}p1]>}) -> tensor<4xf32> {

@@ -17,9 +17,10 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.api.binding import Signature
 from pathways.api.stages import Compiled
-from pathways.dialect.plan import Plan
-from pathways.dialect.planfile import read_plan, write_plan
-from pathways.dialect.signature import (
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.file import read_plan, write_plan
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.signature import (
     Parameter,
     in_order,
     parameter_problem,
@@ -27,7 +28,6 @@ from pathways.dialect.signature import (
     shown,
     write_parameters,
 )
-from pathways.runtime.validate import validate
 
 mesh = pw.make_virtual_device_set().add_slice(devices=2).mesh("d")
 f = jax.jit(lambda x: x + 1, in_shardings=NamedSharding(mesh, P("d")))

@@ -15,7 +15,7 @@ from pipelines import pipe
 from support import pwc_here
 
 import pathways as pw
-from pathways.dialect.memory import peak
+from pathways.dialect.plan.memory import peak
 
 devices = pw.make_virtual_device_set()
 meshes = [devices.add_slice(devices=2).mesh("d") for _ in range(2)]

@@ -6,7 +6,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.clients import MAIN
 from pathways.runtime.errors import ComputationFailed
-from pathways.runtime.store import Handle, Poison, Store, StoredBuffer
+from pathways.runtime.host.run.store import Handle, Poison, Store, StoredBuffer
 
 SHARDING = Sharding(MeshSpec((("x", 1),), (0,)), ((),))
 

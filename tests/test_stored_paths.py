@@ -11,7 +11,7 @@ import pytest
 from support import ROOT, pwc, pwc_here, run_python
 
 from pathways.dialect.mlir import make_context, parse, text
-from pathways.dialect.planfile import load_plan
+from pathways.dialect.plan.file import load_plan
 from pathways.dialect.sources import Sources
 
 MODEL = """

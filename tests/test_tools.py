@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import pwc_here
 
-from pathways.dialect.planfile import load_plan
+from pathways.dialect.plan.file import load_plan
 
 MACHINES = ("--topology", "islands=2,devices=4")
 
@@ -51,8 +51,8 @@ def test_a_pass_that_changes_nothing_is_not_printed(dumps: Path) -> None:
     from pathways.compiler.instruments import Printer
     from pathways.compiler.passes.base import Pass, Session
     from pathways.compiler.passes.order_calls import OrderCalls
+    from pathways.dialect.ir.program import Program
     from pathways.dialect.mlir import make_context, parse
-    from pathways.dialect.program import Program
 
     program = Program(parse((dumps / "05.schedule.mlir").read_text(), make_context()))
     said: list[str] = []

@@ -15,11 +15,11 @@ from test_samples import load
 import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
-from pathways.dialect import pw as ops
-from pathways.dialect.codec import encode_plan
+from pathways.dialect.ir import pw as ops
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import Value, make_context, parse
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
+from pathways.dialect.plan.codec import encode_plan
 from pathways.dialect.topology import Island, Topology
 
 

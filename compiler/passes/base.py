@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
-from pathways.compiler.temporaries import Analyzer
+from pathways.compiler.computations.temporaries import Analyzer
+from pathways.dialect.ir.program import Program
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology
 
 PhaseName: TypeAlias = Phase | Literal["trace", "shard", "place", "transfer", "schedule", "plan"]

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.schedule.recognize import recognize
+from pathways.dialect.ir.program import Program
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 from pathways.compiler.passes.base import Pass, Session
-from pathways.dialect import pw
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.flow import Node
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.places import Movement, movement, same_place
+from pathways.dialect.ir.program import Argument, Program
 from pathways.dialect.mlir import Value, ir, name_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Argument, Program
 from pathways.dialect.sdy import Placed
-from pathways.dialect.values import Movement, movement, same_place
 
 _NOWHERE = Placed("", ())
 """Where an argument is that nothing uses."""

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from pathways.compiler.flops import flops_of
-from pathways.compiler.merge import PartCall, Source, Whole, count_operations, merge, mergeable
-from pathways.compiler.owners import what_it_does
+from pathways.compiler.buffers.owners import what_it_does
+from pathways.compiler.computations.flops import flops_of
+from pathways.compiler.computations.merge import PartCall, Source, Whole, count_operations, merge, mergeable
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
-from pathways.dialect import pw
-from pathways.dialect.flow import Flow, Node
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Flow, Node
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
 from pathways.dialect.parts import Part, write_part
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
 from pathways.dialect.sdy import Placed, write_shardings
 from pathways.dialect.sharding import Dims
 

@@ -8,13 +8,13 @@ from pathways.compiler.errors import NoPipeline
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.schedule.arrange import Arranged, arrange, columns
+from pathways.compiler.schedule.attribute import write_schedule
 from pathways.compiler.schedule.estimate import describe
-from pathways.compiler.schedule.note import write_schedule
-from pathways.compiler.schedule.table_file import write_table
-from pathways.dialect.declare import STRING
+from pathways.compiler.schedule.table_csv import write_table
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.declare import STRING
+from pathways.dialect.ir.program import Program
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from pathways.compiler.placement.cost import ASSUMED_FLOPS, CostModel, Estimate
 from pathways.compiler.placement.default import default_topology
 from pathways.compiler.placement.problem import Placement, build_graph, check
 from pathways.compiler.placement.runner_up import LIMIT, runners_up, seconds
-from pathways.dialect import pw
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
 from pathways.dialect.topology import Topology
 
 

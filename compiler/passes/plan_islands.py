@@ -3,19 +3,19 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
+from pathways.compiler.buffers.liveness import donations, lifetimes
+from pathways.compiler.buffers.streams import plan_streams
+from pathways.compiler.computations.temporaries import temporaries_of
 from pathways.compiler.errors import OutOfMemory
-from pathways.compiler.lifetimes import donations, lifetimes
 from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.streams import plan_streams
-from pathways.compiler.temporaries import temporaries_of
-from pathways.dialect import pw
-from pathways.dialect.declare import INTEGERS, SYMBOL
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.memory import Peak, by_kind, readable
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.declare import INTEGERS, SYMBOL
+from pathways.dialect.ir.program import Body, Program, described, main_of
 from pathways.dialect.mlir import Attribute, ir, location
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan import Branch, Buffers, Copy, Free, Instruction, Recv, Run, Send, Stream
-from pathways.dialect.program import Body, Program, described, main_of
+from pathways.dialect.plan.memory import Peak, by_kind, readable
+from pathways.dialect.plan.nouns import Branch, Buffers, Copy, Free, Instruction, Recv, Run, Send, Stream
 from pathways.dialect.sdy import Placed, write_shardings
 
 _Donated: TypeAlias = dict[str, tuple[int, ...]]

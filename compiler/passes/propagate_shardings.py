@@ -3,14 +3,22 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
-from pathways.compiler.bodies import Ends, settle_bodies
+from pathways.compiler.computations.shardy import (
+    Known,
+    Ranks,
+    Signature,
+    propagate,
+    ranks_of,
+    read_signature,
+    write_signature,
+)
 from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.shardy import Known, Ranks, Signature, propagate, ranks_of, read_signature, write_signature
-from pathways.dialect import pw
-from pathways.dialect.flow import Flow, Node
+from pathways.compiler.passes.shard_bodies import Ends, settle_bodies
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Flow, Node
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, where_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
 from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.sdy import Placed, write_shardings
 from pathways.dialect.sharding import Axes, Dims, Sharding, replicated

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from pathways.compiler.buffers.streams import plan_streams
+from pathways.compiler.computations.temporaries import temporaries_of
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
 from pathways.compiler.schedule.arrange import in_order
+from pathways.compiler.schedule.attribute import read_schedule, write_schedule
 from pathways.compiler.schedule.estimate import describe
-from pathways.compiler.schedule.note import read_schedule, write_schedule
-from pathways.compiler.schedule.pipeline import Pipeline, read_pipeline
-from pathways.compiler.streams import plan_streams
-from pathways.compiler.temporaries import temporaries_of
+from pathways.compiler.schedule.table import Pipeline, read_pipeline
 from pathways.dialect.actions import Action
 from pathways.dialect.host_callbacks import read_callbacks
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from pathways.compiler.computations.split import Halves, split
 from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.split import Halves, split
-from pathways.dialect import pw
 from pathways.dialect.actions import Action, read_action
-from pathways.dialect.flow import Node
 from pathways.dialect.host_callbacks import read_callbacks
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.program import Program, main_of
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
-from pathways.dialect.program import Program, main_of
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ What a policy of your own needs is importable from here: see docs/writing-a-plac
 from pathways.compiler.passes.base import Binding as Binding
 from pathways.compiler.placement.cost import CostModel as CostModel
 from pathways.compiler.placement.cost import Estimate as Estimate
-from pathways.compiler.placement.load import POLICIES as POLICIES
-from pathways.compiler.placement.load import Policy as Policy
-from pathways.compiler.placement.load import load_policy as load_policy
-from pathways.compiler.placement.load import run_policy as run_policy
+from pathways.compiler.placement.find import POLICIES as POLICIES
+from pathways.compiler.placement.find import Policy as Policy
+from pathways.compiler.placement.find import load_policy as load_policy
+from pathways.compiler.placement.find import run_policy as run_policy
 from pathways.compiler.placement.problem import Placement as Placement
 from pathways.compiler.placement.problem import SliceRequest as SliceRequest
 from pathways.dialect.topology import Island as Island

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pathways.dialect import pw
-from pathways.dialect.flow import Node
-from pathways.dialect.program import Program
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.program import Program
 
 
 @dataclass(frozen=True)

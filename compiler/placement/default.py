@@ -2,7 +2,7 @@
 
 import itertools
 
-from pathways.dialect.program import Program
+from pathways.dialect.ir.program import Program
 from pathways.dialect.topology import Island, Topology
 
 CPU_KIND = "cpu"

@@ -1,8 +1,8 @@
 """How much memory each slice needs at least, whatever the schedule: what is there before and after a run."""
 
-from pathways.dialect.program import Program
+from pathways.dialect.ir.places import same_place
+from pathways.dialect.ir.program import Program
 from pathways.dialect.sdy import Placed
-from pathways.dialect.values import same_place
 
 
 def slice_memory(program: Program) -> dict[str, int]:

@@ -12,14 +12,14 @@ from typing import Any
 
 import networkx as nx
 
+from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.errors import BadPlacement, SliceTooLarge
-from pathways.compiler.flops import flops_of
 from pathways.compiler.passes.base import Binding
 from pathways.compiler.placement.calls import PlacedCall, Source, placed_calls
 from pathways.compiler.placement.memory import slice_memory
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import name_of, where_of
-from pathways.dialect.program import Program
 from pathways.dialect.topology import Island, Topology
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathways.compiler.schedule.gpipe import gpipe
 from pathways.compiler.schedule.interleaved import interleaved
 from pathways.compiler.schedule.one_f_one_b import one_f_one_b
-from pathways.compiler.schedule.pipeline import Pipeline as Pipeline
-from pathways.compiler.schedule.pipeline import Table as Table
+from pathways.compiler.schedule.table import Pipeline as Pipeline
+from pathways.compiler.schedule.table import Table as Table
 from pathways.compiler.schedule.zero_bubble import zero_bubble
 
 PROGRAM = "program"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from pathways.compiler.errors import ScheduleCycle, UnknownSchedule
 from pathways.compiler.schedule import PROGRAM, SCHEDULES, ZERO_BUBBLE
-from pathways.compiler.schedule.pipeline import Pipeline, Table, read_pipeline
-from pathways.compiler.schedule.table_file import check_rows, needs_split, read_rows
+from pathways.compiler.schedule.table import Pipeline, Table, read_pipeline
+from pathways.compiler.schedule.table_csv import check_rows, needs_split, read_rows
 from pathways.compiler.schedule.timeline import Cycle, Graph, Timeline, play
 from pathways.dialect.actions import Action
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import name_of, where_of
-from pathways.dialect.program import Program
 
 UNITS = {"F": 1, "B": 2, "I": 1, "W": 1}
 """How long the actions of equal stages take."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pathways.compiler.flops import flops_of
+from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.placement.cost import ASSUMED_FLOPS
 from pathways.compiler.schedule.arrange import Arranged
 from pathways.compiler.schedule.timeline import Bubble, Graph, bubble, play
-from pathways.dialect.plan import Schedule
-from pathways.dialect.program import Program
+from pathways.dialect.ir.program import Program
+from pathways.dialect.plan.nouns import Schedule
 
 
 def describe(program: Program, name: str, arranged: Arranged) -> Schedule:

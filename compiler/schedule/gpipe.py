@@ -1,6 +1,6 @@
 """GPipe (Huang et al., 2019): all microbatches forward, then all backward. Keeps every activation until then."""
 
-from pathways.compiler.schedule.pipeline import Pipeline, Table
+from pathways.compiler.schedule.table import Pipeline, Table
 from pathways.dialect.actions import Action
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pathways.dialect.actions import Action
-from pathways.dialect.flow import Node
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import name_of, where_of
-from pathways.dialect.program import Program
 
 _SEVERAL = -1
 """In place of a call: several calls of a class, as an accumulator depends on."""

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 from pathways.compiler.errors import UnsuitableSchedule
-from pathways.compiler.schedule.pipeline import Pipeline
+from pathways.compiler.schedule.table import Pipeline
 from pathways.dialect.diagnostics import PathwaysError
 
 

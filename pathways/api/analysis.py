@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pathways.compiler.errors import BadArguments
-from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.memory import peak
-from pathways.dialect.plan import Plan, Port
+from pathways.dialect.lines import caller
+from pathways.dialect.plan.memory import peak
+from pathways.dialect.plan.nouns import Plan, Port
 
 
 @dataclass(frozen=True)

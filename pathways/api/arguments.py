@@ -8,11 +8,11 @@ import numpy as np
 
 from pathways.api.array import Array
 from pathways.compiler.errors import BadArguments
-from pathways.compiler.frontend import compat
-from pathways.compiler.frontend.caller import caller
+from pathways.compiler.frontends.jax import compat
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import native
 from pathways.dialect.jax_api import dtypes, tree_util
+from pathways.dialect.lines import caller
 from pathways.runtime.errors import WrongInput
 
 

@@ -15,18 +15,18 @@ from pathways.api.errors import ClosedOver
 from pathways.api.fetched import as_jax, key_dims, user_dtype
 from pathways.api.process import process
 from pathways.api.shards import Shard, shards
-from pathways.compiler.frontend import compat
-from pathways.compiler.frontend.caller import caller
-from pathways.compiler.frontend.nesting import around
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.tracing_stack import around
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import Array as JaxArray
-from pathways.dialect.memory import readable
-from pathways.dialect.plan import Port
-from pathways.runtime import pjrt
-from pathways.runtime.background import Promise
+from pathways.dialect.lines import caller
+from pathways.dialect.plan.memory import readable
+from pathways.dialect.plan.nouns import Port
 from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
-from pathways.runtime.hangs import hang_behind
-from pathways.runtime.store import DELETED, Handle, Poison
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.run.background import Promise
+from pathways.runtime.host.run.hangs import hang_behind
+from pathways.runtime.host.run.store import DELETED, Handle, Poison
 
 T = TypeVar("T")
 

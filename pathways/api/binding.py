@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pathways.dialect.signature import EITHER, NAME, POSITION, Parameter
+from pathways.dialect.plan.signature import EITHER, NAME, POSITION, Parameter
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None))

@@ -11,11 +11,11 @@ from typing import ParamSpec, TypeVar
 from pathways.api.jax_settings import JaxSettings
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
-from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.lines import caller
+from pathways.runtime.client.suspend import resume, suspend
 from pathways.runtime.clients import ClientState, current_client
-from pathways.runtime.store import closed
-from pathways.runtime.suspend import resume, suspend
+from pathways.runtime.host.run.store import closed
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,11 +7,11 @@ import jax
 import numpy as np
 
 from pathways.api.errors import Narrowed
-from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import device_put, dtypes, eval_shape, random
-from pathways.dialect.plan import Port
-from pathways.runtime import pjrt
+from pathways.dialect.lines import caller
+from pathways.dialect.plan.nouns import Port
+from pathways.runtime.host.devices import pjrt
 
 
 def as_jax(stored: "np.ndarray[Any, Any]", name: str, dtype: str, weak: bool) -> Any:

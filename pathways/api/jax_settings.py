@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from pathways.compiler.frontend.meshes import ambient
+from pathways.compiler.frontends.jax.meshes import ambient
 from pathways.dialect.jax_api import set_mesh
 
 _jax: Any = jax

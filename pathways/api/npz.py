@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pathways.dialect.dtypes import is_of_numpy, numpy_dtype
-from pathways.dialect.plan import Port
+from pathways.dialect.plan.nouns import Port
 
 INDEX = "pathways.json"
 _VERSION = 1

@@ -9,25 +9,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pathways.compiler.errors import BadArguments
-from pathways.compiler.frontend.caller import caller
-from pathways.compiler.frontend.devices import VirtualSlice
+from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.passes.base import Binding, Session
 from pathways.compiler.placement.default import CPU_KIND, default_topology
 from pathways.compiler.plugins import PluginError, find_plugin
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.program import Program
 from pathways.dialect.jax_api import transfer_guard
-from pathways.dialect.plan import Plan
-from pathways.dialect.program import Program
+from pathways.dialect.lines import caller
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime import pjrt
-from pathways.runtime.analyze import XlaAnalyzer
-from pathways.runtime.controller import Controller
+from pathways.runtime.client.loaded_plan import LoadedPlan
+from pathways.runtime.control.controller import Controller
+from pathways.runtime.control.scheduling import POLICIES, STRIDE, Policy
 from pathways.runtime.errors import Forked
-from pathways.runtime.executor import LoadedPlan
-from pathways.runtime.machine import Machine, host_islands
-from pathways.runtime.scheduling import POLICIES, STRIDE, Policy
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.analyze import XlaAnalyzer
+from pathways.runtime.host.devices.islands import Machine, host_islands
+from pathways.runtime.host.run.store import Store
 from pathways.runtime.status import Status, status_of
-from pathways.runtime.store import Store
 
 
 @dataclass

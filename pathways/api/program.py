@@ -15,15 +15,15 @@ from pathways.api.process import COMPILING, process
 from pathways.api.stages import Compiled, Lowered
 from pathways.api.warn import warn
 from pathways.compiler.errors import BadArguments, EndlessCalls
-from pathways.compiler.frontend import compat
-from pathways.compiler.frontend.caller import caller
-from pathways.compiler.frontend.meshes import ambient
-from pathways.compiler.frontend.nesting import around, tracing
-from pathways.compiler.frontend.staged import stage
-from pathways.compiler.frontend.trace import outline, trace
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.meshes import ambient
+from pathways.compiler.frontends.jax.staged import stage
+from pathways.compiler.frontends.jax.trace import outline, trace
+from pathways.compiler.frontends.jax.tracing_stack import around, tracing
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import Tracer, config, tree_util
-from pathways.runtime.pjrt import lowering_platform
+from pathways.dialect.lines import caller
+from pathways.runtime.host.devices.pjrt import lowering_platform
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
 Argnums = int | Sequence[int]

@@ -14,10 +14,10 @@ from pathways.api.process import process
 from pathways.dialect import jax_api
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.jax_api import ShapedArray, device_put, export, jit, tree_util
-from pathways.dialect.plan import Branch, Computation, Copy, Layout, Plan, Recv, Run, Send
-from pathways.runtime import pjrt
-from pathways.runtime.inputs import as_host
-from pathways.runtime.linearize import Joined, linearize
+from pathways.dialect.plan.nouns import Branch, Computation, Copy, Layout, Plan, Recv, Run, Send
+from pathways.dialect.plan.order import Joined, linearize
+from pathways.runtime.client.inputs import as_host
+from pathways.runtime.host.devices import pjrt
 
 
 @dataclasses.dataclass(frozen=True)

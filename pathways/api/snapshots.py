@@ -17,11 +17,11 @@ from pathways.api import npz
 from pathways.api.array import Array
 from pathways.api.errors import WrongSnapshot
 from pathways.api.fetched import typed_keys
-from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import is_of_numpy, numpy_dtype
 from pathways.dialect.files import whole_file
 from pathways.dialect.jax_api import dtypes, key_data, tree_util
+from pathways.dialect.lines import caller
 
 _INDEX = npz.INDEX
 _VERSION = 1

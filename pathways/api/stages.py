@@ -15,28 +15,28 @@ from pathways.api.warn import warn
 from pathways.compiler.alone import with_local_modules
 from pathways.compiler.driver import Compilation
 from pathways.compiler.errors import BadArguments
-from pathways.compiler.frontend.caller import caller
-from pathways.compiler.frontend.devices import VirtualSlice
-from pathways.compiler.frontend.emit import Emitted
-from pathways.compiler.pipeline import Options, Timing
+from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.emit import Emitted
+from pathways.compiler.pass_manager import Options, Timing
 from pathways.compiler.placement import Policy
 from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.program import Program
 from pathways.dialect.jax_api import tree_util
+from pathways.dialect.lines import caller
 from pathways.dialect.mlir import Module, bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan import Plan, Port
-from pathways.dialect.planfile import save_plan
-from pathways.dialect.program import Program
-from pathways.dialect.signature import NAME, in_order, shown
+from pathways.dialect.plan.file import save_plan
+from pathways.dialect.plan.nouns import Plan, Port
+from pathways.dialect.plan.open_plan import open_plan
+from pathways.dialect.plan.signature import NAME, in_order, shown
+from pathways.dialect.plan.trees import build_tree, compatible, describe_tree
 from pathways.dialect.topology import Topology, parse_topology
-from pathways.dialect.trees import build_tree, compatible, describe_tree
-from pathways.runtime import debugging
-from pathways.runtime.costs import IslandCost
+from pathways.runtime.client import debugging
+from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.errors import CannotReplace, WrongStructure
-from pathways.runtime.executor import LoadedPlan
-from pathways.runtime.open_plan import open_plan
-from pathways.runtime.pjrt import COSTS, named_sharding
+from pathways.runtime.host.devices.pjrt import COSTS, named_sharding
+from pathways.runtime.host.load.costs import IslandCost
 
 PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pathways.compiler.pipeline import Timing
+from pathways.compiler.pass_manager import Timing
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.memory import by_kind, peak
-from pathways.dialect.memory import readable as size
-from pathways.dialect.plan import Branch, Buffer, Plan, Recv, Run, Schedule, Send
+from pathways.dialect.plan.memory import by_kind, peak
+from pathways.dialect.plan.memory import readable as size
+from pathways.dialect.plan.nouns import Branch, Buffer, Plan, Recv, Run, Schedule, Send
 from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.sharding import Sharding
 

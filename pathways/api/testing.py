@@ -5,12 +5,12 @@ from collections.abc import Generator
 
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
-from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime import faults
-from pathways.runtime.faults import Fault as Fault
-from pathways.runtime.faults import InjectedFault as InjectedFault
-from pathways.runtime.machine import PhysicalIsland
+from pathways.dialect.lines import caller
+from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.observe import faults
+from pathways.runtime.host.observe.faults import Fault as Fault
+from pathways.runtime.host.observe.faults import InjectedFault as InjectedFault
 
 
 @contextlib.contextmanager

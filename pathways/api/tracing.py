@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
-from pathways.compiler.frontend.caller import caller
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.recorder import Recorder
+from pathways.dialect.lines import caller
+from pathways.runtime.host.observe.recorder import Recorder
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import sys
 import warnings
 
-from pathways.compiler.frontend.caller import caller
+from pathways.dialect.lines import caller
 
 
 def warn(text: str) -> None:

@@ -1,7 +1,7 @@
 # RUN: pwc compile %s
 
 
-from pathways.dialect.fit import check_fit
+from pathways.dialect.plan.match import check_fit
 from pathways.dialect.topology import parse_topology
 
 needed = parse_topology("islands=2,devices=8,kind=h100,memory=80GB")

@@ -1,0 +1,111 @@
+"""What other choices would have given: the same program compiled with other options, down to the plan."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pathways.compiler.errors import OutOfMemory, UnsuitableSchedule
+from pathways.compiler.instruments import Instrument
+from pathways.compiler.pass_manager import NO_REMAT, Options, default_pipeline, run_pipeline
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.passes.order_calls import OrderCalls
+from pathways.compiler.schedule import PROGRAM, SCHEDULES
+from pathways.compiler.schedule.arrange import in_order, is_file
+from pathways.compiler.schedule.attribute import read_schedule
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.program import Program
+from pathways.dialect.mlir import parse
+from pathways.dialect.plan.memory import readable
+from pathways.dialect.plan.nouns import Schedule
+
+LIMITED = ("1f1b", "interleaved", "zero-bubble")
+"""Schedules that keep a number of microbatches in flight that does not grow with how many there are."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a choice gives: its schedule and the peak of each island; or why it cannot be had."""
+
+    name: str
+    schedule: Schedule | None
+    peaks: dict[str, int]
+    refused: str = ""
+    units: float = 0.0
+    """How long the pipeline takes for equal stages: F one unit, B two, I and W one."""
+
+
+def compare_schedules(source: bytes, context: object, session: Session, options: Options) -> list[Outcome]:
+    """Every schedule, and the one chosen if it is a file. `source` is the program as bytecode, of phase trace."""
+    names = [PROGRAM, *SCHEDULES, *([options.schedule] if is_file(options.schedule) else [])]
+    return [outcome(source, context, session, replace(options, schedule=name), name) for name in names]
+
+
+def outcome(source: bytes, context: object, session: Session, options: Options, name: str) -> Outcome:
+    program = Program(parse(source, context))
+    own = Session(session.topology, session.bindings, session.analyzer)
+    length = _Length()
+    try:
+        passes = default_pipeline(replace(options, enforce=False, emit_schedule=""))
+        run_pipeline(program, passes, own, instruments=[length])
+    except PathwaysError as error:
+        problem = error.diagnostics[0]
+        if not isinstance(problem, UnsuitableSchedule):  # a mistake of ours is not the program's
+            raise
+        return Outcome(name, None, {}, f"{error.code}: {problem.text(problem.title)}")
+    peaks = {island: op.peak_bytes for island, op in program.plans.items()}
+    return Outcome(name, read_schedule(program), peaks, units=length.units)
+
+
+@dataclass
+class _Length(Instrument):
+    """How long an ordered pipeline takes for equal stages, before merging joins its actions."""
+
+    units: float = 0.0
+
+    def after(self, step: Pass, program: Program) -> None:
+        if isinstance(step, OrderCalls):
+            arranged = in_order(program)
+            calls = () if arranged.pipeline is None else arranged.pipeline.calls.values()
+            self.units = max((arranged.timeline.ends[n] for numbers in calls for n in numbers), default=0.0)
+
+
+def with_help(
+    error: PathwaysError, source: bytes, context: object, session: Session, options: Options
+) -> PathwaysError:
+    """The refusal of a plan that does not fit, with what each other choice would save on the same island."""
+    found = outcome(source, context, session, options, "")
+    if found.schedule is None or not found.schedule.microbatches:
+        return error
+    others = list(_others(source, context, session, options, found.schedule))
+    helped = [
+        replace(d, advice=_advice(d, found, others, session.analyzer is None)) if isinstance(d, OutOfMemory) else d
+        for d in error.diagnostics
+    ]
+    return PathwaysError(*helped)
+
+
+def _others(source: bytes, context: object, session: Session, options: Options, chosen: Schedule) -> Iterator[Outcome]:
+    for name in SCHEDULES:
+        if name != chosen.name:
+            yield outcome(source, context, session, replace(options, schedule=name), f"--schedule {name}")
+    if options.remat == NO_REMAT:
+        yield outcome(source, context, session, replace(options, remat="auto"), "--remat auto")
+        best = replace(options, schedule="1f1b", remat="auto")
+        if chosen.name != "1f1b":
+            yield outcome(source, context, session, best, "--schedule 1f1b --remat auto")
+
+
+def _advice(problem: OutOfMemory, now: Outcome, others: Sequence[Outcome], estimated: bool) -> str:
+    island, limit = problem.island, int(problem.memory.replace(",", ""))
+    rows: list[tuple[int, str]] = []
+    for other in others:
+        saved = now.peaks.get(island, 0) - other.peaks.get(island, now.peaks.get(island, 0))
+        if saved > 0:
+            fits = ", fits" if all(p <= limit for i, p in other.peaks.items() if i == island) else ""
+            rows.append((saved, f"{other.name} (-{readable(saved)}{fits})"))
+    rows.sort(key=lambda row: -row[0])
+    if estimated:
+        rows.append((0, "--analyze (asks XLA for the temporaries, which are estimated here)"))
+    texts = [text for _, text in rows]
+    if now.schedule is not None and now.schedule.name in LIMITED:
+        texts.append(f"twice the microbatches of half the size (about -{readable(problem.activations / 2)})")
+    return "\n".join([*texts, "or more devices a slice, donate_argnums, islands with more memory"])

@@ -1,0 +1,93 @@
+"""When each value is born, who uses it last, and whether that use may overwrite it. Pure."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.program import Program
+from pathways.dialect.sdy import Placed
+
+BEFORE, KEPT = -1, -1
+"""The birth of what is there before the first step; the death of what is never freed."""
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """For each value, by number: the step that makes it, that of its last use, and what may be done with it then.
+
+    `kept`: a result or a constant, never freed. `owned`: the program may overwrite it; it is not the caller's, and no
+    constant.
+    """
+
+    births: list[int]
+    deaths: list[int]
+    kept: list[bool]
+    owned: list[bool]
+
+    def ends(self, value: int, step: int) -> bool:
+        return self.deaths[value] == step and not self.kept[value]
+
+
+def lifetimes(program: Program) -> Lifetimes:
+    """The lifetimes of all values, in the order of the program's steps."""
+    flow, arguments = program.flow, program.arguments
+    births = [BEFORE] * len(arguments)
+    deaths = [BEFORE] * len(arguments)
+    kept = [a.is_constant for a in arguments]
+    owned = [a.donate for a in arguments]
+    for node in flow.nodes:
+        step: int = node.op.step
+        for value in node.operands:
+            deaths[value] = step
+        more = len(node.results)
+        births += [step] * more
+        deaths += [step] * more
+        kept += [False] * more
+        owned += [True] * more
+    for value in flow.returned:
+        kept[value], owned[value] = True, False
+    return Lifetimes(births, deaths, kept, owned)
+
+
+def donations(program: Program, alive: Lifetimes) -> dict[str, tuple[int, ...]]:
+    """For each computation the operands it overwrites: those that every one of its calls uses for the last time.
+
+    Donation is part of the compiled code, so that one call that still needs an operand keeps it for all. An operand
+    is donated only where a result of the same type and sharding can take its memory.
+    """
+    allowed: dict[str, set[int]] = {}
+    first: dict[str, Node] = {}
+    for call in program.flow.calls():
+        first.setdefault(call.callee, call)
+        candidates = allowed.get(call.callee)
+        if candidates is None or candidates:
+            allowed[call.callee] = _last_uses(call, alive, candidates)
+    return {callee: _matched(program, call, sorted(allowed[callee])) for callee, call in first.items()}
+
+
+def _last_uses(call: Node, alive: Lifetimes, candidates: set[int] | None) -> set[int]:
+    """Positions of operands that this call may overwrite, out of those that all calls before it may."""
+    operands, step = call.operands, call.op.step
+    count = Counter(operands)
+    return {
+        i
+        for i in (range(len(operands)) if candidates is None else candidates)
+        if alive.deaths[v := operands[i]] == step and alive.owned[v] and not alive.kept[v] and count[v] == 1
+    }
+
+
+def _matched(program: Program, call: Node, candidates: list[int]) -> tuple[int, ...]:
+    """The candidates for which there is a result of the same type and sharding, each result taken once."""
+    types = program.flow.types
+    free: Counter[tuple[ArrayType, Placed]] = Counter(
+        (types[r], s) for r, s in zip(call.results, call.op.out_shardings, strict=True)
+    )
+    taken: list[int] = []
+    shardings = call.op.in_shardings
+    for i in candidates:
+        key = (types[call.operands[i]], shardings[i])
+        if free[key] > 0:
+            free[key] -= 1
+            taken.append(i)
+    return tuple(taken)

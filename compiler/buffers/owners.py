@@ -1,0 +1,67 @@
+"""Whom the memory of each value is counted to, in the user's own words."""
+
+import re
+from dataclasses import replace
+
+from pathways.dialect.actions import read_action
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.program import Program
+from pathways.dialect.mlir import name_of
+from pathways.dialect.parts import read_part
+
+CONSTANTS = "constants"
+MOVED = "transfer buffers"
+RESULTS = "results"
+_ROOT = re.compile(r"\w+")
+
+
+def owners(program: Program) -> list[str]:
+    """The owner of each value, by number.
+
+    An argument belongs to its parameter (`params`, `state`); what a pipeline's forward calls make are activations of a
+    microbatch, what its backward calls make its gradients; what moved is a transfer buffer; other values belong to the
+    call that makes them.
+    """
+    found = [CONSTANTS if a.is_constant else _root(a.name) for a in program.arguments]
+    for node in program.flow.nodes:
+        if node.is_transfer:
+            found.append(MOVED)
+        elif not node.is_call:
+            found += [name_of(node.op.operation) or node.op.OPERATION_NAME] * len(node.results)
+        elif node.op.made_by is not None:
+            parts = [_of_part(part) for part in node.op.parts or ()]
+            found += [parts[i] for i in node.op.made_by]
+        else:
+            made = _of_call(what_it_does(node), name_of(node.op.operation) or node.callee)
+            found += [made] * len(node.results)
+    for value in program.flow.returned:
+        if value >= len(program.arguments):
+            found[value] = RESULTS
+    return found
+
+
+def what_it_does(node: Node) -> str | None:
+    """The action of a call; what is computed again for a backward call is forward work."""
+    action: str | None = node.op.action
+    if action is None or not node.op.again:
+        return action
+    return str(replace(read_action(action), kind="F"))
+
+
+def _of_call(action: str | None, name: str) -> str:
+    if action is None:
+        return name
+    read = read_action(action)
+    return f"{'activations' if read.kind == 'F' else 'gradients'} of microbatch {read.microbatch}"
+
+
+def _of_part(part: str) -> str:
+    """The owner of what one part of a merged call makes."""
+    read = read_part(part)
+    return _of_call(read.action or None, read.name)
+
+
+def _root(name: str) -> str:
+    """The parameter of `params['w'][0]`."""
+    match = _ROOT.match(name)
+    return match[0] if match else name

@@ -1,0 +1,296 @@
+"""The streams of all islands, as nouns of the plan: slots, births and deaths, donation, instructions. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pathways.compiler.buffers.liveness import BEFORE, KEPT, donations, lifetimes
+from pathways.compiler.buffers.owners import owners
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.places import number_slots, physical_devices
+from pathways.dialect.ir.program import Program
+from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.plan.memory import Peak, peak_of, peaks
+from pathways.dialect.plan.nouns import (
+    Branch,
+    BufferKind,
+    Buffers,
+    Copy,
+    Free,
+    Instruction,
+    Layout,
+    PlanMesh,
+    Recv,
+    Run,
+    Send,
+    Stream,
+)
+from pathways.dialect.sdy import Placed
+
+
+@dataclass
+class _Draft:
+    """One island's stream while it is made."""
+
+    kinds: dict[BufferKind, int] = field(default_factory=dict[BufferKind, int])
+    groups: list[Buffers] = field(default_factory=list[Buffers])
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+
+
+def plan_streams(
+    program: Program,
+    *,
+    donated: Mapping[str, tuple[int, ...]] | None = None,
+    temporaries: Mapping[str, int] | None = None,
+    donate: bool = True,
+) -> tuple[tuple[Stream, Peak], ...]:
+    """What each island does, in the order of the program, and where its memory is highest.
+
+    By computation, `donated` are the operands that it overwrites (default: as many as may be), and `temporaries` the
+    bytes on a device that its executable needs while it runs. `donate`: loops may overwrite what they carry.
+    """
+    return _Planner(program, donated, temporaries or {}, donate).run()
+
+
+class _Planner:
+    def __init__(
+        self,
+        program: Program,
+        donated: Mapping[str, tuple[int, ...]] | None,
+        temporaries: Mapping[str, int],
+        donates: bool,
+    ) -> None:
+        self.program = program
+        self.flow = program.flow
+        self.temporaries = temporaries
+        self.owners = owners(program)
+        self.slots = number_slots(program)
+        self.alive = lifetimes(program)
+        self.given, self.donates = donated, donates
+        self.donated = donations(program, self.alive) if donated is None else donated
+        self.arguments = program.arguments
+        self.computations = {symbol: i for i, symbol in enumerate(program.computations)}
+        self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
+        self.islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
+        self.drafts: dict[str, _Draft] = {}
+        self.bodies: list[PlannedBody] = []
+        """Of the branches so far."""
+        self._kinds: dict[tuple[ArrayType, Placed], BufferKind] = {}
+
+    def run(self) -> tuple[tuple[Stream, Peak], ...]:
+        for value in self.flow.arguments:
+            if self.flow.places[value] is not None:
+                argument = self.arguments[value]
+                self._make(range(value, value + 1), argument.name, "constant" if argument.is_constant else "input")
+        for node in self.flow.nodes:
+            if node.is_call:
+                self._run(node)
+            elif node.is_transfer:
+                self._move(node)
+            else:
+                self._branch(node)
+        meshes = plan_meshes(self.program)
+        streams: list[tuple[Stream, Peak]] = []
+        for island, draft in self.drafts.items():
+            made = Stream(island, 0, tuple(draft.kinds), tuple(draft.groups), tuple(draft.instructions))
+            peak = peak_of(made, meshes, self.borrowed(island))
+            streams.append((replace(made, peak_bytes=peak.bytes), peak))
+        return tuple(streams)
+
+    def bytes_of(self, values: list[int]) -> dict[str, dict[int, int]]:
+        """Bytes of some values on each device, by island."""
+        found: dict[str, dict[int, int]] = {}
+        for value in values:
+            placed = self.flow.places[value]
+            if placed is not None:
+                devices = physical_devices(self.program, placed.mesh)[1]
+                held = found.setdefault(self._island(value), {})
+                held.update((d, held.get(d, 0) + self._kind(value).bytes) for d in devices)
+        return found
+
+    def borrowed(self, island: str) -> frozenset[int]:
+        """Slots of what the caller keeps, and which therefore stay in memory."""
+        return frozenset(
+            self.slots[v]
+            for v in self.flow.arguments
+            if self.flow.places[v] is not None and self._island(v) == island and not self.alive.owned[v]
+        )
+
+    def _island(self, value: int) -> str:
+        return self.islands[self.flow.place(value).mesh]
+
+    def _draft(self, island: str) -> _Draft:
+        return self.drafts.setdefault(island, _Draft())
+
+    def _kind(self, value: int) -> BufferKind:
+        key = self.flow.types[value], self.flow.place(value)
+        if key not in self._kinds:
+            type_, placed = key
+            shard = self.program.sharding(placed).shard_shape(type_.shape)
+            layout = Layout(self.meshes[placed.mesh], placed.dims)
+            self._kinds[key] = BufferKind(type_, layout, type_.shard_bytes(shard))
+        return self._kinds[key]
+
+    def _make(self, values: range, name: str, role: str) -> None:
+        """Gives values that are born together their buffers, one group for each owner."""
+        start = values.start
+        while start < values.stop:
+            stop = start + 1
+            while stop < values.stop and self.owners[stop] == self.owners[start]:
+                stop += 1
+            self._group(range(start, stop), values, name, role)
+            start = stop
+
+    def _group(self, values: range, together: range, name: str, role: str) -> None:
+        draft, alive = self._draft(self._island(values.start)), self.alive
+        kinds = tuple([draft.kinds.setdefault(self._kind(v), len(draft.kinds)) for v in values])
+        deaths = tuple([KEPT if alive.kept[v] else alive.deaths[v] for v in values])
+        shown = name
+        if len(values) < len(together):  # part of what a call makes
+            at = values.start - together.start
+            shown = f"{name}#{at}" + (".." if len(values) > 1 else "")
+        draft.groups.append(Buffers(shown, role, self.owners[values.start], kinds, alive.births[values.start], deaths))
+
+    def _run(self, node: Node) -> None:
+        op, alive = node.op, self.alive
+        draft = self._draft(op.island)
+        step, name = op.step, name_of(op.operation)
+        donated = self.donated.get(node.callee, ())
+        if node.results:
+            self._make(node.results, name, "value")
+        slots = self.slots
+        run = Run(
+            step,
+            self.computations[node.callee],
+            self.meshes[node.mesh],
+            tuple([slots[v] for v in node.operands]),
+            tuple([slots[v] for v in node.results]),
+            donated,
+            name,
+            where_of(op.operation),
+            self.temporaries.get(node.callee, 0),
+            op.action or "",
+            op.parts or (),
+        )
+        draft.instructions.append(run)
+        gone = {node.operands[i] for i in donated}
+        dead = [v for v in dict.fromkeys((*node.operands, *node.results)) if alive.ends(v, step) and v not in gone]
+        self._free(draft, step, dead)
+
+    def _move(self, node: Node) -> None:
+        op, step = node.op, node.op.step
+        (value,), (result,) = node.operands, node.results
+        here, there = self._island(value), self._island(result)
+        self._make(node.results, f"{self._shown(value)} moved", "copy")
+        source, target, where = self.slots[value], self.slots[result], where_of(op.operation)
+        if here == there:
+            self._draft(here).instructions.append(Copy(step, source, target, where))
+        else:
+            self._draft(here).instructions.append(Send(step, step, source, there, where))
+            self._draft(there).instructions.append(Recv(step, step, target, here, where))
+        for island, moved in ((here, value), (there, result)):
+            self._free(self._draft(island), step, [moved] if self.alive.ends(moved, step) else [])
+
+    def _branch(self, node: Node) -> None:
+        """One instruction in the streams of all islands that have a part in it."""
+        op, step, name = node.op, node.op.step, name_of(node.op.operation)
+        for i, value in enumerate(node.results):
+            self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value")
+        bodies = [planned_body(self, b) for b in self.program.bodies_of(op)]
+        self.bodies += bodies
+        numbers = [list(self.program.bodies).index(symbol) for symbol in op.bodies]
+        homes = [self._island(v) for v in node.operands], [self._island(v) for v in node.results]
+        used = _cover(self.program, [m for body in bodies for m in body.meshes])
+        given = self._given_up(node)
+        left = [v for v in dict.fromkeys((*node.operands, *node.results)) if v not in given]
+        dead = [v for v in left if self.alive.ends(v, step)]
+        for island in dict.fromkeys((*homes[0], *homes[1], *(self.islands[m] for m in used))):
+            taken = tuple(i for i, home in enumerate(homes[0]) if home == island)
+            made = tuple(i for i, home in enumerate(homes[1]) if home == island)
+            branch = Branch(
+                step,
+                "cond" if isinstance(op, pw.CondOp) else "while",
+                tuple(numbers),
+                tuple(self.slots[node.operands[i]] for i in taken),
+                taken,
+                tuple(self.slots[node.results[i]] for i in made),
+                made,
+                tuple(self.meshes[m] for m in used if self.islands[m] == island),
+                name,
+                where_of(op.operation),
+                max((body.beside(island, isinstance(op, pw.CondOp)) for body in bodies), default=0),
+                tuple(at for at, i in enumerate(taken) if node.operands[i] in given),
+            )
+            self._draft(island).instructions.append(branch)
+            self._free(self._draft(island), step, [v for v in dead if self._island(v) == island])
+
+    def _given_up(self, node: Node) -> set[int]:
+        """What a loop carries, and may overwrite: nobody needs it afterwards."""
+        if not isinstance(node.op, pw.WhileOp) or not self.donates:
+            return set()
+        carried = node.operands[len(node.operands) - len(node.results) :]
+        alive, count = self.alive, Counter(node.operands)
+        return {v for v in carried if alive.ends(v, node.op.step or 0) and alive.owned[v] and count[v] == 1}
+
+    def _free(self, draft: _Draft, step: int, dead: list[int]) -> None:
+        if dead:
+            draft.instructions.append(Free(step, tuple([self.slots[v] for v in dead])))
+
+    def _shown(self, value: int) -> str:
+        maker = self.flow.makers[value]
+        return self.arguments[value].name if maker == BEFORE else name_of(self.flow.nodes[maker].op.operation)
+
+
+@dataclass(frozen=True)
+class PlannedBody:
+    """What a body needs. `meshes` cover all devices that it works on, the largest first; bytes are on each device."""
+
+    meshes: list[str]
+    peaks: dict[str, dict[int, int]]
+    inputs: dict[str, dict[int, int]]
+    outputs: dict[str, dict[int, int]]
+
+    def beside(self, island: str, once: bool) -> int:
+        """The most bytes that it needs on a device beside what is counted outside.
+
+        What a loop carries is counted once more: what it was given stays, beside what it carries and what it makes.
+        """
+        ins, outs = self.inputs.get(island, {}), self.outputs.get(island, {}) if once else {}
+        found = (n - ins.get(d, 0) - outs.get(d, 0) for d, n in self.peaks.get(island, {}).items())
+        return max((0, *found))
+
+
+def planned_body(around: _Planner, body: Program) -> PlannedBody:
+    """Plans a body to see what it needs, as the function around it is planned."""
+    planner = _Planner(body, around.given, around.temporaries, around.donates)
+    streams = [stream for stream, _ in planner.run()]
+    flow, meshes = body.flow, plan_meshes(body)
+    found = [*(p.mesh for p in flow.places if p is not None), *(n.mesh for n in flow.calls())]
+    found += [m for b in planner.bodies for m in b.meshes]
+    high = {s.island: peaks(s, meshes, planner.borrowed(s.island)) for s in streams}
+    ins, outs = (planner.bytes_of(side) for side in (body.inputs, list(dict.fromkeys(flow.returned))))
+    return PlannedBody(_cover(body, found), high, ins, outs)
+
+
+def _cover(program: Program, meshes: list[str]) -> list[str]:
+    """Some of these meshes, the largest first, with all of their devices."""
+    covered: set[tuple[str, int]] = set()
+    chosen: list[str] = []
+    for mesh in sorted(dict.fromkeys(meshes), key=lambda m: -program.mesh(m).size):
+        devices = {(program.slice_of(mesh), d) for d in program.mesh(mesh).devices}
+        if not devices <= covered:
+            covered |= devices
+            chosen.append(mesh)
+    return chosen
+
+
+def plan_meshes(program: Program) -> tuple[PlanMesh, ...]:
+    """The meshes of a program on the devices that their slices are bound to."""
+    found: list[PlanMesh] = []
+    for symbol, op in program.meshes.items():
+        owner = program.slices[op.slice]
+        ids = owner.device_ids or ()
+        found.append(PlanMesh(symbol, op.slice, owner.island or "", op.axes, tuple(ids[i] for i in op.devices)))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Changing one computation, a StableHLO module: inlining, merging, splitting, propagating shardings, counting."""

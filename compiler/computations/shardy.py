@@ -1,0 +1,140 @@
+"""Shardy's propagation inside one computation, on a clone: only the shardings of @main's signature are read back.
+
+Guards (each kills the process otherwise, or yields a module that does not compile): the pipeline runs on the nested
+module itself, which has a @main; it never runs on the original, which would be left with `sdy.reshard` ops.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pathways.compiler.errors import Unsupported
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.ir.program import described, main_of
+from pathways.dialect.mlir import Operation, ir, passmanager
+from pathways.dialect.sdy import Placed, has_sub_axes, is_closed, meshes_of, read_sharding, write_axes, write_sharding
+from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
+
+Known: TypeAlias = Dims | None
+"""The sharding of one argument or result of a computation; None: open."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Shardings of the arguments and of the results of a computation."""
+
+    ins: tuple[Known, ...]
+    outs: tuple[Known, ...]
+
+    def closed(self, ranks: "Ranks") -> "Signature":
+        """With everything open replicated."""
+        ins = tuple(replicated(r) if d is None else d for d, r in zip(self.ins, ranks.ins, strict=True))
+        outs = tuple(replicated(r) if d is None else d for d, r in zip(self.outs, ranks.outs, strict=True))
+        return Signature(ins, outs)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+
+
+def ranks_of(computation: Operation) -> Ranks:
+    type_ = main_of(computation).type
+    return Ranks(tuple(t.rank for t in type_.inputs), tuple(t.rank for t in type_.results))
+
+
+def read_signature(
+    computation: Operation, axes: Axes, where: Where | None = None, *, settled: bool = False
+) -> Signature:
+    """What is written on @main: the user's shardings, or, `settled`, what propagation made of them.
+
+    A sharding that the user left open in some dimension (`P.UNCONSTRAINED`) is a hint to propagation, and not read
+    before it is settled. Raises PWC0102 for a second mesh.
+    """
+    main = main_of(computation)
+    meshes = meshes_of(computation)
+    known: list[tuple[Known, ...]] = []
+    for key, types in (("arg_attrs", main.type.inputs), ("res_attrs", main.type.results)):
+        attributes = described(main, key, len(types))
+        known.append(
+            tuple(_known(d, t.rank, meshes, axes, where, settled) for d, t in zip(attributes, types, strict=True))
+        )
+    return Signature(known[0], known[1])
+
+
+def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None, settled: bool) -> Known:
+    if "sdy.sharding" not in attribute:
+        return None
+    sharding = attribute["sdy.sharding"]
+    if has_sub_axes(sharding) or not (settled or is_closed(sharding)):
+        return None
+    placed = read_sharding(sharding)
+    if len(placed.dims) != rank:  # the storage of a PRNG key has one dimension more than its spec
+        placed = Placed(placed.mesh, placed.dims + ((),) * (rank - len(placed.dims)))
+    if any(placed.dims) and meshes.get(placed.mesh) != axes:
+        raise PathwaysError(
+            Unsupported(
+                what="a computation with shardings on two meshes",
+                have_=f"a mesh {meshes.get(placed.mesh)} beside {axes}",
+                rule="one mesh a computation",
+                advice="use the same mesh in all shardings of one jit",
+                where=where,
+            )
+        )
+    return placed.dims
+
+
+def write_signature(computation: Operation, axes: Axes, signature: Signature) -> None:
+    """Writes closed shardings on @main, the mesh with these axes beside it, and the number of partitions."""
+    main = main_of(computation)
+    mesh = mesh_symbol(computation, axes)
+    size = size_of_axes(axes)
+    i32 = ir.IntegerType.get_signless(32)
+    computation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(i32, size)
+    computation.attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(i32, 1)
+    for key, known in (("arg_attrs", signature.ins), ("res_attrs", signature.outs)):
+        old = described(main, key, len(known))
+        new = [d if k is None else _with(d, Placed(mesh, k)) for d, k in zip(old, known, strict=True)]
+        main.operation.attributes[key] = ir.ArrayAttr.get(new)
+
+
+def _with(attribute: Any, placed: Placed) -> Any:
+    """The user's own closed sharding stays as it is written: it may carry priorities."""
+    entries = {named.name: named.attr for named in attribute}
+    old = entries.get("sdy.sharding")
+    if old is None or not is_closed(old) or has_sub_axes(old) or read_sharding(old) != placed:
+        entries["sdy.sharding"] = write_sharding(placed)
+    return ir.DictAttr.get(entries)
+
+
+def mesh_symbol(computation: Operation, axes: Axes) -> str:
+    meshes = meshes_of(computation)
+    for name, found in meshes.items():
+        if found == axes:
+            return name
+    name = "mesh" if "mesh" not in meshes else "pw_mesh"
+    block = computation.regions[0].blocks[0]
+    attributes = {"sym_name": ir.StringAttr.get(name), "mesh": write_axes(axes)}
+    ir.Operation.create("sdy.mesh", attributes=attributes, ip=ir.InsertionPoint.at_block_begin(block))
+    return name
+
+
+def propagate(computation: Operation, axes: Axes, given: Signature, where: Where | None) -> Signature:
+    """Completes a signature by propagation through the computation; what nothing determines stays open."""
+    if all(n == 1 for _, n in axes):
+        return given
+    holder = ir.Module.create()
+    clone = computation.clone(ir.InsertionPoint(holder.body))
+    write_signature(clone, axes, given)
+    manager = passmanager.PassManager.parse("builtin.module(sdy-propagation-pipeline)")
+    manager.run(clone)
+    found = read_signature(clone, axes, where, settled=True)
+    return Signature(_prefer(given.ins, found.ins), _prefer(given.outs, found.outs))
+
+
+def _prefer(given: tuple[Known, ...], found: tuple[Known, ...]) -> tuple[Known, ...]:
+    """What was given stays; what was found counts where it says something."""
+    chosen: list[Known] = []
+    for g, f in zip(given, found, strict=True):
+        chosen.append(g if g is not None else (f if f is not None and any(f) else None))
+    return tuple(chosen)

@@ -1,0 +1,116 @@
+"""How much memory executables need while they run, beside their arguments and results: asked of XLA, or estimated."""
+
+from typing import Any, Protocol
+
+from pathways.compiler.computations.inline import inlined
+from pathways.dialect.dtypes import from_mlir
+from pathways.dialect.host_callbacks import read_callbacks
+from pathways.dialect.ir.program import Program, main_of
+from pathways.dialect.mlir import Operation, bytecode, portable
+
+
+class Analyzer(Protocol):
+    """Knows what a computation costs on the devices at hand. The runtime implements it."""
+
+    def temporaries(self, module: bytes, devices: int) -> int | None:
+        """Bytes on one device beside arguments and results; None: this host cannot say."""
+        ...
+
+
+def temporaries_of(program: Program, analyzer: Analyzer | None) -> dict[str, int]:
+    """For each computation the bytes of its temporaries on one device. Without an analyzer an estimate."""
+    found: dict[str, int] = {}
+    for symbol, computation in program.computations.items():
+        devices = computation.attributes["mhlo.num_partitions"].value
+        known = None
+        if analyzer is not None and not read_callbacks(computation):
+            known = analyzer.temporaries(portable(bytecode(computation)), devices)
+        found[symbol] = estimate(computation, devices) if known is None else known
+    return found
+
+
+_KEPT = frozenset(
+    {
+        "all_gather",
+        "all_reduce",
+        "all_to_all",
+        "collective_permute",
+        "concatenate",
+        "convolution",
+        "custom_call",
+        "dot",
+        "dot_general",
+        "dynamic_update_slice",
+        "fft",
+        "gather",
+        "reduce",
+        "reduce_scatter",
+        "reduce_window",
+        "scatter",
+        "select_and_scatter",
+        "sort",
+        "while",
+    }
+)
+"""StableHLO operations whose results XLA keeps in memory; others are mostly fused into who reads them."""
+
+
+def estimate(computation: Operation, devices: int) -> int:
+    """The most bytes of intermediate results alive at once, split evenly over devices.
+
+    A guess without the compiler of the platform: results of `_KEPT` live until their last reader, through operations
+    that are fused into it, each result of the computation being finished before the next. Layouts, padding and
+    scratch memory are unknown.
+    """
+    module = inlined(computation)
+    return -(-_peak(main_of(module.operation).operation.regions[0].blocks[0]) // max(devices, 1))
+
+
+def _peak(block: Any) -> int:
+    """The peak of one block; values that it returns are its caller's."""
+    operations = [op.operation for op in block.operations]
+    returned = list(operations[-1].operands) if operations else []
+    order = _depth_first(operations[:-1], returned)
+    last: dict[Any, int] = {}
+    """For each value the last operation that reads its memory, itself or through fused ones."""
+    for at in range(len(order) - 1, -1, -1):
+        op = order[at]
+        until = at if _kept(op) else max((last.get(r, at) for r in op.results), default=at)
+        for value in op.operands:
+            last[value] = max(last.get(value, 0), until)
+    mine = set(returned)
+    live = peak = 0
+    ends: dict[int, int] = {}
+    for at, op in enumerate(order):
+        inner = sum(_peak(r.blocks[0]) for r in op.regions) if op.name == "stablehlo.while" else 0
+        if _kept(op):
+            size = sum(from_mlir(r.type).bytes for r in op.results if r not in mine)
+            live += size
+            end = max((last.get(r, at) for r in op.results), default=at)
+            ends[end] = ends.get(end, 0) + size
+        peak = max(peak, live + inner)
+        live -= ends.pop(at, 0)
+    return peak
+
+
+def _depth_first(operations: list[Any], returned: list[Any]) -> list[Any]:
+    """Operations in an order in which each returned value is finished before the next; dead ones are left out."""
+    maker = {r: at for at, op in enumerate(operations) for r in op.results}
+    order: list[Any] = []
+    done: set[int] = set()
+    waiting = [(maker[v], False) for v in reversed(returned) if v in maker]
+    while waiting:
+        at, ready = waiting.pop()
+        if at in done:
+            continue
+        if ready:
+            done.add(at)
+            order.append(operations[at])
+        else:
+            waiting.append((at, True))
+            waiting += [(maker[v], False) for v in reversed(list(operations[at].operands)) if v in maker]
+    return order
+
+
+def _kept(op: Any) -> bool:
+    return op.name.startswith("stablehlo.") and op.name.partition(".")[2] in _KEPT

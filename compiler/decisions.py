@@ -1,0 +1,115 @@
+"""What decided what: a record of every slice, call, transfer and reshard of a compiled program.
+
+Read off the IR of phase `plan`: slices and transfers carry the reason and the runner-up that their passes wrote; a call
+is where its shardings or its data are. Equal decisions at several steps (microbatches) are one record.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.program import Program
+from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.parts import read_part
+from pathways.dialect.plan.nouns import Decision
+
+_AWAITED = "which body runs, or how often, is data; its calls are on several meshes: awaited by the controller"
+
+
+def explain(program: Program) -> tuple[Decision, ...]:
+    """All decisions, slices first, then in program order."""
+    merged: dict[Decision, list[int]] = {}
+    nodes = (decision for function in (program, *program.bodies.values()) for decision in _nodes(function))
+    for decision in (*_slices(program), *nodes):
+        merged.setdefault(replace(decision, steps=()), []).extend(decision.steps)
+    return tuple(replace(d, steps=tuple(steps)) for d, steps in merged.items())
+
+
+def _slices(program: Program) -> Iterator[Decision]:
+    for symbol, op in program.slices.items():
+        chosen = f"{op.island} {_range(op.device_ids or ())}"
+        reason, other = op.reason or "", op.runner_up or ""
+        yield Decision("slice", symbol, chosen, reason, other, (), 0, where_of(op.operation))
+
+
+def _range(devices: tuple[int, ...]) -> str:
+    if len(devices) > 2 and devices == tuple(range(devices[0], devices[0] + len(devices))):
+        return f"[{devices[0]}..{devices[-1]}]"
+    return str(list(devices))
+
+
+def _nodes(program: Program) -> Iterator[Decision]:
+    sources = _Sources(program)
+    for node in program.flow.nodes:
+        op = node.op
+        where = where_of(op.operation)
+        steps = () if op.step is None else (op.step,)
+        if node.callee:
+            name = name_of(op.operation)
+            chosen, reason, other = sources.call(node)
+            if op.parts is None:
+                yield Decision("call", name, chosen, reason, other, steps, 0, where)
+            for part in map(read_part, op.parts or ()):
+                yield Decision(
+                    "call", part.name, chosen, f"merged into {name}, which is {reason}", other, steps, 0, part.where
+                )
+            continue
+        if not node.is_transfer:
+            chosen = f"{name_of(op.operation)}: {', '.join(op.bodies)}"
+            yield Decision("branch", name_of(op.operation), chosen, _AWAITED, "", steps, 0, where)
+            continue
+        (value,), (result,) = node.operands, node.results
+        kind = "transfer" if sources.home[value] != sources.home[result] else "reshard"
+        chosen = f"{sources.place(value)} -> {sources.place(result)} by {op.route}"
+        name = sources.names[value]
+        yield Decision(kind, name, chosen, op.reason or "", op.runner_up or "", steps, op.bytes or 0, where)
+
+
+class _Sources:
+    """Where each value was before transfers moved it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        flow = self.flow = program.flow
+        self.home = [program.slice_of(p.mesh) if p is not None else "" for p in flow.places]
+        self.origin = list(range(len(flow.values)))
+        self.names = [a.name for a in program.arguments]
+        self._calls: dict[tuple[str, str, bool, tuple[tuple[str, int], ...]], tuple[str, str, str]] = {}
+        for node in flow.nodes:
+            if not node.is_transfer:
+                self.names += [name_of(node.op.operation)] * len(node.results)
+            else:
+                (source,), (result,) = node.operands, node.results
+                self.origin[result] = self.origin[source]
+                self.names.append(self.names[source])
+
+    def place(self, value: int) -> str:
+        return f"{self.home[value]}{self.program.sharding(self.flow.place(value))}"
+
+    def call(self, call: Node) -> tuple[str, str, str]:
+        """What a call runs on, what put it there, and where else its operands would have drawn it."""
+        held: dict[str, int] = {}
+        for value in call.operands:
+            home = self.home[self.origin[value]]
+            held[home] = held.get(home, 0) + self.flow.types[value].bytes
+        key = call.mesh, call.op.island or "", bool(call.op.gathered), tuple(held.items())
+        if key not in self._calls:
+            self._calls[key] = self._explained(*key)
+        return self._calls[key]
+
+    def _explained(
+        self, mesh: str, island: str, gathered: bool, rows: tuple[tuple[str, int], ...]
+    ) -> tuple[str, str, str]:
+        held, here = dict(rows), self.program.slice_of(mesh)
+        chosen = f"{here} on {island}, mesh {self.program.mesh(mesh)}"
+        drawn = ", ".join(f"{size:,} bytes on {home}" for home, size in held.items()) or "none"
+        reason = f"loose operations follow their data; operands: {drawn}"
+        if not gathered:
+            reason = f"placed by the user: its own shardings, or a mesh inside, name {here}"
+        others = {home: size for home, size in held.items() if home != here}
+        if not others:
+            return chosen, reason, "none: no other slice holds an operand"
+        total = sum(held.values())
+        second = max(others, key=lambda home: others[home])
+        moving = f"{total - held[second]:,} bytes in instead of {total - held.get(here, 0):,}"
+        return chosen, reason, f"{second}: would move {moving}"

@@ -1,0 +1,296 @@
+"""From a module of phase `plan` to the `Plan` that the runtime loads."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pathways.compiler.buffers.streams import plan_meshes
+from pathways.compiler.computations.localize import localize
+from pathways.compiler.decisions import explain
+from pathways.compiler.schedule.attribute import read_schedule
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.errors import InvalidIR
+from pathways.dialect.host_callbacks import read_callbacks
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.places import number_slots
+from pathways.dialect.ir.program import Argument, Program, constant_name, described, main_of
+from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, ir, name_of, portable, where_of
+from pathways.dialect.plan.nouns import (
+    Body,
+    Branch,
+    BufferKind,
+    Buffers,
+    Computation,
+    ConstantData,
+    Copy,
+    Free,
+    Instruction,
+    Layout,
+    Plan,
+    PlanSlice,
+    Port,
+    Recv,
+    Run,
+    Send,
+    Stream,
+)
+from pathways.dialect.plan.signature import PARAMETERS, Parameter, read_parameters
+from pathways.dialect.plan.trees import read_tree
+from pathways.dialect.sdy import meshes_of, read_sharding
+from pathways.dialect.sharding import Dims, replicated, size_of_axes
+from pathways.dialect.topology import Island, Topology
+
+
+def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
+    """Reads everything the runtime needs out of the IR; `constants` are the bytes of the arrays beside it."""
+    attributes = program.module.operation.attributes
+    raw: dict[str, bytes] = {}
+    numbers = _Numbers(program)
+    readers = {f.name: _Reader(f, numbers, constants, raw) for f in (program, *program.bodies.values())}
+    bodies = {name: reader.body() for name, reader in readers.items()}
+    main = bodies.pop(program.name)
+    found = {c.name: c for reader in readers.values() for c in reader.computations()}
+    return Plan(
+        name=program.name,
+        platform=program.platform,
+        topology=read_topology(program),
+        slices=tuple(
+            PlanSlice(symbol, op.island or "", op.device_ids or (), op.reason or "", op.prefer, op.runner_up or "")
+            for symbol, op in program.slices.items()
+        ),
+        meshes=plan_meshes(program),
+        computations=tuple(found[symbol] for symbol in numbers.computations),
+        streams=main.streams,
+        inputs=main.inputs,
+        results=main.results,
+        constant_buffers=main.constant_buffers,
+        in_tree=read_tree(attributes["pw.in_tree"].value),
+        out_tree=read_tree(attributes["pw.out_tree"].value),
+        constants=raw,
+        placement=attributes["pw.placement"].value if "pw.placement" in attributes else "",
+        reproducible="pw.not_reproducible" not in attributes,
+        decisions=explain(program),
+        schedule=read_schedule(program),
+        temporaries=attributes["pw.temporaries"].value if "pw.temporaries" in attributes else "",
+        bodies=tuple(bodies.values()),
+        parameters=_parameters(attributes),
+    )
+
+
+def _parameters(attributes: Any) -> tuple[Parameter, ...]:
+    """How the program is called; nothing where an older dump does not say. Raises PWC0701."""
+    if PARAMETERS not in attributes:
+        return ()
+    try:
+        return read_parameters(attributes[PARAMETERS].value)
+    except (ValueError, AttributeError, RecursionError) as error:
+        problem, rule = f"has the attribute {PARAMETERS}", "a list of [name, position | either | name, static value]"
+        raise PathwaysError(InvalidIR(op="builtin.module", problem=problem, have_=str(error), rule=rule)) from None
+
+
+def read_topology(program: Program) -> Topology:
+    """The islands that phase `place` wrote."""
+    islands = tuple(
+        Island(
+            name,
+            devices=op.devices,
+            hosts=op.hosts,
+            kind=op.kind,
+            memory=op.memory,
+            flops=op.flops,
+            ici_gbps=op.ici_gbps or Island.__dataclass_fields__["ici_gbps"].default,
+        )
+        for name, op in program.islands.items()
+    )
+    rate = program.module.operation.attributes["pw.dcn_gbps"].value
+    return Topology(islands, rate)
+
+
+class _Numbers:
+    """The numbers that symbols have in the plan; computations as they stand in the module."""
+
+    def __init__(self, program: Program) -> None:
+        self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
+        operations = (op.operation for op in program.module.body.operations)
+        symbols = (op.attributes["sym_name"].value for op in operations if op.name == "builtin.module")
+        self.computations = {symbol: i for i, symbol in enumerate(symbols)}
+        self.bodies = {symbol: i for i, symbol in enumerate(program.bodies)}
+
+
+class _Reader:
+    """Reads one function: the program, or a body. `raw` gets the bytes of its constants."""
+
+    def __init__(
+        self, program: Program, numbers: _Numbers, constants: Mapping[str, bytes], raw: dict[str, bytes]
+    ) -> None:
+        self.program = program
+        self.numbers = numbers
+        self.constants = constants
+        self.raw = raw
+        self.donated: dict[str, tuple[int, ...]] = {}
+        self.slots = number_slots(program)
+
+    def body(self) -> Body:
+        streams = tuple(self.stream(op) for op in self.program.plans.values())
+        inputs, held = self.arguments()
+        return Body(self.program.name, streams, inputs, tuple(self.results()), held)
+
+    def computations(self) -> Iterator[Computation]:
+        """To be read behind the streams, which say what is donated."""
+        return (self.computation(s, op) for s, op in self.program.computations.items())
+
+    def island(self, value: int) -> str:
+        return self.program.island_of(self.program.flow.place(value).mesh)
+
+    def stream(self, plan: pw.PlanOp) -> Stream:
+        kinds: dict[BufferKind, int] = {}
+        known: dict[tuple[Any, Any], tuple[int, ...]] = {}
+        groups: list[Buffers] = []
+        instructions: list[Instruction] = []
+        for op in plan.operation.regions[0].blocks[0].operations:
+            if not isinstance(op, pw.BuffersOp):
+                instructions.append(self.instruction(op))
+                continue
+            attributes = op.operation.attributes
+            key = attributes["types"], attributes["sharding"]
+            if key not in known:
+                made = (
+                    BufferKind(type_, Layout(self.numbers.meshes[placed.mesh], placed.dims), size)
+                    for type_, placed, size in zip(op.types, op.sharding, op.bytes, strict=True)
+                )
+                known[key] = tuple(kinds.setdefault(kind, len(kinds)) for kind in made)
+            groups.append(Buffers(op.name, op.role, op.owner, known[key], op.birth, op.deaths))
+        return Stream(plan.island, plan.peak_bytes, tuple(kinds), tuple(groups), tuple(instructions))
+
+    def instruction(self, op: Any) -> Instruction:
+        where = where_of(op.operation)
+        match op:
+            case pw.RunOp():
+                self.donated[op.callee] = op.donated
+                computation, mesh = self.numbers.computations[op.callee], self.numbers.meshes[op.mesh]
+                name = name_of(op.operation)
+                return Run(
+                    op.step,
+                    computation,
+                    mesh,
+                    op.inputs,
+                    op.outputs,
+                    op.donated,
+                    name,
+                    where,
+                    op.temporaries or 0,
+                    op.action or "",
+                    op.parts or (),
+                )
+            case pw.SendOp():
+                return Send(op.step, op.channel, op.slot, op.to, where)
+            case pw.RecvOp():
+                return Recv(op.step, op.channel, op.slot, op.source, where)
+            case pw.CopyOp():
+                return Copy(op.step, op.source, op.target, where)
+            case pw.BranchOp():
+                return Branch(
+                    op.step,
+                    op.kind,
+                    tuple(self.numbers.bodies[s] for s in op.bodies),
+                    op.inputs,
+                    op.taken,
+                    op.outputs,
+                    op.made,
+                    tuple(self.numbers.meshes[s] for s in op.meshes),
+                    name_of(op.operation),
+                    where,
+                    op.temporaries or 0,
+                    op.donated,
+                )
+            case _:
+                return Free(op.step, op.slots)
+
+    def computation(self, symbol: str, op: Operation) -> Computation:
+        main = main_of(op)
+        type_ = main.type
+        meshes = meshes_of(op)
+        ins, outs = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
+        in_layouts = tuple(_dims(d, t) for d, t in zip(described(main, "arg_attrs", len(ins)), ins, strict=True))
+        out_layouts = tuple(_dims(d, t) for d, t in zip(described(main, "res_attrs", len(outs)), outs, strict=True))
+        size = op.attributes["mhlo.num_partitions"].value
+        axes = next((a for a in meshes.values() if size_of_axes(a) == size), ())
+        donated = self.donated.get(symbol, ())
+        with self.program.context:
+            alone = localize(op, axes, in_layouts, out_layouts)
+        return Computation(
+            symbol,
+            written(op),
+            donated,
+            ins,
+            in_layouts,
+            outs,
+            out_layouts,
+            axes,
+            read_callbacks(op),
+            b"" if alone is None else written(alone.operation),
+        )
+
+    def arguments(self) -> tuple[tuple[Port, ...], tuple[ConstantData, ...]]:
+        """The inputs, and the buffers that hold constants."""
+        inputs: list[Port] = []
+        held: list[ConstantData] = []
+        for value, argument in enumerate(self.program.arguments):
+            if not argument.is_constant:
+                inputs.append(self.port(value, argument))
+                continue
+            inline = argument.value
+            data = bytes.fromhex(inline) if inline is not None else self.constants[argument.constant or ""]
+            member = constant_name(data)
+            self.raw[member] = data
+            held.append(ConstantData(self.island(value), self.slots[value], member))
+        return tuple(inputs), tuple(held)
+
+    def results(self) -> Iterator[Port]:
+        for value, result in zip(self.program.flow.returned, self.program.results, strict=True):
+            yield self.port(value, result)
+
+    def port(self, value: int, argument: Argument) -> Port:
+        flow = self.program.flow
+        type_ = flow.types[value]
+        placed = flow.places[value] is not None
+        return Port(
+            argument.name,
+            type_,
+            argument.dtype or type_.dtype,
+            argument.weak,
+            self.island(value) if placed else "",
+            self.slots[value],
+            argument.donate,
+        )
+
+
+def written(computation: Operation) -> bytes:
+    """The portable form of a computation, the same whether its IR was made or read.
+
+    Text does not say in which line the values of a loop are, which use of a value came first, and that nothing is said
+    of the arguments or results of a function.
+    """
+    for op in computation.regions[0].blocks[0].operations:
+        for key in ("arg_attrs", "res_attrs"):
+            if key in op.operation.attributes and not any(map(len, op.operation.attributes[key])):
+                del op.operation.attributes[key]
+    raw = bytecode(computation, WITHOUT_USES)
+    if b"while" in raw:
+        computation.walk(_settle)
+        raw = bytecode(computation, WITHOUT_USES)
+    return portable(raw)
+
+
+def _settle(op: Operation) -> Any:
+    if op.name == "stablehlo.while":
+        for region in op.regions:
+            for argument in region.blocks[0].arguments:
+                argument.set_location(op.location)
+    return ir.WalkResult.ADVANCE
+
+
+def _dims(attribute: Any, type_: ArrayType) -> Dims:
+    if "sdy.sharding" not in attribute:
+        return replicated(len(type_.shape))
+    return read_sharding(attribute["sdy.sharding"]).dims

@@ -1,0 +1,1 @@
+"""Where programs come from, one folder a language: each makes a module of phase `trace`."""

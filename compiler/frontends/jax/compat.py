@@ -1,0 +1,239 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""JAX's internals as the front end needs them, the same on jax 0.10 to 0.12. The compat module of the front end.
+
+Why each name is here, and what would replace it:
+
+* jaxprs: since 0.12 a closed jaxpr *is* a jaxpr; `Body` hides the difference. `jax.extend.core` has the classes, but
+  not how consts are attached.
+* `scan` has `num_consts`/`num_carry` in 0.10 and `ft_in`/`ft_out` since: `scan_counts`.
+* user frames of an equation: `jax._src.source_info_util.user_frames`; without it, errors would lack the user's line.
+* `UNSPECIFIED` shardings in jit equations have no public name: told by their class's name.
+* `pytype_aval_mappings` has the abstract value of each type that JAX takes for an array; there is no public way in.
+* `jax.interpreters.xla.canonicalize_dtype_handlers` is public: what JAX makes of such a value where it needs the data.
+* `dispatch_registry` is how `jax.device_get` takes typed keys apart, since they have no `__array__`, and `jax.jit` its
+  arguments from the second call on.
+* `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
+* `jax._src.config.trace_context`: all settings that change what a trace gives, as `jax.jit` knows its traces by; in
+  its place `jax_enable_x64` alone, which decides every element type.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, TypeAlias, cast
+
+import jax
+import jax.extend.core as jex_core
+import jax.extend.source_info_util as jex_source
+import jax.interpreters.xla as jax_xla
+from jax._src import config as _config
+from jax._src import core as _core
+from jax._src import source_info_util as _source
+from jax._src import tree_util as _tree_util
+
+from pathways.dialect import jax_api
+from pathways.dialect.diagnostics import Where
+from pathways.dialect.lines import PACKAGE_ROOTS, innermost_users
+
+Aval: TypeAlias = Any
+Eqn: TypeAlias = Any
+Var: TypeAlias = Any
+Atom: TypeAlias = Any
+
+_jex_source: Any = jex_source
+_jax_xla: Any = jax_xla
+_core_any: Any = _core
+_source_any: Any = _source
+_tree_util_any: Any = _tree_util
+for _root in PACKAGE_ROOTS:
+    _jex_source.register_exclusion(_root)
+
+
+def _trace_context() -> Any:
+    return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+
+trace_context: Callable[[], Any] = getattr(_config, "trace_context", _trace_context)
+"""Gives what this thread's settings of JAX are, as far as they change what a trace gives; hashable."""
+Literal: Any = jex_core.Literal
+DropVar: Any = jex_core.DropVar
+
+
+@dataclass(frozen=True)
+class Body:
+    """A jaxpr with its constants: `constvars[i]` holds `consts[i]`."""
+
+    constvars: list[Var]
+    consts: list[Any]
+    invars: list[Var]
+    eqns: list[Eqn]
+    outvars: list[Atom]
+
+
+def body_of(jaxpr: Any) -> Body:
+    """The parts of a jaxpr, open or closed."""
+    consts = list(getattr(jaxpr, "consts", ()))
+    inner = getattr(jaxpr, "jaxpr", jaxpr)
+    constvars = list(inner.constvars)
+    invars = list(inner.invars)
+    if not consts and constvars:  # an open jaxpr: whoever calls it passes these as operands
+        invars, constvars = constvars + invars, []
+    return Body(constvars, consts, invars, list(inner.eqns), list(inner.outvars))
+
+
+def effects_of(jaxpr: Any) -> bool:
+    """Whether a jaxpr, or something in it, has an effect."""
+    return any(eqn.effects for eqn in body_of(jaxpr).eqns)
+
+
+def host_callbacks(lowered: Any) -> tuple[Callable[..., Any], ...]:
+    """The Python functions that a lowered computation calls, by their index in its module. JAX shows them nowhere."""
+    return tuple(lowered._lowering.compile_args.get("host_callbacks") or ())
+
+
+def is_ordered(effect: Any) -> bool:
+    return "ordered" in type(effect).__name__.lower() and "unordered" not in str(effect).lower()
+
+
+def sub_jaxprs(eqn: Eqn) -> Iterator[Any]:
+    """All jaxprs in an equation's parameters."""
+    for value in eqn.params.values():
+        for item in cast("Sequence[Any]", value) if isinstance(value, tuple | list) else (value,):
+            if (hasattr(item, "eqns") and hasattr(item, "invars")) or (
+                hasattr(item, "jaxpr") and hasattr(item.jaxpr, "eqns")
+            ):
+                yield item
+
+
+def scan_counts(eqn: Eqn) -> tuple[int, int]:
+    """Number of loop constants and of carried values of a scan."""
+    params = eqn.params
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(list(consts)), len(list(carry))
+
+
+def func_source(jaxpr: Any) -> str:
+    """The traced function and where it is defined, `step at model.py:3`; empty where JAX does not say."""
+    info = getattr(getattr(jaxpr, "jaxpr", jaxpr), "debug_info", None)
+    return str(getattr(info, "func_src_info", "") or "")
+
+
+def where_of(eqn: Eqn) -> Where | None:
+    """The user's line that made an equation."""
+    frames = _source_any.user_frames(eqn.source_info.traceback)
+    return innermost_users(Where(f.file_name, f.start_line, f.function_name) for f in frames)
+
+
+def is_unspecified(sharding: Any) -> bool:
+    return sharding is None or type(sharding).__name__ == "UnspecifiedValue"
+
+
+def bind(eqn: Eqn, values: Sequence[Any]) -> list[Any]:
+    """Applies an equation to values, under its own source line, as `jax.core.eval_jaxpr` does."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    name_stack = _source_any.current_name_stack() + eqn.source_info.name_stack
+    with _jex_source.user_context(eqn.source_info.traceback, name_stack=name_stack), eqn.ctx.manager:
+        out = eqn.primitive.bind(*values, **params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def as_function(jaxpr: Any) -> Callable[..., list[Any]]:
+    """A closed jaxpr as a function of its arguments."""
+    return jex_core.jaxpr_as_fun(jaxpr)
+
+
+def make_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
+    return jax_api.make_jaxpr(function)(*args)
+
+
+def aval_of(value: Any) -> Aval:
+    return jax_api.typeof(value)
+
+
+def is_key(aval: Aval) -> bool:
+    """Whether an abstract value is an array of typed PRNG keys (or another extended type)."""
+    return jax_api.dtypes.issubdtype(aval.dtype, jax_api.dtypes.extended)
+
+
+def key_data_aval(aval: Aval) -> jax.ShapeDtypeStruct:
+    """How an array of keys is stored."""
+    return jax_api.eval_shape(jax_api.key_data, struct(aval))
+
+
+def struct(aval: Aval) -> jax.ShapeDtypeStruct:
+    """An abstract value without its sharding."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
+
+
+def narrowed(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """As JAX sees it in this thread: 64 bits are 32 where `jax_enable_x64` is off."""
+    if is_key(struct):
+        return struct
+    return struct.update(dtype=jax_api.dtypes.canonicalize_dtype(struct.dtype))
+
+
+def as_literal_value(atom: Atom) -> Any:
+    return atom.val
+
+
+@dataclass(frozen=True, eq=False)
+class OneEqn:
+    """A jaxpr of a single equation, as far as this front end looks at jaxprs."""
+
+    eqns: list[Eqn]
+    invars: list[Var]
+    outvars: list[Atom]
+    constvars: tuple[Var, ...] = ()
+    consts: tuple[Any, ...] = ()
+
+
+def one_eqn_jaxpr(eqn: Eqn) -> OneEqn:
+    """`eqn` as a function of its operands, literals included."""
+    invars = [_var(a.aval) for a in eqn.invars]
+    return OneEqn([eqn.replace(invars=invars)], invars, list(eqn.outvars))
+
+
+def _var(aval: Aval) -> Var:
+    make: Any = jex_core.Var
+    return make(aval)
+
+
+def take_for_arrays(kind: type, fetch: Callable[[Any], Any], check: Callable[[Any], None]) -> None:
+    """JAX takes objects of a class for arrays: by `shape`, `dtype` and `weak_type` where it traces, after `check`, and
+    by what `fetch` gives where it computes.
+    """
+
+    def aval(value: Any) -> Aval:
+        check(value)
+        return jax_api.ShapedArray(value.shape, value.dtype, weak_type=value.weak_type)
+
+    def fetched(value: Any) -> tuple[tuple[Any], None]:
+        return (fetch(value),), None
+
+    def only(_: None, children: Iterable[Any]) -> Any:
+        return next(iter(children))
+
+    _core_any.pytype_aval_mappings[kind] = aval
+    _jax_xla.canonicalize_dtype_handlers[kind] = fetch
+    _tree_util_any.dispatch_registry.register_node(kind, fetched, only)
+
+
+_DISPATCH = ("jax._src.pjit", "jax._src.shard_map")
+
+
+def is_dispatch(frame: FrameType | None) -> bool:
+    """Whether code is JAX's that looks where an argument lies, to compute there."""
+    return frame is not None and frame.f_globals.get("__name__") in _DISPATCH
+
+
+def where_of_exception(error: BaseException) -> Where | None:
+    """The user's innermost line in an exception's traceback."""
+    places: list[Where] = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(Where(code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return innermost_users(reversed(places))

@@ -1,0 +1,228 @@
+"""Virtual devices: what a user asks for before anybody knows which machines there will be (paper, section 3).
+
+JAX accepts them in `Mesh`, `NamedSharding`, `jax.pmap(devices=...)`, `jax.shard_map` and `jax.jit(in_shardings=...)`
+and traces through them. They hold no memory and cannot compute: that is for the runtime.
+"""
+
+import contextvars
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeGuard
+
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+from pathways.compiler.errors import BadArguments, BadSlice, OutsideProgram
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.lines import caller
+
+_device_ids = itertools.count()
+_slice_ids = itertools.count()
+
+
+class _Memory(str):
+    """A memory of a virtual device. JAX compares these with the names of memory kinds: where that fails, vmap,
+    jacfwd and arrays of keys lose their mesh without a word.
+    """
+
+    @property
+    def kind(self) -> str:
+        return str(self)
+
+
+lowering_for: contextvars.ContextVar[str] = contextvars.ContextVar("pathways_lowering_for", default="")
+"""While a computation is lowered, the platform that it is lowered for: JAX wants callbacks' backend to be of it."""
+
+
+class _Client:
+    """What JAX may ask a virtual device's backend: its name, and nothing else."""
+
+    def __init__(self, platform: str) -> None:
+        self._platform = platform
+        self.platform_version = "virtual"
+
+    @property
+    def platform(self) -> str:
+        return lowering_for.get() or self._platform
+
+    def process_index(self) -> int:
+        return 0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise PathwaysError(OutsideProgram(device="virtual devices", asked=name, where=caller()))
+
+
+class VirtualDevice:
+    """One device of a slice; small, hashable, ordered by `id`."""
+
+    def __init__(self, owner: "VirtualSlice", position: int, platform: str, kind: str) -> None:
+        self.id = next(_device_ids)
+        self.slice = owner
+        self.position = position
+        self.platform = platform
+        self.device_kind = kind
+        self.process_index = 0
+        self.client = _Client(platform)
+
+    def default_memory(self) -> _Memory:
+        return _Memory("device")
+
+    def addressable_memories(self) -> list[_Memory]:
+        return [_Memory("device"), _Memory("pinned_host"), _Memory("unpinned_host")]
+
+    def memory(self, kind: str) -> _Memory:
+        return _Memory(kind)
+
+    def __lt__(self, other: "VirtualDevice") -> bool:
+        return self.id < other.id
+
+    def __repr__(self) -> str:
+        return f"VirtualDevice({self.slice.name}[{self.position}])"
+
+
+class VirtualSlice:
+    """A virtual set of devices with fast links between them; placement binds it to devices of one island.
+
+    `name` is unique in the process; `devices` (also `tpus`, `gpus`, `cpus`) are its virtual devices in order.
+    """
+
+    def __init__(
+        self,
+        devices: int,
+        *,
+        prefer: str | None,
+        kind: str | None,
+        island: "str | VirtualSlice | None",
+        topology: tuple[int, ...] | None,
+        where: Where | None,
+    ) -> None:
+        self.number = next(_slice_ids)
+        self.name = f"slice{self.number}"
+        self.prefer = prefer
+        self.kind = kind
+        self.island = island
+        self.topology = topology
+        self.where = where
+        platform = prefer or "any"
+        self.devices = [VirtualDevice(self, i, platform, kind or f"virtual {platform}") for i in range(devices)]
+
+    @property
+    def tpus(self) -> list[VirtualDevice]:
+        return self.devices
+
+    @property
+    def gpus(self) -> list[VirtualDevice]:
+        return self.devices
+
+    @property
+    def cpus(self) -> list[VirtualDevice]:
+        return self.devices
+
+    def mesh(
+        self,
+        axis_names: Sequence[str] | str,
+        shape: Sequence[int] | int | None = None,
+        *,
+        axis_types: Sequence[AxisType] | AxisType | None = None,
+    ) -> Mesh:
+        """A `jax.sharding.Mesh` over all devices of the slice.
+
+        `axis_names` and `shape` have one entry an axis; without a shape there is one axis, or the slice's
+        `topology`. `axis_types` are JAX's, one an axis or one for all; default: automatic. Raises PWC0201 where the
+        shape does not take exactly the slice's devices.
+        """
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        default = self.topology if self.topology and len(self.topology) == len(names) else (len(self.devices),)
+        sizes = default if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+        if len(sizes) != len(names) or math.prod(sizes) != len(self.devices):
+            product = " x ".join(map(str, sizes))
+            raise PathwaysError(
+                BadSlice(
+                    slice=self.name,
+                    have_=f"axes {names} of shape ({product}) = {math.prod(sizes)} devices",
+                    rule=f"one size an axis, {len(self.devices)} devices in all: {self.described}",
+                    advice=f"choose sizes with the product {len(self.devices)}, or a slice of {math.prod(sizes)}",
+                    where=caller(),
+                )
+            )
+        types = (axis_types,) * len(names) if isinstance(axis_types, AxisType) else axis_types
+        return Mesh(_grid(self.devices, sizes), names, axis_types=None if types is None else tuple(types))
+
+    @property
+    def described(self) -> str:
+        """Its name, and where the user asked for it."""
+        return self.name if self.where is None else f"{self.name} ({self.where.file}:{self.where.line})"
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self.devices)} x {self.kind or self.prefer or 'any'}>"
+
+
+def _grid(devices: Sequence[VirtualDevice], shape: tuple[int, ...]) -> Any:
+    grid = np.empty(len(devices), dtype=object)
+    grid[:] = devices
+    return grid.reshape(shape)
+
+
+class VirtualDeviceSet:
+    """The slices a program asks for."""
+
+    def __init__(self) -> None:
+        self.slices: list[VirtualSlice] = []
+
+    def add_slice(
+        self,
+        devices: int | None = None,
+        *,
+        tpu_devices: int | None = None,
+        gpu_devices: int | None = None,
+        cpu_devices: int | None = None,
+        kind: str | None = None,
+        island: str | VirtualSlice | None = None,
+        topology: tuple[int, ...] | int | None = None,
+    ) -> VirtualSlice:
+        """Asks for a slice of n devices.
+
+        `tpu_devices=`, `gpu_devices=` and `cpu_devices=` are preferences: where there are none, other devices are
+        taken, and a note says so. `devices=` takes any. `kind=` (a device kind) must be met. `island=` names an island
+        of the topology, or another slice whose island it must share. `topology=(2, 2)` is the arrangement wanted.
+        Raises PWC0104 for counts that make no sense.
+        """
+        asked = {"tpu": tpu_devices, "gpu": gpu_devices, "cpu": cpu_devices, None: devices}
+        given = {platform: n for platform, n in asked.items() if n is not None}
+        if len(given) != 1:
+            raise _bad_count(
+                "exactly one of devices=, tpu_devices=, gpu_devices=, cpu_devices=", f"{len(given)} of them"
+            )
+        ((platform, count),) = given.items()
+        if not _is_count(count):
+            raise _bad_count("a whole number of devices from 1", repr(count))
+        shape = (topology,) if isinstance(topology, int) else topology
+        if shape is not None and math.prod(shape) != count:
+            raise _bad_count(f"a topology of {count} devices", f"{shape} = {math.prod(shape)} devices")
+        made = VirtualSlice(count, prefer=platform, kind=kind, island=island, topology=shape, where=caller())
+        self.slices.append(made)
+        return made
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def make_virtual_device_set() -> VirtualDeviceSet:
+    """The paper's entry point: `make_virtual_device_set().add_slice(tpu_devices=4).tpus`."""
+    return VirtualDeviceSet()
+
+
+def _bad_count(rule: str, have: str) -> PathwaysError:
+    return PathwaysError(
+        BadArguments(
+            problem="add_slice got no usable number of devices",
+            have_=have,
+            rule=rule,
+            advice="add_slice(devices=4)",
+            where=caller(),
+        )
+    )

@@ -1,0 +1,277 @@
+"""From a nested jaxpr to a flat graph: placed calls stay whole, everything around them is opened.
+
+A `jit` with virtual devices in its shardings, a `shard_map` over a virtual mesh, and a `jit` whose body speaks of one
+slice only through constraints and shard_maps are *placed*: one call each. A `jit` with no device is opened, so that
+each of its operations follows its own data (one jit around `optax.update` would drag all parameters to one slice).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from pathways.compiler.errors import NotTraceable, SeveralSlices, Unsupported
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.branches import branch, fenced
+from pathways.compiler.frontends.jax.compat import Body, Eqn, body_of, where_of
+from pathways.compiler.frontends.jax.graph import Call, Callee, Constant, Graph, Loose, Move, Operand, Value
+from pathways.compiler.frontends.jax.hoist import hoisted_consts
+from pathways.compiler.frontends.jax.mentions import JITS, MOVES, MentionFinder, Mentions, move_targets
+from pathways.compiler.frontends.jax.meshes import SliceMesh, read_sharding, undivided
+from pathways.compiler.frontends.jax.names import call_name
+from pathways.compiler.frontends.jax.strays import Strays
+from pathways.compiler.frontends.jax.unroll import Stacked, index_of, stack, unrolled_order
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
+from pathways.dialect.jax_api import Tracer
+
+OPENED = frozenset(
+    {
+        "checkpoint",
+        "closed_call",
+        "core_call",
+        "custom_jvp_call",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "eval_jaxpr",
+        "remat",
+        "remat2",
+    }
+)
+"""Calls that are opened where something placed is inside: differentiation has already happened."""
+BRANCHES = frozenset({"while", "cond"})
+"""Control flow on data: one computation where all of its calls are on one mesh, else bodies (branches.py)."""
+
+
+def flatten(jaxpr: Any, program: str, where: Where | None) -> Graph:
+    """The graph of the program of this name. Raises coded errors at the user's line for what cannot be placed."""
+    body = body_of(jaxpr)
+    graph = Graph([Value(v.aval) for v in body.invars])
+    walker = _Flattener(graph, MentionFinder(jaxpr), program, where)
+    outputs = walker.inline(body, [*graph.inputs], scope="")
+    graph.outputs = [walker.as_value(o) for o in outputs]
+    graph.prune()
+    return graph
+
+
+class _Flattener:
+    def __init__(self, graph: Graph, finder: MentionFinder, program: str, where: Where | None) -> None:
+        self.program = program
+        self.where = where
+        self.graph = graph
+        self.finder = finder
+        self.strays = Strays()
+        self._constants: dict[Any, Constant] = {}
+        self._traced: dict[Any, Any] = {}
+        self._wholes: dict[Any, Any] = {}
+        self._hoisted: dict[int, tuple[Any, list[Any]]] = {}
+        self._checked: set[tuple[Any, ...]] = set()
+
+    def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]:
+        """Walks a body with its parameters bound to `operands`; gives what it returns."""
+        env: dict[Any, Operand] = {}
+        for var, const in zip(body.constvars, body.consts, strict=True):
+            env[var] = self.constant(const)
+        env.update(zip(body.invars, operands, strict=True))
+
+        def read(atom: Any) -> Operand:
+            return atom if isinstance(atom, compat.Literal) else env[atom]
+
+        for eqn in body.eqns:
+            outputs = self.equation(eqn, [read(a) for a in eqn.invars], scope)
+            env.update(zip(eqn.outvars, outputs, strict=True))
+        return [read(a) for a in body.outvars]
+
+    def equation(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
+        name: str = eqn.primitive.name
+        mentions = self.finder.in_eqn(eqn)
+        if eqn.effects and any(compat.is_ordered(e) for e in eqn.effects):
+            self._refuse_ordered(*(mentions.callback or (name, where_of(eqn))))
+        if name in JITS:
+            return self._jit(eqn, operands, mentions, scope)
+        if name in MOVES:
+            return self._move(eqn, operands, scope)
+        if not mentions.opens or (name in BRANCHES and not mentions.meshes):
+            return self.loose(eqn, operands, scope)
+        if name == "shard_map":
+            return self._shard_map(eqn, operands, mentions)
+        if name == "scan":
+            return self._scan(eqn, operands, scope)
+        if name in OPENED:
+            (inner,) = list(compat.sub_jaxprs(eqn))[:1]
+            return self.inline(body_of(inner), operands, scope)
+        if name in BRANCHES:
+            whole = self.finder.is_one_computation(eqn)
+            return self._whole(eqn, operands, mentions) if whole else branch(self, eqn, operands, scope)
+        raise self._unknown(eqn, name)
+
+    def inside(self, graph: Graph) -> "_Flattener":
+        """A walk of a body, whose values are its own."""
+        return _Flattener(graph, self.finder, self.program, self.where)
+
+    def constant(self, array: Any, name: str = "") -> Constant:
+        """One constant an array, whoever closes over it."""
+        if isinstance(array, Tracer):
+            self._refuse_leak()
+        small = isinstance(array, int | float | bool | np.generic)
+        key: Any = (type(cast("object", array)), repr(cast("object", array))) if small else id(array)
+        if key not in self._constants:
+            aval = compat.aval_of(array)
+            self._constants[key] = Constant(aval, array, name or f"constant {len(self._constants)}")
+        return self._constants[key]
+
+    def as_value(self, operand: Operand) -> Value:
+        """An operand that must be an array of its own: literals become constants, stacks are built."""
+        if isinstance(operand, Stacked):
+            return stack(self, operand)
+        if isinstance(operand, Value):
+            return operand
+        value = np.asarray(operand.val, dtype=operand.aval.dtype)
+        key = ("literal", str(operand.aval), value.tobytes())
+        if key not in self._constants:
+            self._constants[key] = Constant(operand.aval, value, str(operand.val))
+        return self._constants[key]
+
+    def loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
+        taken = [o if isinstance(o, compat.Literal) else self.as_value(o) for o in operands]
+        outputs = [Value(v.aval) for v in eqn.outvars]
+        self.graph.nodes.append(Loose(eqn, taken, outputs, scope, where_of(eqn)))
+        return cast("list[Operand]", outputs)
+
+    def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]:
+        """Adds what `function` does to the graph, as loose operations."""
+        values = [self.as_value(o) for o in operands]
+        key = (function, tuple(str(v.aval) for v in values))
+        if key not in self._traced:
+            self._traced[key] = compat.make_jaxpr(function, *(compat.struct(v.aval) for v in values))
+        return self.inline(body_of(self._traced[key]), values, scope)
+
+    def _jit(self, eqn: Eqn, operands: list[Operand], mentions: Mentions, scope: str) -> list[Operand]:
+        own = self.finder.own(eqn).meshes
+        params, where = eqn.params, where_of(eqn)
+        name, jaxpr = params["name"], params["jaxpr"]
+        inner = self.finder.in_jaxpr(jaxpr)
+        if len(mentions.meshes) > 1 and own:
+            self._refuse_several(f"the call of {name}", mentions, where)
+        if own or (inner.meshes and not inner.calls and len(inner.meshes) == 1):
+            (mesh,) = (own or inner.meshes).values()
+            callee = Callee(call_name(eqn), jaxpr, params["in_shardings"], params["out_shardings"])
+        elif mentions.strayed and (found := self.strays.home(self.finder, eqn, operands)) is not None:
+            mesh, in_shardings = found
+            callee = Callee(call_name(eqn), jaxpr, in_shardings, params["out_shardings"])
+        else:
+            return self.inline(body_of(jaxpr), operands, scope or name)
+        outputs = self._call(callee, mesh, operands, eqn)
+        self.strays.remember(eqn, mesh, callee.in_shardings, self.graph.nodes[-1])
+        return outputs
+
+    def _shard_map(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
+        if len(mentions.meshes) > 1:
+            self._refuse_several("a shard_map", mentions, where_of(eqn))
+        return self._whole(eqn, operands, mentions)
+
+    def _whole(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
+        """An equation that is a computation of the one mesh that it names inside."""
+        (mesh,) = mentions.meshes.values()
+        specs = (eqn.params.get("in_specs"), eqn.params.get("out_specs"))
+        key = (tuple(id(j) for j in compat.sub_jaxprs(eqn)), mesh, specs)
+        if key not in self._wholes:
+            self._wholes[key] = compat.one_eqn_jaxpr(fenced(eqn) if eqn.primitive.name == "cond" else eqn)
+        jaxpr = self._wholes[key]
+        callee = Callee(call_name(eqn), jaxpr, (None,) * len(operands), (None,) * len(eqn.outvars))
+        return self._call(callee, mesh, operands, eqn)
+
+    def _call(self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn) -> list[Operand]:
+        """Adds a placed call. The donation of an inner jit is not looked at: last uses are (liveness.py)."""
+        where = where_of(eqn)
+        consts: list[Value] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
+        inputs = consts + [self.as_value(o) for o in operands]
+        outputs = [Value(v.aval) for v in eqn.outvars]
+        if callee.key not in self._checked:
+            _check_shardings(callee, inputs[len(consts) :], outputs, where)
+            self._checked.add(callee.key)
+        self.graph.nodes.append(Call(callee, mesh, inputs, outputs, where))
+        return cast("list[Operand]", outputs)
+
+    def _consts_of(self, jaxpr: Any) -> list[Any]:
+        """What a callee closes over, looked for once."""
+        if id(jaxpr) not in self._hoisted:
+            self._hoisted[id(jaxpr)] = jaxpr, hoisted_consts(jaxpr)
+        return self._hoisted[id(jaxpr)][1]
+
+    def _move(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
+        moved: list[Operand] = []
+        for operand, target in zip(operands, move_targets(eqn), strict=True):
+            if target is None:
+                moved.append(operand)
+                continue
+            value, where = self.as_value(operand), where_of(eqn)
+            rank = len(value.aval.shape)
+            mesh, dims = read_sharding(target, rank, f"{eqn.primitive.name} of a value", where)
+            if bad := undivided("the value", tuple(value.aval.shape), mesh, dims, where):
+                raise PathwaysError(*bad)
+            output = Value(value.aval)
+            self.graph.nodes.append(Move(mesh, dims, value, output, where))
+            moved.append(output)
+        return moved
+
+    def _scan(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
+        """Unrolls a scan with placed calls inside. The index is an operand, so that all iterations share code."""
+        params = eqn.params
+        n_consts, n_carry = compat.scan_counts(eqn)
+        consts, carry, xs = operands[:n_consts], operands[n_consts : n_consts + n_carry], operands[n_consts + n_carry :]
+        body, length = body_of(params["jaxpr"]), params["length"]
+        columns: list[list[Operand]] = [[None] * length for _ in eqn.outvars[n_carry:]]
+        for t in unrolled_order(length, params["reverse"]):
+            outputs = self.inline(body, [*consts, *carry, *(index_of(self, x, t, scope) for x in xs)], scope)
+            carry = outputs[:n_carry]
+            for column, y in zip(columns, outputs[n_carry:], strict=True):
+                column[t] = y
+        stacks = [Stacked(v.aval, c, scope) for v, c in zip(eqn.outvars[n_carry:], columns, strict=True)]
+        return [*carry, *stacks]
+
+    def _refuse_several(self, what: str, mentions: Mentions, where: Where | None) -> None:
+        names = ", ".join(m.slice.described for m in mentions.meshes.values())
+        raise PathwaysError(SeveralSlices(what=what, have_=f"shardings on {names}", where=where))
+
+    def _refuse_leak(self) -> None:
+        have = "a traced value of an earlier trace, kept in a global, an attribute or a list"
+        advice = "return all values from the functions of a program"
+        problem = "it uses a value that another trace left behind"
+        error = NotTraceable(program=self.program, problem=problem, have_=have, advice=advice, where=self.where)
+        raise PathwaysError(error)
+
+    def _refuse_ordered(self, name: str, where: Where | None) -> None:
+        raise PathwaysError(
+            Unsupported(
+                what=f"an ordered host callback ({name})",
+                have_="effects in the order of the program, over islands that know of no common order",
+                rule="callbacks whose order nobody relies on (ordered=False)",
+                advice="leave ordered=True away, or return the value from the program and use it outside",
+                where=where,
+            )
+        )
+
+    def _unknown(self, eqn: Eqn, name: str) -> PathwaysError:
+        return PathwaysError(
+            Unsupported(
+                what=f"{name} around placed calls",
+                have_=f"{name} with a call on a slice inside",
+                rule="placed calls in jit, remat, custom_jvp, custom_vjp, shard_map, scan, cond, while_loop, fori_loop",
+                advice="move what it does into the placed function",
+                where=where_of(eqn),
+            )
+        )
+
+
+def _check_shardings(callee: Callee, inputs: Sequence[Value], outputs: Sequence[Value], where: Where | None) -> None:
+    """Raises PWC0203 for all arguments and results that the user's shardings do not divide."""
+    bad: list[Diagnostic] = []
+    sides = ("argument", callee.in_shardings, inputs), ("result", callee.out_shardings, outputs)
+    for kind, shardings, values in sides:
+        for i, (sharding, value) in enumerate(zip(shardings, values, strict=True)):
+            if not compat.is_unspecified(sharding):
+                what = f"{kind} {i} of {callee.name}"
+                placed, dims = read_sharding(sharding, len(value.aval.shape), what, where)
+                bad += undivided(what, tuple(value.aval.shape), placed, dims, where)
+    if bad:
+        raise PathwaysError(*bad)

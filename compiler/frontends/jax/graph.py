@@ -1,0 +1,160 @@
+"""The traced program as a flat dataflow graph: placed calls, moves, and loose operations between them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from pathways.compiler.frontends.jax.compat import Aval, Eqn, effects_of
+from pathways.compiler.frontends.jax.meshes import JaxSharding, SliceMesh
+from pathways.dialect.diagnostics import Where
+from pathways.dialect.sharding import Dims
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One array that flows; compared by identity."""
+
+    aval: Aval
+
+
+@dataclass(eq=False, slots=True)
+class Constant(Value):
+    """An array known while tracing: closed over, or the index of an unrolled loop."""
+
+    array: Any
+    name: str
+
+
+Operand: TypeAlias = Any
+"""A `Value`, or a jaxpr `Literal` (a scalar that stands in the equation itself)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Callee:
+    """What a placed call computes: equations over `constvars + invars`, and what the user said of its shardings."""
+
+    name: str
+    jaxpr: Any
+    in_shardings: tuple[JaxSharding, ...]
+    out_shardings: tuple[JaxSharding, ...]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for calls of the same traced function; the jaxpr must be kept alive."""
+        return (id(self.jaxpr), self.name, self.in_shardings, self.out_shardings)
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A placed computation. `inputs` starts with the constants that the callee closes over."""
+
+    callee: Callee
+    mesh: SliceMesh
+    inputs: list[Value]
+    outputs: list[Value]
+    where: Where | None
+
+
+@dataclass(eq=False, slots=True)
+class Move:
+    """`jax.device_put` to virtual devices, `reshard` or `with_sharding_constraint`."""
+
+    mesh: SliceMesh
+    dims: Dims
+    source: Value
+    output: Value
+    where: Where | None
+
+    @property
+    def inputs(self) -> list[Value]:
+        return [self.source]
+
+    @property
+    def outputs(self) -> list[Value]:
+        return [self.output]
+
+
+@dataclass(eq=False, slots=True)
+class Loose:
+    """One equation with no place of its own. `scope` is the function that it came from.
+
+    `follows`: a copy made for this consumer alone, which shares its group.
+    """
+
+    eqn: Eqn
+    operands: list[Operand]
+    outputs: list[Value]
+    scope: str
+    where: Where | None
+    follows: "Loose | None" = None
+
+    @property
+    def inputs(self) -> list[Value]:
+        return [v for v in self.operands if isinstance(v, Value)]
+
+
+@dataclass(eq=False, slots=True)
+class Branch:
+    """Control flow that is data: which of its bodies run, and how often.
+
+    `cond`: the first input is the number of the body to run. `while`: the second body runs for as long as the first
+    says so; the last inputs are carried. All bodies take the same values.
+    """
+
+    kind: str
+    bodies: "list[Graph]"
+    inputs: list[Value]
+    outputs: list[Value]
+    where: Where | None
+
+    @property
+    def taken(self) -> list[Value]:
+        """What the bodies take."""
+        return self.inputs[1:] if self.kind == "cond" else self.inputs
+
+
+Node: TypeAlias = Call | Move | Loose | Branch
+
+
+@dataclass(eq=False)
+class Graph:
+    """Nodes in the order in which the program made them."""
+
+    inputs: list[Value]
+    nodes: list[Node] = field(default_factory=list[Node])
+    outputs: list[Value] = field(default_factory=list[Value])
+
+    def constants(self) -> Iterator[Constant]:
+        """Every constant in use, in order of first use."""
+        seen: set[Constant] = set()
+        for value in [*(v for n in self.nodes for v in n.inputs), *self.outputs]:
+            if isinstance(value, Constant) and value not in seen:
+                seen.add(value)
+                yield value
+
+    def used(self) -> set[Value]:
+        """All values that a node or a result reads."""
+        return {*(v for n in self.nodes for v in n.inputs), *self.outputs}
+
+    def prune(self) -> None:
+        """Drops what no result needs, and has no effect."""
+        live = set(self.outputs)
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if any(v in live for v in node.outputs) or has_effects(node):
+                live.update(node.inputs)
+                kept.append(node)
+        self.nodes = kept[::-1]
+
+
+def has_effects(node: Node) -> bool:
+    """Whether it does something beside its results: prints, or calls back to the host."""
+    match node:
+        case Loose():
+            return bool(node.eqn.effects)
+        case Call():
+            return effects_of(node.callee.jaxpr)
+        case Branch():
+            return any(has_effects(inner) for body in node.bodies for inner in body.nodes)
+        case _:
+            return False

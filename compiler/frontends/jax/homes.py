@@ -1,0 +1,160 @@
+"""Where values without a place of their own live: operations follow their data.
+
+An operation goes to the slice that holds most bytes of its operands (tie: the first operand), on that operand's
+mesh. What depends on no placed value goes to its first consumer. With no slice in the whole program everything goes
+to the mesh of the `jax.set_mesh` around the program, or to an implicit slice of one device.
+
+All bodies of control flow take an operand at one place: in a loop where its calls want it, so that nothing moves in
+every turn; in a branch where it lies, so that nothing moves for a body that does not run.
+"""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pathways.compiler.frontends.jax.compat import Aval, is_key
+from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.graph import Branch, Graph, Loose, Node, Value
+from pathways.compiler.frontends.jax.meshes import SliceMesh, ambient_mesh, default_mesh
+
+
+@dataclass(frozen=True)
+class Homes:
+    """The mesh of each value in use; a value that nothing uses has none. Bodies of control flow have their own."""
+
+    values: dict[Value, SliceMesh] = field(default_factory=dict[Value, SliceMesh])
+    nodes: dict[Node, SliceMesh] = field(default_factory=dict[Node, SliceMesh])
+    bodies: "dict[Graph, Homes]" = field(default_factory=dict["Graph", "Homes"])
+
+    def settle(self, node: Node, home: SliceMesh) -> None:
+        self.nodes[node] = home
+        for value in node.outputs:
+            self.values[value] = home
+
+
+def find_homes(graph: Graph) -> Homes:
+    return _closed(graph, _discovered(graph, {}))
+
+
+def _discovered(graph: Graph, given: Mapping[Value, SliceMesh]) -> Homes:
+    """What follows from placed calls, and from the homes of inputs that are given."""
+    homes = Homes(dict(given))
+    settled = -1
+    while settled < len(homes.nodes):
+        settled = len(homes.nodes)
+        _follow_operands(graph, homes)
+        _follow_consumers(graph, homes)
+    return homes
+
+
+def _closed(graph: Graph, homes: Homes, fallback: SliceMesh | None = None) -> Homes:
+    """Everything else goes to the first node's home."""
+    if any(n not in homes.nodes for n in graph.nodes) or any(v not in homes.values for v in graph.outputs):
+        fallback = _somewhere(homes, fallback)
+        for node in graph.nodes:
+            home = homes.nodes.setdefault(node, fallback)
+            for value in (*node.inputs, *node.outputs):
+                homes.values.setdefault(value, home)
+        for value in graph.outputs:
+            homes.values.setdefault(value, fallback)
+    return homes
+
+
+def _somewhere(homes: Homes, fallback: SliceMesh | None) -> SliceMesh:
+    """A home for what nothing places."""
+    return next(iter(homes.nodes.values()), None) or fallback or ambient_mesh() or _implicit()
+
+
+@functools.cache
+def _implicit() -> SliceMesh:
+    """The same for every program of the process."""
+    return default_mesh(VirtualSlice(1, prefer=None, kind=None, island=None, topology=None, where=None))
+
+
+def _follow_operands(graph: Graph, homes: Homes) -> None:
+    for node in graph.nodes:
+        if isinstance(node, Branch):
+            if node not in homes.nodes:
+                _settle_branch(node, homes)
+        elif not isinstance(node, Loose):
+            homes.settle(node, node.mesh)
+        elif node not in homes.nodes:
+            home = _heaviest(node, homes.values)
+            if home is not None:
+                homes.settle(node, home)
+
+
+def _settle_branch(node: Branch, homes: Homes) -> None:
+    """Homes of all that its bodies take, do and give."""
+    alone = [_discovered(body, {}) for body in node.bodies]
+    first = next((h for found in alone for h in found.nodes.values()), None) or _somewhere(homes, None)
+    wanted = _wanted_inside(node, alone)
+    if node.kind == "while":  # what the test compares goes to where the body has it
+        known = [{v: w for v, w in zip(body.inputs, wanted, strict=True) if w is not None} for body in node.bodies]
+        wanted = _wanted_inside(node, [_discovered(b, k) for b, k in zip(node.bodies, known, strict=True)])
+    places: list[SliceMesh] = []
+    for value, want in zip(node.taken, wanted, strict=True):
+        lies = homes.values.get(value)
+        places.append((lies or want or first) if node.kind == "cond" else (want or lies or first))
+    for body in node.bodies:
+        given = dict(zip(body.inputs, places, strict=True))
+        homes.bodies[body] = _closed(body, _discovered(body, given), first)
+    homes.nodes[node] = first
+    if node.kind == "cond":
+        results = [homes.bodies[node.bodies[0]].values[v] for v in node.bodies[0].outputs]
+    else:
+        results = places[len(places) - len(node.outputs) :]
+    homes.values.update(zip(node.outputs, results, strict=True))
+
+
+def _wanted_inside(node: Branch, found: Sequence[Homes]) -> list[SliceMesh | None]:
+    """Where the first body that cares wants each value that control flow takes."""
+    inside = [[h.values.get(v) for v in b.inputs] for b, h in zip(node.bodies, found, strict=True)]
+    return [next((home for home in column if home is not None), None) for column in zip(*inside, strict=True)]
+
+
+def _wanted(node: Node, homes: Homes) -> list[SliceMesh]:
+    """Where a node takes each of its inputs."""
+    if not isinstance(node, Branch):
+        return [homes.nodes[node]] * len(node.inputs)
+    found = homes.bodies[node.bodies[0]].values
+    decides = [homes.nodes[node]] * (len(node.inputs) - len(node.taken))
+    return [*decides, *(found[v] for v in node.bodies[0].inputs)]
+
+
+def _heaviest(node: Loose, values: dict[Value, SliceMesh]) -> SliceMesh | None:
+    bytes_on: dict[int, int] = {}
+    largest: dict[int, tuple[int, SliceMesh]] = {}
+    for value in node.inputs:
+        home = values.get(value)
+        if home is None:
+            continue
+        number, size = home.slice.number, aval_bytes(value.aval)
+        bytes_on[number] = bytes_on.get(number, 0) + size
+        if number not in largest or size > largest[number][0]:
+            largest[number] = size, home
+    if not bytes_on:
+        return None
+    return largest[max(bytes_on, key=lambda n: bytes_on[n])][1]
+
+
+def _follow_consumers(graph: Graph, homes: Homes) -> None:
+    wanted: dict[Value, SliceMesh] = {}
+    for node in reversed(graph.nodes):
+        if node not in homes.nodes:
+            home = next((wanted[v] for v in node.outputs if v in wanted), None)
+            if home is None:
+                continue
+            homes.settle(node, home)
+        for value, home in zip(node.inputs, _wanted(node, homes), strict=True):
+            if value not in homes.values:
+                wanted[value] = home
+    for value, home in wanted.items():
+        homes.values.setdefault(value, home)
+
+
+def aval_bytes(aval: Aval) -> int:
+    """Bytes of an array of this type; a PRNG key counts as 8."""
+    itemsize = 8 if is_key(aval) else aval.dtype.itemsize
+    return math.prod(aval.shape) * itemsize

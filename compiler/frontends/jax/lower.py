@@ -1,0 +1,216 @@
+"""Each distinct computation once, as a StableHLO module complete by itself.
+
+Calls of the same traced function, and groups of the same shape, are recognized before they are lowered; what is left
+is compared by content after lowering, so that equal stages on different slices share one module.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.devices import lowering_for
+from pathways.compiler.frontends.jax.gather import Group
+from pathways.compiler.frontends.jax.graph import Call, Loose, Value
+from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
+from pathways.compiler.frontends.jax.identity import remembered_by_identity
+from pathways.dialect.host_callbacks import register, write_callbacks
+from pathways.dialect.jax_api import jit, set_mesh
+from pathways.dialect.lines import is_users
+from pathways.dialect.locations import rewrite_locations
+from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse, text
+from pathways.dialect.sources import Sources
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A computation: `symbol` is unique in the program; `raw` is bytecode with locations, `digest` of its content."""
+
+    symbol: str
+    raw: bytes
+    digest: str
+
+
+class Lowering:
+    """Lowers for one platform, and remembers what it has lowered. `dialect` is JAX's name for it: cuda, rocm."""
+
+    def __init__(self, platform: str, dialect: str, reserved: str, sources: Sources) -> None:
+        self.platform = platform
+        self.sources = sources
+        self._dialect = dialect
+        self._by_key: dict[Any, Lowered] = {}
+        self._by_content: dict[tuple[str, str], Lowered] = {}
+        self._symbols: set[str] = {reserved}
+        self._alive: list[Any] = []
+        self.seconds = 0.0
+        """Spent in JAX's own lowering."""
+
+    @property
+    def computations(self) -> list[Lowered]:
+        """All distinct ones, in the order in which they were met."""
+        return list(self._by_content.values())
+
+    def of(self, unit: Call | Group, function: str) -> Lowered:
+        """The computation of a call or a group in this function of the program; each function has its own."""
+        found = self._group(unit) if isinstance(unit, Group) else self._call(unit)
+        key = function, found.digest
+        if key not in self._by_content:
+            self._by_content[key] = replace(found, symbol=self._unique(found.symbol))
+        return self._by_content[key]
+
+    def reserve(self, name: str) -> str:
+        """A symbol for something else than a computation."""
+        return self._unique(symbol_of(name))
+
+    def _call(self, call: Call) -> Lowered:
+        callee = call.callee
+        key = ("call", call.mesh.spec, *callee.key)  # the jaxpr says the types
+        if key not in self._by_key:
+            self._alive.append(callee.jaxpr)
+            self._by_key[key] = self._lower(callee.name, *_function_of(call), call.inputs)
+        return self._by_key[key]
+
+    def _group(self, group: Group) -> Lowered:
+        key = _structure(group)
+        if key not in self._by_key:
+            self._alive.append(group)
+            self._by_key[key] = self._lower(
+                group.name, _function_of_group(group), {}, group.inputs, _explicit_mesh(group)
+            )
+        return self._by_key[key]
+
+    def _lower(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        options: dict[str, Any],
+        inputs: list[Value],
+        around: Any = None,
+    ) -> Lowered:
+        symbol = symbol_of(name)
+        function.__name__ = symbol
+        start = time.perf_counter()
+        jitted = jit(function, keep_unused=True, **options)
+        with nullcontext() if around is None else set_mesh(around):
+            traced = jitted.trace(*(compat.struct(v.aval) for v in inputs))
+            token = lowering_for.set(self._dialect)
+            try:
+                lowered: Any = traced.lower(lowering_platforms=(self._dialect,))
+            finally:
+                lowering_for.reset(token)
+        module: Module = lowered.compiler_ir("stablehlo")
+        self.seconds += time.perf_counter() - start
+        with module.context:
+            module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
+            write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
+        rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
+        digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
+        return Lowered(symbol, bytecode(_as_parsed(module, symbol).operation), digest)
+
+    def _unique(self, symbol: str) -> str:
+        taken, number = symbol, 0
+        while taken in self._symbols:
+            number += 1
+            taken = f"{symbol}_{number}"
+        self._symbols.add(taken)
+        return taken
+
+
+def _as_parsed(module: Module, symbol: str) -> Module:
+    """The module as its dump gives it back: a reduction printed in short loses the locations inside it."""
+    printed = text(module)
+    return parse(printed, module.context, symbol) if " applies " in printed else module
+
+
+def load_into(lowered: Lowered, context: Any, ip: Any) -> Operation:
+    """Puts the computation into a module as a nested one."""
+    module = parse(lowered.raw, context, lowered.symbol)
+    nested = module.operation.clone(ip)
+    nested.attributes["sym_name"] = ir.StringAttr.get(lowered.symbol, context)
+    return nested
+
+
+def _function_of(call: Call) -> tuple[Callable[..., Any], dict[str, Any]]:
+    callee = call.callee
+    n_consts = len(hoisted_consts(callee.jaxpr))
+
+    def function(*operands: Any) -> list[Any]:
+        return apply(callee.jaxpr, operands[:n_consts], operands[n_consts:])
+
+    ins = tuple(None if compat.is_unspecified(s) else s for s in callee.in_shardings)
+    outs = [None if compat.is_unspecified(s) else s for s in callee.out_shardings]
+    if not any(s is not None for s in (*ins, *outs)):
+        return function, {}
+    return function, {"in_shardings": (None,) * n_consts + ins, "out_shardings": outs}
+
+
+def _function_of_group(group: Group) -> Callable[..., Any]:
+    def function(*operands: Any) -> list[Any]:
+        env: dict[Value, Any] = dict(zip(group.inputs, operands, strict=True))
+        for loose in group.operations:
+            values = [env[o] if isinstance(o, Value) else compat.as_literal_value(o) for o in loose.operands]
+            env.update(zip(loose.outputs, compat.bind(loose.eqn, values), strict=True))
+        return [env[v] for v in group.outputs]
+
+    return function
+
+
+def _explicit_mesh(group: Group) -> Any:
+    """The mesh to lower a group under: the one that its operations name in their types; None for most."""
+    for loose in group.operations:
+        for value in loose.outputs:
+            named: Any = getattr(getattr(value.aval, "sharding", None), "mesh", None)
+            if named is not None and not named.empty and tuple(named.axis_sizes) == group.mesh.spec.shape:
+                devices: Any = np.empty(group.mesh.spec.size, dtype=object)
+                devices[:] = [group.mesh.slice.devices[i] for i in group.mesh.spec.devices]
+                return Mesh(devices.reshape(named.axis_sizes), named.axis_names, axis_types=named.axis_types)
+    return None
+
+
+def _structure(group: Group) -> tuple[Any, ...]:
+    """Equal for groups that compute the same: operations with operands numbered in order of appearance."""
+    numbers: dict[Value, int] = {}
+    for value in group.inputs:
+        numbers[value] = len(numbers)
+    parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
+    for loose in group.operations:
+        parts.append(_structure_of(loose, numbers))
+    return ("group", *parts, tuple(numbers[v] for v in group.outputs))
+
+
+def _structure_of(loose: Loose, numbers: dict[Value, int]) -> tuple[Any, ...]:
+    operands: list[Any] = []
+    for operand in loose.operands:
+        literal = not isinstance(operand, Value)
+        operands.append(("literal", str(operand.val), aval_text(operand.aval)) if literal else numbers[operand])
+    for value in loose.outputs:
+        numbers[value] = len(numbers)
+    params = tuple((k, _hashable(v)) for k, v in sorted(loose.eqn.params.items()))
+    return (loose.eqn.primitive.name, params, tuple(operands), tuple(aval_text(v.aval) for v in loose.outputs))
+
+
+@remembered_by_identity
+def aval_text(aval: compat.Aval) -> str:
+    """A type with all that makes code differ, as JAX writes it."""
+    return str(aval)
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
+
+
+def symbol_of(name: str) -> str:
+    """A readable symbol: `<lambda>` becomes `lambda`. `s0` and `m0` are slices and meshes."""
+    readable = re.sub(r"\W+", "_", name).strip("_") or "computation"
+    return f"{readable}_fn" if re.fullmatch(r"[sm]\d+", readable) else readable

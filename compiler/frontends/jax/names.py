@@ -1,0 +1,20 @@
+"""What a call is called: the user's name of its function."""
+
+from pathways.compiler.frontends.jax.compat import Eqn, body_of, func_source, where_of
+
+
+def call_name(eqn: Eqn) -> str:
+    """The name of a jit or of a shard_map's function. `pmap` hides it behind `_fun`: then whose lines are inside."""
+    if "jaxpr" not in eqn.params:  # cond, while
+        return eqn.primitive.name
+    name: str = eqn.params.get("name") or func_source(eqn.params["jaxpr"]).partition(" at ")[0]
+    if name not in ("_fun", ""):
+        return name
+    body = body_of(eqn.params["jaxpr"])
+    for inner in body.eqns:
+        if inner.primitive.name == "shard_map":
+            return call_name(inner)
+        where = where_of(inner)
+        if where is not None and where.function:
+            return where.function
+    return name or "shard_map"

@@ -1,0 +1,56 @@
+"""The program order of calls, moves and groups: as the program made them, groups where they cost least memory.
+
+A group that depends on placed calls runs as soon as its last input is there (a gradient is added when it appears); one
+that depends on arguments alone runs just before its first consumer (a microbatch is cut when it is needed).
+"""
+
+import heapq
+
+from pathways.compiler.frontends.jax.gather import Group, Unit
+from pathways.compiler.frontends.jax.graph import Graph, Node, Value
+from pathways.dialect.diagnostics import InternalError
+
+
+def order(graph: Graph, units: list[Unit]) -> list[Unit]:
+    """A topological order of the units, nearest to the order of the program."""
+    position: dict[Node, int] = {node: i for i, node in enumerate(graph.nodes)}
+    maker: dict[Value, Unit] = {v: u for u in units for v in u.outputs}
+    consumers: dict[Unit, list[Unit]] = {u: [] for u in units}
+    waiting: dict[Unit, int] = {}
+    for unit in units:
+        producers = dict.fromkeys(maker[v] for v in unit.inputs if v in maker)
+        waiting[unit] = len(producers)
+        for producer in producers:
+            consumers[producer].append(unit)
+    wanted = {u: _wish(u, position, maker) for u in units}
+    for unit in sorted(units, key=wanted.__getitem__, reverse=True):
+        if isinstance(unit, Group) and not unit.depends and consumers[unit]:
+            wanted[unit] = min(wanted[c] for c in consumers[unit]) - 0.25
+    numbers = {u: i for i, u in enumerate(units)}
+    ready = [(wanted[u], numbers[u], u) for u in units if not waiting[u]]
+    heapq.heapify(ready)
+    ordered: list[Unit] = []
+    while ready:
+        _, _, unit = heapq.heappop(ready)
+        ordered.append(unit)
+        for consumer in consumers[unit]:
+            waiting[consumer] -= 1
+            if not waiting[consumer]:
+                heapq.heappush(ready, (wanted[consumer], numbers[consumer], consumer))
+    if len(ordered) != len(units):
+        raise InternalError("gathering made a cycle")
+    return ordered
+
+
+def _wish(unit: Unit, position: dict[Node, int], maker: dict[Value, Unit]) -> float:
+    if not isinstance(unit, Group):
+        return position[unit]
+    if not unit.depends:
+        return position[unit.operations[0]]
+    latest = 0
+    for value in unit.inputs:
+        producer = maker.get(value)
+        if producer is not None:
+            last = producer if not isinstance(producer, Group) else producer.operations[-1]
+            latest = max(latest, position[last])
+    return latest + 0.5

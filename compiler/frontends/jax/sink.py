@@ -1,0 +1,98 @@
+"""Operations that depend on nothing but numbers in the program are copied to each of their consumers.
+
+`jnp.zeros`, an iota or a scaled one costs less to make again than to keep, to move, or to make two calls depend on
+one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pathways.compiler.frontends.jax.graph import Branch, Call, Graph, Loose, Move, Node, Operand, Value
+
+NEGLIGIBLE = frozenset(
+    {
+        "add",
+        "broadcast_in_dim",
+        "convert_element_type",
+        "copy",
+        "div",
+        "full",
+        "iota",
+        "mul",
+        "neg",
+        "reshape",
+        "select_n",
+        "squeeze",
+        "sub",
+    }
+)
+
+LARGEST = 8
+"""Operations in one expression that is still worth copying."""
+
+
+@dataclass(frozen=True)
+class _Expression:
+    """A negligible operation, and how many operations its value takes."""
+
+    node: Loose
+    size: int
+
+
+_Made: TypeAlias = dict[Value, _Expression]
+
+
+def sink(graph: Graph) -> None:
+    """Copies negligible operations to their consumers, in place; unused originals are pruned."""
+    made: _Made = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node, Loose) and (size := _size(node, made)):
+            made.update((v, _Expression(node, size)) for v in node.outputs)
+            nodes.append(node)
+            continue
+        copies: dict[Value, Value] = {}
+        done: dict[Value, Value] = {}
+        follows = node if isinstance(node, Loose) else None
+        for value in node.inputs:
+            if value in made:
+                copies[value] = _copy(value, made, follows, nodes, done)
+        if copies:
+            substitute(node, copies)
+        nodes.append(node)
+    graph.nodes = nodes
+    graph.prune()
+
+
+def _size(node: Loose, made: _Made) -> int:
+    """How many operations make this value out of nothing; 0: too many, or not of nothing."""
+    if node.eqn.primitive.name not in NEGLIGIBLE or any(v not in made for v in node.inputs):
+        return 0
+    size = 1 + sum(made[v].size for v in node.inputs)
+    return size if size <= LARGEST else 0
+
+
+def _copy(value: Value, made: _Made, follows: Loose | None, nodes: list[Node], done: dict[Value, Value]) -> Value:
+    """Adds copies of all that `value` is made of, and gives its copy."""
+    if value in done:
+        return done[value]
+    original = made[value].node
+    operands: list[Operand] = [
+        _copy(o, made, follows, nodes, done) if isinstance(o, Value) else o for o in original.operands
+    ]
+    outputs = [Value(v.aval) for v in original.outputs]
+    nodes.append(Loose(original.eqn, operands, outputs, original.scope, original.where, follows))
+    done.update(zip(original.outputs, outputs, strict=True))
+    return done[value]
+
+
+def substitute(node: Node, copies: Mapping[Value, Value]) -> None:
+    """Reads other values in place of some."""
+    match node:
+        case Loose():
+            node.operands = [copies.get(o, o) if isinstance(o, Value) else o for o in node.operands]
+        case Move():
+            node.source = copies.get(node.source, node.source)
+        case Call() | Branch():
+            node.inputs = [copies.get(v, v) for v in node.inputs]

@@ -1,0 +1,67 @@
+"""A program under a transformation of JAX: one operation that has a type, and neither derivative, batch nor code.
+
+So `jax.eval_shape` and `jax.make_jaxpr` work, and whatever would have to look inside of a program is refused by name.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import jax.extend.core as jex_core
+from jax.interpreters import ad, batching, mlir
+
+from pathways.compiler.errors import TransformedProgram
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import ShapedArray
+from pathways.dialect.lines import caller
+
+_ad: Any = ad
+_batching: Any = batching
+_mlir: Any = mlir
+_primitive: Any = jex_core.Primitive("program")
+_primitive.multiple_results = True
+
+
+def stage(name: str, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """The program `name` of traced `operands`, as traced values of the types of `results`."""
+    avals = tuple(ShapedArray(r.shape, r.dtype, weak_type=bool(r.weak_type)) for r in results)
+    return _primitive.bind(*operands, name=name, avals=avals)
+
+
+def _abstract(*_operands: Any, name: str, avals: tuple[Any, ...]) -> list[Any]:
+    return list(avals)
+
+
+def _refused(transformation: str, why: str, advice: str) -> Any:
+    def rule(*_: Any, **parameters: Any) -> NoReturn:
+        name: str = parameters["name"]
+        words = advice.format(name=name)
+        error = TransformedProgram(program=name, transformation=transformation, have_=why, advice=words, where=caller())
+        raise PathwaysError(error)
+
+    return rule
+
+
+_BY_ITSELF = "call {name} by itself: it is compiled already; what else shall be compiled with it goes inside"
+
+_primitive.def_abstract_eval(_abstract)
+_primitive.def_impl(
+    _refused(
+        "a transformation that runs operations one by one",
+        "the whole program as one operation, under jax.checkpoint, checkify or the like",
+        "apply it inside of the program, or to the function before it becomes one",
+    )
+)
+_ad.primitive_jvps[_primitive] = _refused(
+    "jax.grad, or another derivative,",
+    "a derivative of the whole program, whose inside JAX does not see from there",
+    "put it inside: pw.program(jax.grad({name})) is a program, too, of which {name} is a part",
+)
+_batching.primitive_batchers[_primitive] = _refused(
+    "jax.vmap",
+    "a batch of whole programs, whose inside JAX does not see from there",
+    "put it inside: pw.program(jax.vmap({name})) is a program, too, of which {name} is a part",
+)
+_mlir.register_lowering(
+    _primitive,
+    _refused("jax.jit, or a loop that JAX compiles,", "a program inside of code for JAX's own devices", _BY_ITSELF),
+)

@@ -1,0 +1,143 @@
+"""Phase `trace`: a Python function over virtual devices becomes a module of phase `trace`."""
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from pathways.compiler.collector import collector_paused
+from pathways.compiler.errors import BadArguments, EndlessCalls, NotTraceable
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.emit import Emitted, Names, emit
+from pathways.compiler.frontends.jax.flatten import flatten
+from pathways.compiler.frontends.jax.homes import find_homes
+from pathways.compiler.frontends.jax.jax_errors import translate, untraceable
+from pathways.compiler.frontends.jax.lower import Lowering, symbol_of
+from pathways.compiler.frontends.jax.sink import sink
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.verify import verify
+from pathways.dialect.jax_api import tree_util
+from pathways.dialect.mlir import make_context
+from pathways.dialect.plan.signature import Parameter
+from pathways.dialect.plan.trees import DEEPEST, Tree, describe_tree
+from pathways.dialect.sources import Sources
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The module with its constants, and what the pytree of results looks like."""
+
+    emitted: Emitted
+    out_tree: Any
+
+
+def trace(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    leaf_names: list[str],
+    donated: frozenset[int],
+    *,
+    name: str,
+    platform: str,
+    lowering_platform: str,
+    where: Where | None,
+    parameters: tuple[Parameter, ...] = (),
+) -> Traced:
+    """Traces `function(*arguments)`, whose arguments are pytrees of `ShapeDtypeStruct`s.
+
+    `leaf_names` names each leaf; `donated` are positions of leaves that the caller gives up; `parameters` say how it is
+    called. Raises coded errors at the user's line.
+    """
+    trees: list[Any] = []
+
+    @functools.wraps(function)  # JAX names the function it traces in its messages: the user's
+    def flat(*args: Any) -> list[Any]:
+        out = function(*args)
+        leaves, tree = tree_util.tree_flatten_with_path(out)
+        trees.append(([f"out{tree_util.keystr(path)}" for path, _ in leaves], tree))
+        return [leaf for _, leaf in leaves]
+
+    begin = time.perf_counter()
+    jaxpr = _make_jaxpr(flat, arguments, name, where)
+    traced = time.perf_counter()
+    names = Names(
+        name,
+        leaf_names,
+        trees[-1][0],
+        donated,
+        where,
+        _described("arguments", tree_util.tree_structure(tuple(arguments)), name, where),
+        _described("results", trees[-1][1], name, where),
+        parameters,
+    )
+    sources = Sources("" if where is None else where.file)
+    lowering = Lowering(platform, lowering_platform, symbol_of(name), sources)
+    with collector_paused():
+        emitted = _emitted(jaxpr, names, lowering)
+    own = time.perf_counter() - traced - lowering.seconds
+    emitted.timing.update({"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own})
+    return Traced(emitted, trees[-1][1])
+
+
+def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
+    try:
+        return describe_tree(treedef)
+    except ValueError as error:
+        problem, rule = f"the {what} of {name} are nested too deep", f"at most {DEEPEST} levels"
+        advice = "a list in place of a chain of tuples or nodes"
+        wrong = BadArguments(problem=problem, have_=str(error), rule=rule, advice=advice, where=where)
+        raise PathwaysError(wrong) from None
+
+
+def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
+    """From the jaxpr to the module, verified."""
+    graph = flatten(jaxpr, names.program, names.where)
+    sink(graph)
+    homes = find_homes(graph)
+    emitted = emit(graph, homes, names, lowering, make_context())
+    verify(Program(emitted.module))
+    return emitted
+
+
+def outline(
+    function: Callable[..., Any], arguments: Sequence[Any], *, name: str, where: Where | None
+) -> tuple[list[jax.ShapeDtypeStruct], Any]:
+    """The types of what `function(*arguments)` returns, and their pytree. Raises as `trace`."""
+    trees: list[Any] = []
+
+    @functools.wraps(function)
+    def flat(*args: Any) -> list[Any]:
+        leaves, tree = tree_util.tree_flatten(function(*args))
+        trees.append(tree)
+        return leaves
+
+    jaxpr = _make_jaxpr(flat, arguments, name, where)
+    return [compat.struct(aval) for aval in jaxpr.out_avals], trees[-1]
+
+
+def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, where: Where | None) -> Any:
+    try:
+        return compat.make_jaxpr(flat, *arguments)
+    except PathwaysError as error:
+        vars(error).pop("__notes__", None)  # JAX's, on frames of its own that it removed: the error has the user's line
+        raise
+    except RecursionError as error:
+        have = f"calls that are nested deeper than Python allows: {error}"
+        line = compat.where_of_exception(error) or where
+        raise PathwaysError(EndlessCalls(program=name, have_=have, where=line)) from None
+    except Exception as error:
+        if words := untraceable(error):
+            raise _not_traceable(name, error, *words, where) from error
+        if found := translate(error, where, lambda: compat.make_jaxpr(flat, *arguments)):
+            raise PathwaysError(*found) from error
+        raise
+
+
+def _not_traceable(name: str, error: Exception, problem: str, advice: str, where: Where | None) -> PathwaysError:
+    first = str(error).strip().splitlines()[0]
+    line = compat.where_of_exception(error) or where
+    return PathwaysError(NotTraceable(program=name, problem=problem, have_=first, advice=advice, where=line))

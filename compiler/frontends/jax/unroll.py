@@ -1,0 +1,68 @@
+"""Unrolling loops over placed calls: what a loop stacks is kept as a list until somebody needs the array.
+
+A forward scan stacks the residuals that the backward scan takes apart again. Built as arrays, the stack would make
+every backward step wait for every forward step; as lists, microbatches stay independent.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from jax import lax
+
+from pathways.compiler.frontends.jax.compat import Aval
+from pathways.compiler.frontends.jax.graph import Constant, Operand, Value
+from pathways.dialect.jax_api import numpy
+
+
+class Tracer(Protocol):
+    """What unrolling needs of the walk that it is part of."""
+
+    def constant(self, array: Any, name: str = "") -> Constant: ...
+    def as_value(self, operand: Operand) -> Value: ...
+    def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]: ...
+
+
+@dataclass(eq=False)
+class Stacked:
+    """An array whose leading dimension is one element an iteration, not built yet."""
+
+    aval: Aval
+    elements: list[Operand]
+    scope: str
+    built: list[Value] = field(default_factory=list[Value])
+
+
+def unrolled_order(length: int, reverse: bool) -> Sequence[int]:
+    return range(length)[::-1] if reverse else range(length)
+
+
+def index_of(tracer: Tracer, xs: Operand, t: int, scope: str) -> Operand:
+    """Element t of what a scan runs over; t is an operand, not part of the code (one computation for all t)."""
+    if isinstance(xs, Stacked):
+        return xs.elements[t]
+    index = tracer.constant(np.uint32(t), name=f"index {t}")
+    (element,) = tracer.traced(_element, [xs, index], scope)
+    return element
+
+
+def _element(xs: Any, t: Any) -> Any:
+    """An unsigned index needs no code for counting from the end."""
+    starts = [t] + [np.uint32(0)] * (xs.ndim - 1)
+    return lax.squeeze(lax.dynamic_slice(xs, starts, (1, *xs.shape[1:])), [0])
+
+
+def stack(tracer: Tracer, stacked: Stacked) -> Value:
+    """Builds the array, once."""
+    if not stacked.built:
+        if stacked.elements:
+            (array,) = tracer.traced(_stack, stacked.elements, stacked.scope)
+        else:
+            (array,) = tracer.traced(lambda: numpy.empty(stacked.aval.shape, stacked.aval.dtype), [], stacked.scope)
+        stacked.built.append(tracer.as_value(array))
+    return stacked.built[0]
+
+
+def _stack(*elements: Any) -> Any:
+    return numpy.stack(elements)

@@ -1,0 +1,166 @@
+"""The order of the passes, and the loop that runs them: apply, verify, tell whoever listens."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pathways.compiler.errors import BadArguments, PassRaised
+from pathways.compiler.frontends.jax.compat import where_of_exception
+from pathways.compiler.instruments import Instrument
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.passes.find_pipeline import FindPipeline
+from pathways.compiler.passes.insert_transfers import InsertTransfers
+from pathways.compiler.passes.merge_calls import MergeCalls
+from pathways.compiler.passes.order_calls import OrderCalls
+from pathways.compiler.passes.place import Place
+from pathways.compiler.passes.plan_islands import PlanIslands
+from pathways.compiler.passes.propagate_shardings import PropagateShardings
+from pathways.compiler.passes.rematerialize import Rematerialize
+from pathways.compiler.passes.split_backward import SplitBackward
+from pathways.compiler.placement import Policy
+from pathways.compiler.schedule import PROGRAM
+from pathways.compiler.schedule.arrange import splits_backward
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import WrongPhase
+from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.verify import verify
+from pathways.dialect.phases import Phase
+
+NO_REMAT = "no"
+REMAT = (NO_REMAT, "auto", "always")
+
+PASSES: dict[str, type[Pass]] = {
+    p.name: p
+    for p in (
+        FindPipeline,
+        SplitBackward,
+        PropagateShardings,
+        Place,
+        InsertTransfers,
+        OrderCalls,
+        Rematerialize,
+        MergeCalls,
+        PlanIslands,
+    )
+}
+"""Every pass by name."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose of the default pipeline."""
+
+    placement: str | Policy = "spread"
+    schedule: str = PROGRAM
+    emit_schedule: str = ""
+    merge: bool = True
+    remat: str = NO_REMAT
+    """no, auto (where memory does not suffice) or always."""
+    enforce: bool = True
+    """Refuse a plan that does not fit the memory that the topology states."""
+    explain: bool = False
+    """Estimate every runner-up, however long it takes."""
+
+
+def default_pipeline(options: Options = Options()) -> tuple[Pass, ...]:
+    """The passes from `trace` to `plan`. Raises PWC0104 for an option that there is not."""
+    if options.remat not in REMAT:
+        rule = ", ".join(REMAT)
+        bad = BadArguments(
+            problem="remat says when activations are computed again",
+            have_=f"remat={options.remat!r}",
+            rule=rule,
+            advice="remat='auto' computes them again where memory does not suffice",
+        )
+        raise PathwaysError(bad)
+    return (
+        # What the loop was is seen best before anything is specialized or moved.
+        FindPipeline(),
+        # Before shardings: what one part hands to the other gets its own.
+        *([SplitBackward()] if splits_backward(options.schedule) else []),
+        # Shardings first: placement wants to know the bytes of every shard.
+        PropagateShardings(),
+        # Slices get devices before transfers are cut, since a transfer's route depends on the islands.
+        Place(policy=options.placement, explain=options.explain),
+        # All movement explicit before anything is ordered: a transfer takes its place in the order.
+        InsertTransfers(),
+        # One order an island, without a cycle between islands.
+        OrderCalls(schedule=options.schedule, emit=options.emit_schedule),
+        # Before merging, which joins what is computed again to what needs it.
+        *([Rematerialize(when=options.remat)] if options.remat != NO_REMAT else []),
+        # In the final order only: what is merged can no longer be put apart.
+        *([MergeCalls()] if options.merge else []),
+        # Lifetimes are known only in the final order.
+        PlanIslands(enforce=options.enforce),
+    )
+
+
+@dataclass
+class Timing:
+    """Seconds spent in each pass, verification included."""
+
+    passes: dict[str, float] = field(default_factory=dict[str, float])
+
+    def add(self, name: str, seconds: float) -> None:
+        self.passes[name] = self.passes.get(name, 0.0) + seconds
+
+
+def run_pipeline(
+    program: Program,
+    passes: Sequence[Pass],
+    session: Session,
+    *,
+    upto: Phase = Phase.PLAN,
+    instruments: Sequence[Instrument] = (),
+) -> Timing:
+    """Runs those of `passes` that the program still needs to reach `upto`.
+
+    Raises PWC0703 where a pass's requirement is not met, PWC0701 where its result breaks a rule, PWC0706 for whatever a
+    pass of the user's own raises.
+    """
+    timing = Timing()
+    for step in passes:
+        requires, ensures = step.phases()
+        rewrites = requires is ensures is program.phase  # stays in its phase: runs wherever it stands
+        if (program.phase.reached(ensures) and not rewrites) or ensures.position > upto.position:
+            continue
+        run_pass(program, step, session, timing, instruments)
+    return timing
+
+
+def run_pass(
+    program: Program, step: Pass, session: Session, timing: Timing, instruments: Sequence[Instrument] = ()
+) -> None:
+    """Runs one pass on IR of exactly the phase it requires, and verifies what it made."""
+    requires, ensures = step.phases()
+    if program.phase is not requires:
+        have, need = program.phase.value, requires.value
+        raise PathwaysError(WrongPhase(what=f"the pass {step.name}", have_phase=have, need_phase=need))
+    for instrument in instruments:
+        instrument.before(step, program, session)
+    start = time.perf_counter()
+    try:
+        step.apply(program, session)
+        program.phase = ensures
+        if not step.keeps_flow:
+            for function in program.functions:
+                function.changed()
+        verify(program)
+    except Exception as error:
+        coded = _coded(step, error)
+        for instrument in instruments:
+            instrument.failed(step, coded)
+        if coded is error:
+            raise
+        raise coded from error
+    timing.add(step.name, time.perf_counter() - start)
+    for instrument in instruments:
+        instrument.after(step, program)
+
+
+def _coded(step: Pass, error: Exception) -> Exception:
+    """What a pass of the user's own raises, as PWC0706 at its line; errors of built-in ones are ours, and stay."""
+    if not step.spelled or isinstance(error, PathwaysError):
+        return error
+    said = f"{type(error).__name__}: {error}"
+    return PathwaysError(PassRaised(name=step.spelled, error=said, where=where_of_exception(error)))

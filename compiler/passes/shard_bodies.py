@@ -1,0 +1,98 @@
+"""Where values go into bodies of control flow and come out: the same places for all bodies of one operation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.places import same_place
+from pathways.dialect.ir.program import Program
+from pathways.dialect.mlir import ir, location, where_of
+from pathways.dialect.sdy import Placed
+from pathways.dialect.sharding import Dims, replicated
+
+Decide: TypeAlias = Callable[[Program, dict[int, Placed]], set[int]]
+"""Decides the shardings in a body, with what is given of some values; gives the arguments that it could determine."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where control flow takes each value that its bodies take, and where it makes each result."""
+
+    taken: tuple[Placed, ...]
+    made: tuple[Placed, ...]
+
+
+def settle_bodies(program: Program, op: pw.ControlFlowOp, outside: Sequence[Placed | None], decide: Decide) -> Ends:
+    """Decides all bodies of an operation, and makes them agree.
+
+    `outside` is where the values are that they take, as far as that is known. Each body hands on what it determines
+    to the next; what a body then takes or makes elsewhere it moves itself.
+    """
+    bodies = program.bodies_of(op)
+    ranks = [len(bodies[0].flow.types[v].shape) for v in bodies[0].inputs]
+    meshes = [_mesh_of(bodies, i) for i in range(len(ranks))]
+    known: list[Dims | None] = [
+        o.dims if o is not None and o.mesh == mesh else None for o, mesh in zip(outside, meshes, strict=True)
+    ]
+    loops = isinstance(op, pw.WhileOp)
+    carried = len(known) - len(op.results)
+    made: tuple[Placed, ...] = ()
+    for body in reversed(bodies) if loops else bodies:  # what a loop does says more than its test
+        wanted = [None if d is None else Placed(mesh, d) for mesh, d in zip(meshes, known, strict=True)]
+        given = {v: p for v, p in zip(body.inputs, wanted, strict=True) if p is not None}
+        if not loops or body is bodies[1]:  # the test's own result is no value that anybody else makes
+            left = wanted[carried:] if loops else list(made or [None] * len(op.results))
+            given |= {v: p for v, p in zip(body.flow.returned, left, strict=True) if p is not None and v not in given}
+        determined = decide(body, given)
+        made = made or tuple(body.flow.place(v) for v in body.flow.returned)
+        arguments = body.arguments
+        for i, value in enumerate(body.inputs):
+            sharding = arguments[value].sharding
+            if known[i] is None and value in determined and sharding is not None:
+                known[i] = sharding.dims
+    taken = tuple(
+        Placed(mesh, replicated(rank) if dims is None else dims)
+        for mesh, dims, rank in zip(meshes, known, ranks, strict=True)
+    )
+    for body in bodies:
+        _take_at(body, taken)
+    made = taken[carried:] if loops else tuple(bodies[0].flow.place(v) for v in bodies[0].flow.returned)
+    for body in bodies[1:] if loops else bodies:
+        _make_at(body, made, location(where_of(op.operation), "moved", program.context))
+    return Ends(taken, made)
+
+
+def _mesh_of(bodies: Sequence[Program], position: int) -> str:
+    """The mesh on which a value is taken: the same in all bodies that use it."""
+    meshes = (body.arguments[body.inputs[position]].mesh for body in bodies)
+    return next((m for m in meshes if m is not None), next(iter(bodies[0].meshes)))
+
+
+def _take_at(body: Program, taken: Sequence[Placed]) -> None:
+    arguments = body.arguments
+    for value, placed in zip(body.inputs, taken, strict=True):
+        if arguments[value].mesh is not None:
+            arguments[value] = replace(arguments[value], sharding=placed)
+    body.arguments = arguments
+    body.changed()
+
+
+def _make_at(body: Program, made: Sequence[Placed], line: Any) -> None:
+    """Moves what a body returns to where all bodies return it."""
+    flow = body.flow
+    operations = body.block.operations
+    end = operations[len(operations) - 1].operation
+    for i, (value, placed) in enumerate(zip(flow.returned, made, strict=True)):
+        if not same_place(body, flow.types[value], flow.place(value), placed):
+            moved = pw.TransferOp.create(
+                ip=ir.InsertionPoint(end),
+                loc=line,
+                operands=[flow.values[value]],
+                results=[flow.values[value].type],
+                mesh=placed.mesh,
+                sharding=(placed,),
+                reason="all bodies leave this result at one place",
+            )
+            end.operands[i] = moved.results[0]
+    body.changed()

@@ -1,0 +1,35 @@
+"""The schedule of a program as it stands in the IR: the dictionary `pw.schedule` of the module."""
+
+from dataclasses import fields
+from typing import Any
+
+from pathways.dialect.ir.program import Program
+from pathways.dialect.mlir import ir
+from pathways.dialect.plan.nouns import Schedule
+
+NAME = "pw.schedule"
+
+
+def write_schedule(program: Program, schedule: Schedule) -> None:
+    with program.context:
+        entries = {f.name: _write(getattr(schedule, f.name)) for f in fields(Schedule)}
+        program.module.operation.attributes[NAME] = ir.DictAttr.get(entries)
+
+
+def read_schedule(program: Program) -> Schedule:
+    """Program order where the IR states none."""
+    attributes = program.module.operation.attributes
+    if NAME not in attributes:
+        return Schedule("program")
+    found = ir.DictAttr(attributes[NAME])
+    return Schedule(**{f.name: found[f.name].value for f in fields(Schedule) if f.name in found})
+
+
+def _write(value: str | int | float) -> Any:
+    match value:
+        case str():
+            return ir.StringAttr.get(value)
+        case int():
+            return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+        case _:
+            return ir.FloatAttr.get_f64(value)

@@ -1,0 +1,71 @@
+"""What schedules are made for: a pipeline as stages on slices and microbatches, and the table that a schedule is."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pathways.dialect.actions import Action, read_action
+from pathways.dialect.ir.program import Program
+
+Table: TypeAlias = tuple[tuple[Action, ...], ...]
+"""For each slice of a pipeline what it does, in order."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Stages on slices, and the actions that the program has for them.
+
+    A slice with several stages holds several chunks of the model. `calls` are numbers of nodes in program order.
+    """
+
+    slices: tuple[str, ...]
+    """In the order of their first stages: row i of a table is for slice i."""
+    rows: tuple[int, ...]
+    """For each stage its slice, as an index into `slices`."""
+    microbatches: int
+    calls: dict[Action, tuple[int, ...]]
+
+    @property
+    def stages(self) -> int:
+        return len(self.rows)
+
+    def stages_of(self, row: int) -> list[int]:
+        return [stage for stage, at in enumerate(self.rows) if at == row]
+
+    @property
+    def has_backward(self) -> bool:
+        return any(a.kind != "F" for a in self.calls)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether backward computations are in two parts, I and W."""
+        return any(a.kind in "IW" for a in self.calls)
+
+    def table(self, rows: Iterable[Iterable[Action]]) -> Table:
+        """A table of what the program has of these actions: B of what is split is I and then W."""
+        return tuple(tuple(a for wanted in row for a in self.parts(wanted)) for row in rows)
+
+    def parts(self, action: Action) -> list[Action]:
+        """The actions of the program that one of a table stands for; none where the program needs none."""
+        if action in self.calls or action.kind != "B":
+            return [action] if action in self.calls else []
+        both = (Action(action.stage, kind, action.microbatch) for kind in "IW")
+        return [a for a in both if a in self.calls]
+
+
+def read_pipeline(program: Program) -> Pipeline | None:
+    """The pipeline that the actions of a program's placed calls describe; None: it has none."""
+    calls: dict[Action, list[int]] = {}
+    slice_of: dict[int, str] = {}
+    for node in program.flow.calls():
+        if node.op.action is None or node.op.gathered:
+            continue
+        action = read_action(node.op.action)
+        calls.setdefault(action, []).append(node.number)
+        slice_of.setdefault(action.stage, program.slice_of(node.mesh))
+    if not calls:
+        return None
+    slices = tuple(dict.fromkeys(slice_of[stage] for stage in sorted(slice_of)))
+    rows = tuple(slices.index(slice_of[stage]) for stage in sorted(slice_of))
+    microbatches = 1 + max(a.microbatch for a in calls)
+    return Pipeline(slices, rows, microbatches, {a: tuple(numbers) for a, numbers in calls.items()})

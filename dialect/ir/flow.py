@@ -1,0 +1,111 @@
+"""The dataflow of a program as numbers: what passes walk, since a touch of MLIR costs 10 times as much.
+
+Values are numbered: arguments first, then results in program order, so that the results of a node are a range. A flow
+is a snapshot. `Program.flow` makes one when it is asked for and keeps it until `Program.changed` is called; after
+every pass the verifier makes a new one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pathways.dialect.diagnostics import InternalError
+from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.ir import pw
+from pathways.dialect.mlir import Value
+from pathways.dialect.sdy import Placed
+
+if TYPE_CHECKING:
+    from pathways.dialect.ir.program import Program
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A call, a transfer or control flow; `callee` is of a call, `mesh` of a call or a transfer, else empty."""
+
+    number: int
+    op: Any
+    callee: str
+    mesh: str
+    operands: Sequence[int]
+    results: range
+
+    @property
+    def is_call(self) -> bool:
+        return bool(self.callee)
+
+    @property
+    def is_transfer(self) -> bool:
+        return isinstance(self.op, pw.TransferOp)
+
+
+class Flow:
+    """All nodes and values of a program."""
+
+    def __init__(self, program: "Program") -> None:
+        self.program = program
+        self.values: list[Value] = list(program.block.arguments)
+        self.arguments = range(len(self.values))
+        self.nodes: list[Node] = []
+        self.makers: list[int] = [-1] * len(self.values)
+        """For each value the number of the node that makes it; -1: an argument."""
+        numbers: dict[Value, int] = {v: i for i, v in enumerate(self.values)}
+        for op in program.block.operations:
+            if not isinstance(op, (pw.CallOp, pw.TransferOp, pw.ControlFlowOp)):
+                continue
+            number, first = len(self.nodes), len(self.values)
+            results = list(op.results)
+            made = range(first, first + len(results))
+            numbers.update(zip(results, made, strict=True))
+            self.values += results
+            self.makers += [number] * len(results)
+            callee = op.callee if isinstance(op, pw.CallOp) else ""
+            operands = tuple([numbers[v] for v in op.operands])
+            mesh = "" if isinstance(op, pw.ControlFlowOp) else op.mesh
+            self.nodes.append(Node(number, op, callee, mesh, operands, made))
+        self.returned = [numbers[v] for v in program.returned]
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        """How many calls, transfers and branches there are."""
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    @cached_property
+    def types(self) -> list[ArrayType]:
+        return [from_mlir(v.type) for v in self.values]
+
+    @cached_property
+    def places(self) -> list[Placed | None]:
+        """Mesh and sharding of each value, from phase `shard` on; None: an argument that nothing uses."""
+        places: list[Placed | None] = [a.sharding for a in self.program.arguments]
+        for node in self.nodes:
+            shardings = node.op.sharding if node.is_transfer else node.op.out_shardings
+            if shardings is None or len(shardings) != len(node.results):
+                raise InternalError(f"{node.op.operation.name} states no sharding for its results")
+            places += shardings
+        return places
+
+    def place(self, value: int) -> Placed:
+        found = self.places[value]
+        if found is None:
+            raise InternalError("a value that nothing uses has no place")
+        return found
+
+    @cached_property
+    def users(self) -> list[list[int]]:
+        """For each value the nodes that read it, in program order; a node twice that reads it twice."""
+        users: list[list[int]] = [[] for _ in self.values]
+        for node in self.nodes:
+            for value in node.operands:
+                users[value].append(node.number)
+        return users
+
+    def calls(self) -> Iterator[Node]:
+        return (n for n in self.nodes if n.callee)
+
+    def branches(self) -> Iterator[Node]:
+        return (n for n in self.nodes if isinstance(n.op, pw.ControlFlowOp))

@@ -1,0 +1,296 @@
+"""Reading and writing the program inside a module: its symbols, its calls, its arguments and results.
+
+Attributes of the program's arguments (`pw.program` func.func):
+
+| attribute | meaning |
+|---|---|
+| `pw.name` | parameter name and key path, `params['w']`; of a constant, a readable form |
+| `pw.dtype` | the element type that the user sees, where it is not the stored one: `key<fry>`, `float0` |
+| `pw.weak` | the type is weak (a Python number) |
+| `pw.mesh` | the mesh where the value lives |
+| `pw.sharding` | its sharding there (from phase `shard`) |
+| `pw.donate` | the caller gives it up |
+| `pw.value` | a constant of at most 1 KiB: its raw bytes in hexadecimal |
+| `pw.constant` | a larger constant: the digest under which its bytes lie beside the module |
+
+Results carry `pw.name`, `pw.dtype` and `pw.weak`. The same attributes are on bodies (`pw.body`), where `pw.donate` says
+that a loop may overwrite what it carries.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.dialect.diagnostics import InternalError
+from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Flow
+from pathways.dialect.memo import remembered
+from pathways.dialect.mlir import Attribute, Module, Operation, Value, ir
+from pathways.dialect.phases import Phase
+from pathways.dialect.sdy import Placed, read_sharding, write_sharding
+from pathways.dialect.sharding import MeshSpec, Sharding
+
+INLINE_LIMIT = 1024
+"""Constants of at most so many bytes stand in the IR itself."""
+
+
+def constant_name(raw: bytes) -> str:
+    """What a constant is called that lies beside the module."""
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What the IR says of one argument or result of the program."""
+
+    name: str
+    dtype: str | None = None
+    weak: bool = False
+    mesh: str | None = None
+    sharding: Placed | None = None
+    donate: bool = False
+    value: str | None = None
+    constant: str | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.value is not None or self.constant is not None
+
+    def write(self) -> Attribute:
+        """As a dictionary attribute; needs a context."""
+        written: dict[str, Any] = {"pw.name": ir.StringAttr.get(self.name)}
+        for key, text in (("dtype", self.dtype), ("value", self.value), ("constant", self.constant)):
+            if text is not None:
+                written[f"pw.{key}"] = ir.StringAttr.get(text)
+        for key, flag in (("weak", self.weak), ("donate", self.donate)):
+            if flag:
+                written[f"pw.{key}"] = ir.UnitAttr.get()
+        if self.mesh is not None:
+            written["pw.mesh"] = ir.FlatSymbolRefAttr.get(self.mesh)
+        if self.sharding is not None:
+            written["pw.sharding"] = write_sharding(self.sharding)
+        return ir.DictAttr.get(written)
+
+
+@remembered
+def _read_argument(attribute: Any) -> Argument:
+    def get(key: str) -> Any:
+        return attribute[f"pw.{key}"] if f"pw.{key}" in attribute else None  # noqa: SIM401
+
+    def text(key: str) -> str | None:
+        found = get(key)
+        return None if found is None else found.value
+
+    sharding = get("sharding")
+    return Argument(
+        name=text("name") or "",
+        dtype=text("dtype"),
+        weak=get("weak") is not None,
+        mesh=text("mesh"),
+        sharding=None if sharding is None else read_sharding(sharding),
+        donate=get("donate") is not None,
+        value=text("value"),
+        constant=text("constant"),
+    )
+
+
+class Program:
+    """A view on a module: cheap to make, holds no state of its own but the symbol tables it read."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.context: Any = module.context
+        self.slices: dict[str, pw.SliceOp] = {}
+        self.meshes: dict[str, pw.MeshOp] = {}
+        self.islands: dict[str, pw.IslandOp] = {}
+        self.plans: dict[str, pw.PlanOp] = {}
+        self.computations: dict[str, Operation] = {}
+        self.bodies: dict[str, Program] = {}
+        """Functions that control flow runs, as programs of their own; inner ones first."""
+        self._specs: dict[str, MeshSpec] = {}
+        self._slices: dict[str, str] = {}
+        self._func: Any = None
+        self._flow: Flow | None = None
+        bodies: list[Any] = []
+        plans: list[pw.PlanOp] = []
+        for op in module.body.operations:
+            if isinstance(op, pw.PlanOp):
+                plans.append(op)
+            elif op.operation.name == "func.func" and "pw.body" in op.operation.attributes:
+                bodies.append(op)
+            else:
+                self._read(op)
+        for op in bodies:
+            body = Body(self, op)
+            self.bodies[body.name] = body
+        for op in plans:
+            self.bodies.get(op.body or "", self).plans[op.island] = op
+
+    def _read(self, op: Any) -> None:
+        match op:
+            case pw.SliceOp():
+                self.slices[op.sym_name] = op
+            case pw.MeshOp():
+                self.meshes[op.sym_name] = op
+            case pw.IslandOp():
+                self.islands[op.name] = op
+            case _ if op.operation.name == "builtin.module":
+                self.computations[op.operation.attributes["sym_name"].value] = op.operation
+            case _ if op.operation.name == "func.func" and "pw.program" in op.operation.attributes:
+                self._func = op
+            case _:
+                pass
+
+    @property
+    def functions(self) -> "list[Program]":
+        """The bodies, each after those inside it, and the program itself."""
+        return [*self.bodies.values(), self]
+
+    def bodies_of(self, op: pw.ControlFlowOp) -> "list[Program]":
+        return [self.bodies[symbol] for symbol in op.bodies]
+
+    @property
+    def flow(self) -> Flow:
+        """The dataflow as numbers: a snapshot, see `changed`."""
+        if self._flow is None:
+            self._flow = Flow(self)
+        return self._flow
+
+    def changed(self) -> None:
+        """To be called by a pass that has changed calls, transfers or arguments and reads `flow` afterwards."""
+        self._flow = None
+
+    @property
+    def func(self) -> Any:
+        if self._func is None:
+            raise InternalError("the module has no pw.program function")
+        return self._func
+
+    @property
+    def has_program(self) -> bool:
+        return self._func is not None
+
+    @property
+    def name(self) -> str:
+        return self.func.operation.attributes["sym_name"].value
+
+    @property
+    def phase(self) -> Phase:
+        return Phase(self.module.operation.attributes["pw.phase"].value)
+
+    @phase.setter
+    def phase(self, phase: Phase) -> None:
+        self.module.operation.attributes["pw.phase"] = ir.StringAttr.get(phase.value, self.context)
+
+    @property
+    def platform(self) -> str:
+        return self.module.operation.attributes["pw.platform"].value
+
+    @property
+    def block(self) -> Any:
+        return self.func.operation.regions[0].blocks[0]
+
+    @property
+    def arguments(self) -> list[Argument]:
+        return [_read_argument(a) for a in described(self.func, "arg_attrs", len(self.block.arguments))]
+
+    @arguments.setter
+    def arguments(self, arguments: list[Argument]) -> None:
+        with self.context:
+            self.func.arg_attrs = ir.ArrayAttr.get([a.write() for a in arguments])
+
+    @property
+    def results(self) -> list[Argument]:
+        if not self.returned:
+            return []
+        return [_read_argument(a) for a in described(self.func, "res_attrs", len(self.returned))]
+
+    @property
+    def inputs(self) -> list[int]:
+        """The numbers of the arguments that are no constants: what a caller hands in."""
+        return [i for i, argument in enumerate(self.arguments) if not argument.is_constant]
+
+    @property
+    def returned(self) -> list[Value]:
+        """The values that the program returns, in order."""
+        operations = self.block.operations
+        return list(operations[len(operations) - 1].operation.operands)
+
+    def nodes(self) -> Iterator[pw.CallOp | pw.TransferOp | pw.ControlFlowOp]:
+        """Calls, transfers and control flow, in program order."""
+        for op in self.block.operations:
+            if isinstance(op, pw.CallOp | pw.TransferOp | pw.ControlFlowOp):
+                yield op
+
+    def calls(self) -> Iterator[pw.CallOp]:
+        for op in self.nodes():
+            if isinstance(op, pw.CallOp):
+                yield op
+
+    def mesh(self, symbol: str) -> MeshSpec:
+        if symbol not in self._specs:
+            op = self.meshes[symbol]
+            self._specs[symbol] = MeshSpec(op.axes, op.devices)
+        return self._specs[symbol]
+
+    def slice_of(self, mesh: str) -> str:
+        if mesh not in self._slices:
+            self._slices[mesh] = self.meshes[mesh].slice
+        return self._slices[mesh]
+
+    def island_of(self, mesh: str) -> str:
+        """The island of a mesh, from phase `place` on."""
+        return self.slices[self.slice_of(mesh)].island or ""
+
+    def sharding(self, placed: Placed) -> Sharding:
+        return placed.on(self.mesh(placed.mesh))
+
+    def unique_symbol(self, name: str) -> str:
+        """`name`, or `name_1`, ... : one that no computation of the module has."""
+        taken, number = name, 0
+        while any(taken in function.computations for function in self.functions):
+            number += 1
+            taken = f"{name}_{number}"
+        return taken
+
+
+class Body(Program):
+    """A function that control flow runs: a program on the slices and meshes of the whole, with its own computations."""
+
+    def __init__(self, whole: Program, function: Any) -> None:
+        self.module, self.context = whole.module, whole.context
+        self.slices, self.meshes, self.islands = whole.slices, whole.meshes, whole.islands
+        self.whole, self.bodies = whole, whole.bodies
+        self.plans: dict[str, pw.PlanOp] = {}
+        self._specs: dict[str, MeshSpec] = {}
+        self._slices: dict[str, str] = {}
+        self._func, self._flow = function, None
+        called = {op.callee for op in self.calls()}
+        self.computations = {s: whole.computations.pop(s) for s in [*whole.computations] if s in called}
+
+    @property
+    def functions(self) -> list[Program]:
+        return self.whole.functions
+
+
+def array_type(value: Value) -> ArrayType:
+    return from_mlir(value.type)
+
+
+def main_of(computation: Operation) -> Any:
+    """The public @main of a nested module."""
+    for op in computation.regions[0].blocks[0].operations:
+        if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == "main":
+            return op
+    raise InternalError("a computation has no @main")
+
+
+def described(main: Any, key: str, count: int) -> list[Any]:
+    """The `arg_attrs` or `res_attrs` of a function, one dictionary each; MLIR leaves out a list of empty ones."""
+    attributes = main.operation.attributes
+    if key in attributes:
+        return list(attributes[key])
+    with main.operation.context:
+        return [ir.DictAttr.get({})] * count

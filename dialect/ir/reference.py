@@ -1,0 +1,34 @@
+"""The dialect's reference page, made from the declarations: `python -m pathways.dialect.ir.reference`."""
+
+import inspect
+
+from pathways.dialect.ir import program
+from pathways.dialect.ir.pw import OPS
+
+_HEAD = """# The pw dialect
+
+Made by `make reference` from `dialect/ir/pw.py`; do not edit. One module holds a program in every phase: `trace`, `shard`,
+`place`, `transfer`, `schedule`, `plan` (its attribute `pw.phase`). Each distinct computation stands once, as a nested
+module of StableHLO with Shardy shardings. An attribute without a mark must be there; `?` marks one that may be absent.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    parts = [_HEAD]
+    for op in OPS:
+        parts.append(f"## `{op.OPERATION_NAME}`\n\n{inspect.cleandoc(op.__doc__ or '')}\n")
+        parts.append(f"Operands: {op.operands_}. Results: {op.results_}. Regions: {op.regions_}.\n")
+        parts.append("| attribute | kind | meaning |\n|---|---|---|")
+        parts += [
+            f"| `{name}`{'' if field.required else ' ?'} | {field.kind.name} | {field.doc} |"
+            for name, field in op.fields().items()
+        ]
+        parts.append("")
+    arguments = inspect.cleandoc(program.__doc__ or "").partition("\n\n")[2]
+    parts.append(f"## The program\n\n{arguments}")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

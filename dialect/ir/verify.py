@@ -1,0 +1,341 @@
+"""The rules of each phase. Run after every pass; a broken rule is PWC0701 at the op's user line."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pathways.dialect.actions import Action, read_action
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.errors import InvalidIR
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.places import same_place
+from pathways.dialect.ir.program import Program, array_type, main_of
+from pathways.dialect.ir.verify_plan import broken_parts, check_plans
+from pathways.dialect.ir.wellformed import Broken, declarations, known_ops, violation
+from pathways.dialect.mlir import Attribute, Operation, ir, problem_of, registered_only, short_text
+from pathways.dialect.phases import Phase
+from pathways.dialect.ranges import LARGEST, write_ranges
+from pathways.dialect.sdy import Placed
+from pathways.dialect.sharding import size_of_axes
+
+
+def verify(program: Program) -> None:
+    """Checks a module against the rules of the phase it says it has reached.
+
+    Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
+    """
+    for violations in _broken(program):
+        if found := [violation(*broken) for broken in violations]:
+            raise PathwaysError(*found)
+
+
+def _broken(program: Program) -> Iterator[Iterator[Broken]]:
+    """The violations of each rule in turn."""
+    _check_valid(program)
+    for rule in (known_ops, declarations):
+        yield rule(program.module)
+    yield _one_program(program)
+    for phase, rules in _RULES.items():
+        if program.phase.reached(phase):
+            for rule in rules:
+                yield from (rule(function) for function in program.functions)
+
+
+def _check_valid(program: Program) -> None:
+    """What MLIR itself checks; inside of computations also that all ops are known."""
+    module = program.module.operation
+    try:
+        with registered_only(program.context):
+            for function in program.functions:
+                for computation in function.computations.values():
+                    computation.verify()
+        module.verify()
+    except ir.MLIRError as error:
+        problem, where = problem_of(error)
+        rule = "valid MLIR, and in computations only ops of StableHLO and of JAX's other dialects"
+        op, have = module.name, short_text(module)
+        invalid = InvalidIR(op=op, problem=f"does not verify: {problem}", have_=have, rule=rule, where=where)
+        raise PathwaysError(invalid) from None
+
+
+def _one_program(program: Program) -> Iterator[Broken]:
+    if not program.has_program:
+        yield program.module.operation, "has no function marked pw.program", "one program a module"
+
+
+def _counts(program: Program) -> Iterator[Broken]:
+    for op in program.slices.values():
+        if not 1 <= op.devices <= LARGEST:
+            yield op.operation, f"has {op.devices} devices", f"1 to {LARGEST}"
+    for op in program.islands.values():
+        if op.hosts < 1 or op.devices < 1 or op.hosts * op.devices > LARGEST:
+            yield op.operation, f"has {op.hosts} hosts of {op.devices} devices", f"1 to {LARGEST} devices in all"
+
+
+def _symbols(program: Program) -> Iterator[Broken]:
+    for op in program.meshes.values():
+        if op.slice not in program.slices:
+            yield op.operation, f"names the slice @{op.slice}, which does not exist", "a pw.slice of the module"
+            continue
+        size = size_of_axes(op.axes)
+        count = program.slices[op.slice].devices
+        if size != len(op.devices) or len(set(op.devices)) != size:
+            have = f"has axes of {size} devices and {len(op.devices)} devices"
+            yield op.operation, have, "as many different devices as the axes span"
+        elif not 0 <= min(op.devices) <= max(op.devices) < count:
+            have = f"names devices {write_ranges(op.devices)} of a slice of {count}"
+            yield op.operation, have, f"positions 0 to {count - 1}"
+    for op in program.nodes():
+        for mesh in op.meshes if isinstance(op, pw.ControlFlowOp) else (op.mesh,):
+            if mesh not in program.meshes:
+                yield op.operation, f"names the mesh @{mesh}, which does not exist", "a pw.mesh of the module"
+
+
+def _calls(program: Program) -> Iterator[Broken]:
+    signatures: dict[str, tuple[list[ArrayType], list[ArrayType]]] = {}
+    flow = program.flow
+    types = flow.types
+    for node in flow.nodes:
+        if node.is_transfer and types[node.operands[0]] != types[node.results[0]]:
+            have = f"makes {types[node.results[0]]} of {types[node.operands[0]]}"
+            yield node.op.operation, have, "a result of its operand's type"
+    for node in flow.calls():
+        if node.callee not in signatures:
+            if node.callee not in program.computations:
+                rule = "a nested module that no other function calls"
+                yield node.op.operation, f"calls @{node.callee}, which is not there", rule
+                continue
+            type_ = main_of(program.computations[node.callee]).type
+            signatures[node.callee] = [from_mlir(t) for t in type_.inputs], [from_mlir(t) for t in type_.results]
+        need = signatures[node.callee]
+        have = [types[v] for v in node.operands], [types[v] for v in node.results]
+        if have != need:
+            shown, rule = (f"{[str(t) for t in side[0]]} -> {[str(t) for t in side[1]]}" for side in (have, need))
+            yield node.op.operation, f"has types {shown}", f"those of @main: {rule}"
+
+
+def _actions(program: Program) -> Iterator[Broken]:
+    """Actions are those of a pipeline: stages and microbatches counted from 0, each stage on one slice."""
+    found: dict[Action, Any] = {}
+    homes: dict[int, str] = {}
+    for call in program.calls():
+        yield from broken_parts(call)
+        try:
+            action = None if call.action is None else read_action(call.action)
+        except ValueError:
+            yield call.operation, f"has the action {call.action}", "stage, F, B, I or W, microbatch: 2F3"
+            continue
+        if action is not None and not call.gathered:
+            found[action] = call
+            home = program.slice_of(call.mesh)
+            if homes.setdefault(action.stage, home) != home:
+                yield (
+                    call.operation,
+                    f"puts stage {action.stage} on @{home}",
+                    f"@{homes[action.stage]}, as another call",
+                )
+    if program.phase.reached(Phase.SCHEDULE):  # what is merged has several
+        return
+    for what in ("stage", "microbatch"):
+        numbers = {getattr(action, what): call for action, call in found.items()}
+        if numbers and max(numbers) >= len(numbers):
+            rule = f"each {what} from 0 to the last"
+            yield numbers[max(numbers)].operation, f"is of {what} {max(numbers)} of {len(numbers)}", rule
+
+
+def _branches(program: Program) -> Iterator[Broken]:
+    flow = program.flow
+    before = list(program.functions)[: program.functions.index(program)]
+    for node in flow.branches():
+        op = node.op
+        missing = [s for s in op.bodies if program.bodies.get(s) not in before]
+        many = len(op.bodies) if isinstance(op, pw.WhileOp) else max(1, len(op.bodies))
+        if missing or many != len(op.bodies) or (isinstance(op, pw.WhileOp) and many != 2):
+            yield op.operation, f"has the bodies {op.bodies}", "pw.body functions before it; a pw.while has two"
+            continue
+        yield from _body_types(program, node)
+        if len(op.meshes) != len(node.results):
+            yield op.operation, f"names {len(op.meshes)} meshes", "one for each result"
+
+
+def _body_types(program: Program, node: Node) -> Iterator[Broken]:
+    """What the bodies of control flow take and make."""
+    op, types = node.op, program.flow.types
+    taken = [types[v] for v in (node.operands[1:] if isinstance(op, pw.CondOp) else node.operands)]
+    made = [types[v] for v in node.results]
+    if isinstance(op, pw.WhileOp) and taken[len(taken) - len(made) :] != made:
+        yield op.operation, "makes other types than it carries", "as many results as operands carried, of equal types"
+    if isinstance(op, pw.CondOp) and types[node.operands[0]] != ArrayType((), "int32"):
+        yield op.operation, f"is decided by {types[node.operands[0]]}", "int32[]: the number of a body"
+    for number, body in enumerate(program.bodies_of(op)):
+        flow = body.flow
+        want = [ArrayType((), "bool")] if isinstance(op, pw.WhileOp) and number == 0 else made
+        if [flow.types[v] for v in body.inputs] != taken or [flow.types[v] for v in flow.returned] != want:
+            have = f"runs @{body.name}, which takes or makes other types"
+            yield op.operation, have, f"{[str(t) for t in taken]} -> {[str(t) for t in want]}"
+
+
+def _signature(program: Program) -> Iterator[Broken]:
+    func = program.func
+    counts = len(program.arguments), len(program.block.arguments)
+    if counts[0] != counts[1]:
+        yield func.operation, f"describes {counts[0]} of {counts[1]} arguments", "pw.name for every argument"
+    for value, argument in zip(program.block.arguments, program.arguments, strict=False):
+        if argument.mesh is not None and argument.mesh not in program.meshes:
+            yield func.operation, f"puts {argument.name} on @{argument.mesh}, which does not exist", "a pw.mesh"
+        if argument.mesh is None and list(value.uses):
+            yield func.operation, f"uses {argument.name}, which has no mesh", "pw.mesh on every argument in use"
+        if argument.value is not None and len(argument.value) != 2 * array_type(value).bytes:
+            yield func.operation, f"has a constant {argument.name} of the wrong size", "as many bytes as its type"
+
+
+def _attributes(node: Node) -> tuple[str, ...]:
+    """Where a node states its shardings."""
+    return ("sharding",) if node.is_transfer else ("in_shardings", "out_shardings")
+
+
+_SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "result"}
+
+
+def _shardings(program: Program) -> Iterator[Broken]:
+    flow = program.flow
+    types = flow.types
+    checked: set[tuple[str, str, str, Attribute]] = set()
+    for node in flow.nodes:
+        op, attributes = node.op, node.op.operation.attributes
+        for name in _attributes(node):
+            values, what = node.operands if name == "in_shardings" else node.results, _SIDES[name]
+            key = node.callee, node.mesh, name, attributes.get(name)
+            if node.callee and key in checked:  # the types are those of the computation
+                continue
+            shardings = getattr(op, name)
+            if shardings is None or len(shardings) != len(values):
+                yield op.operation, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
+                continue
+            checked.add(key)
+            for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
+                yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
+                if node.mesh and placed.mesh != node.mesh:
+                    yield op.operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
+    for value, argument in zip(flow.arguments, program.arguments, strict=True):
+        if argument.mesh is not None:
+            if argument.sharding is None or argument.sharding.mesh != argument.mesh:
+                yield (
+                    program.func.operation,
+                    f"gives {argument.name} no sharding on its mesh",
+                    "pw.sharding from phase shard on",
+                )
+            else:
+                yield from _divides(program, program.func.operation, types[value], argument.sharding, argument.name)
+
+
+def _branch_places(program: Program) -> Iterator[Broken]:
+    for node in program.flow.branches():
+        yield from _body_places(program, node)
+
+
+def _body_places(program: Program, node: Node) -> Iterator[Broken]:
+    """Values go into a body, and come out of it, where they are."""
+    op, types = node.op, program.flow.types
+    if op.in_shardings is None or op.out_shardings is None:
+        return
+    skip = 1 if isinstance(op, pw.CondOp) else 0
+    carried = op.in_shardings[len(node.operands) - len(node.results) :]
+    if isinstance(op, pw.WhileOp) and carried != op.out_shardings:
+        yield op.operation, "carries values to other places", "results that lie where the operands do"
+    for number, body in enumerate(program.bodies_of(op)):
+        places, flow = [a.sharding for a in body.arguments if not a.is_constant], body.flow
+        for value, placed, there in zip(node.operands[skip:], op.in_shardings[skip:], places, strict=True):
+            if there is not None and not same_place(program, types[value], placed, there):
+                yield op.operation, f"hands @{body.name} a value elsewhere than it takes it", "equal places"
+        if isinstance(op, pw.WhileOp) and number == 0:
+            continue
+        for value, placed in zip(flow.returned, op.out_shardings, strict=True):
+            if not same_place(program, flow.types[value], flow.place(value), placed):
+                yield op.operation, f"takes from @{body.name} a value elsewhere than it makes it", "equal places"
+
+
+def _divides(program: Program, op: Operation, type_: ArrayType, placed: Placed, what: str) -> Iterator[Broken]:
+    shape = type_.shape
+    if placed.mesh not in program.meshes:
+        yield op, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
+        return
+    mesh = program.mesh(placed.mesh)
+    names = {name for name, _ in mesh.axes}
+    used = [a for axes in placed.dims for a in axes]
+    if len(placed.dims) != len(shape) or not names.issuperset(used) or len(set(used)) != len(used):
+        yield op, f"splits {what} of shape {list(shape)} as {placed.dims}", f"one entry a dimension, axes of {mesh}"
+    elif bad := program.sharding(placed).undivided(shape):
+        dim, parts = bad[0]
+        yield op, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
+
+
+def _bindings(program: Program) -> Iterator[Broken]:
+    taken: dict[tuple[str, int], str] = {}
+    for symbol, op in program.slices.items():
+        if op.island not in program.islands or op.device_ids is None:
+            yield op.operation, "is not bound to an island", "an island and devices from phase place on"
+            continue
+        size = program.islands[op.island].hosts * program.islands[op.island].devices
+        if len(op.device_ids) != op.devices or len(set(op.device_ids)) != op.devices:
+            have = f"is bound to {len(op.device_ids)} devices, {write_ranges(op.device_ids)}"
+            yield op.operation, have, f"{op.devices} different devices"
+            continue
+        if not 0 <= min(op.device_ids) <= max(op.device_ids) < size:
+            have = f"is bound to devices {write_ranges(op.device_ids)} of {op.island}"
+            yield op.operation, have, f"devices 0 to {size - 1}"
+            continue
+        for device in op.device_ids:
+            other = taken.setdefault((op.island, device), symbol)
+            if other != symbol:
+                yield (
+                    op.operation,
+                    f"shares device {device} of {op.island} with @{other}",
+                    "slices with disjoint devices",
+                )
+    for call in program.calls():
+        owner = program.slices[program.slice_of(call.mesh)]
+        if call.island != owner.island:
+            yield call.operation, f"is on @{call.island}, its slice on @{owner.island}", "the island of its slice"
+
+
+def _movement(program: Program) -> Iterator[Broken]:
+    flow = program.flow
+    places, types = flow.places, flow.types
+    for node in flow.nodes:
+        op = node.op
+        if node.is_transfer:
+            if op.route is None or op.bytes is None or op.source is None:
+                yield op.operation, "does not state its route, bytes and source", "all three from phase transfer on"
+            elif op.source[0] != places[node.operands[0]]:
+                yield op.operation, "states another source than its operand's place", "the operand's mesh and sharding"
+            continue
+        for i, (value, wanted) in enumerate(zip(node.operands, op.in_shardings or (), strict=True)):
+            here = places[value]
+            if here is not wanted and (here is None or not same_place(program, types[value], here, wanted)):
+                yield op.operation, f"reads operand {i} from another place", "an explicit pw.transfer for every move"
+
+
+def _order(program: Program) -> Iterator[Broken]:
+    flow = program.flow
+    last = -1
+    for node in flow.nodes:
+        step = node.op.step
+        if step is None:
+            yield node.op.operation, "has no step", "a step for every call and transfer from phase schedule on"
+            continue
+        if step <= last:
+            rule = "steps that grow in the order of the program, which is the order of the work"
+            yield node.op.operation, f"has step {step} behind step {last}", rule
+        last = max(last, step)
+
+
+_RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
+    Phase.TRACE: (_counts, _symbols, _calls, _actions, _signature, _branches),
+    Phase.SHARD: (_shardings, _branch_places),
+    Phase.PLACE: (_bindings,),
+    Phase.TRANSFER: (_movement,),
+    Phase.SCHEDULE: (_order,),
+    Phase.PLAN: (check_plans,),
+}

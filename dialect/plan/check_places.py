@@ -1,0 +1,91 @@
+"""Whether the islands, slices and meshes of a plan lie in each other, and on devices of their own. Pure."""
+
+import math
+from collections.abc import Iterator
+
+from pathways.dialect.plan.check_types import MOST_DIMENSIONS, axes_problem
+from pathways.dialect.plan.nouns import Plan, PlanMesh
+from pathways.dialect.sharding import size_of_axes
+
+MOST_DEVICES = 1 << 20
+"""Of an island."""
+
+_Problems = Iterator[tuple[str, str]]
+
+
+def place_problems(plan: Plan) -> _Problems:
+    """What is wrong with the places that a plan names."""
+    yield from _topology(plan)
+    yield from _streams(plan)
+    yield from _slices(plan)
+    slices = {s.name: (s.island, frozenset(s.devices)) for s in plan.slices}
+    for mesh in plan.meshes:
+        yield from _mesh(mesh, slices)
+
+
+def _topology(plan: Plan) -> _Problems:
+    topology = plan.topology
+    if len(set(topology.names)) != len(topology.islands):
+        yield f"islands {sorted(topology.names)}", "a name of its own for each"
+    for island in topology.islands:
+        if island.devices < 1 or island.hosts < 1 or island.size > MOST_DEVICES:
+            yield f"{island.name} of {island.hosts} hosts with {island.devices} devices", "a positive number of devices"
+        if island.memory is not None and island.memory < 0:
+            yield f"{island.name} with {island.memory} bytes a device", "bytes from 0"
+        rates = (island.ici_gbps, topology.dcn_gbps, 1.0 if island.flops is None else island.flops)
+        if not all(math.isfinite(r) and r > 0 for r in rates):
+            yield f"{island.name} with rates {rates}", "positive numbers"
+    figures = [getattr(plan.schedule, f) for f in ("bubble", "bound", "estimated_bubble", "estimated_bound")]
+    if not all(map(math.isfinite, (*figures, plan.schedule.estimated_seconds))):
+        yield f"a schedule with a bubble of {figures}", "numbers"
+
+
+def _streams(plan: Plan) -> _Problems:
+    """Bodies run where the program has a stream: nothing else is bound to devices."""
+    mains = {s.island for s in plan.streams}
+    for streams in plan.all_streams:
+        islands = [s.island for s in streams]
+        if len(set(islands)) != len(islands) or not mains.issuperset(islands):
+            yield f"streams for {islands}", "one stream an island of the program"
+    if not mains <= set(plan.topology.names):
+        yield f"streams for {sorted(mains)}", f"islands of the topology: {sorted(plan.topology.names)}"
+
+
+def _slices(plan: Plan) -> _Problems:
+    if len({s.name for s in plan.slices}) != len(plan.slices):
+        yield "two slices of one name", "a name of its own for each"
+    sizes = {i.name: i.size for i in plan.topology.islands}
+    taken: dict[str, set[int]] = {name: set() for name in sizes}
+    for slice_ in plan.slices:
+        if slice_.island not in sizes:
+            yield f"slice {slice_.name} on {slice_.island}", "slices on islands of the topology"
+            return
+        devices = set(slice_.devices)
+        if len(devices) != len(slice_.devices) or any(not 0 <= d < sizes[slice_.island] for d in devices):
+            yield f"slice {slice_.name} on {_shown(slice_.devices)}", f"devices 0 to {sizes[slice_.island] - 1}, once"
+        if shared := sorted(devices & taken[slice_.island]):
+            yield (
+                f"slice {slice_.name} shares devices {_shown(shared)} of {slice_.island}",
+                "slices without a common one",
+            )
+        taken[slice_.island] |= devices
+
+
+def _mesh(mesh: PlanMesh, slices: dict[str, tuple[str, frozenset[int]]]) -> _Problems:
+    name = f"mesh {mesh.name}"
+    if mesh.slice not in slices:
+        yield f"{name} of slice {mesh.slice}", "a slice of the plan"
+        return
+    if (problem := axes_problem(mesh.axes)) is not None:
+        yield f"{name} {problem}", f"at most {MOST_DIMENSIONS} different axes of sizes from 1"
+        return
+    island, devices = slices[mesh.slice]
+    used = set(mesh.devices)
+    if size_of_axes(mesh.axes) != len(mesh.devices) or len(used) != len(mesh.devices):
+        yield f"{name} of {mesh.axes} over {_shown(mesh.devices)}", "as many different devices as the axes span"
+    elif mesh.island != island or not used <= devices:
+        yield f"{name} on {_shown(mesh.devices)} of {mesh.island}", f"devices of slice {mesh.slice}, on {island}"
+
+
+def _shown(devices: "tuple[int, ...] | list[int]") -> str:
+    return f"devices {list(devices[:16])}" + (f" and {len(devices) - 16} more" if len(devices) > 16 else "")

@@ -1,0 +1,84 @@
+"""Whether the arguments, results and constants of a plan are those of its slots, and its trees have as many. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.jax_api import eval_shape, random
+from pathways.dialect.plan.check_types import type_problem
+from pathways.dialect.plan.nouns import ConstantData, Plan, Port, Stream
+from pathways.dialect.plan.trees import count_leaves, tree_problem
+
+_Problems = Iterator[tuple[str, str]]
+_WORDS = {"fry": 2, "rbg": 4, "urbg": 4}
+"""The data of a key of JAX's own kinds."""
+
+
+def tree_problems(plan: Plan) -> _Problems:
+    """What is wrong with the structures of arguments and results."""
+    for what, tree, ports in (("arguments", plan.in_tree, plan.inputs), ("results", plan.out_tree, plan.results)):
+        if (problem := tree_problem(tree)) is not None:
+            yield f"{what} in {problem}", "a structure that JAX has"
+        elif count_leaves(tree) != len(ports):
+            yield f"{len(ports)} {what} in a tree of {count_leaves(tree)} leaves", "one leaf an array"
+
+
+def port_problems(plan: Plan) -> _Problems:
+    """What is wrong with the ports and constants of one function, whose buffers are known to be right."""
+    streams = {s.island: s for s in plan.streams}
+    taken = Counter((p.island, p.slot) for p in plan.inputs if p.slot >= 0)
+    taken.update((c.island, c.slot) for c in plan.constant_buffers)
+    if shared := [k for k, n in taken.items() if n > 1]:
+        yield f"several inputs or constants in {shared}", "a slot of its own for each"
+    for port in (*plan.inputs, *plan.results):
+        yield from _port(streams, port)
+    for port in plan.results:
+        if port.slot < 0:
+            yield f"result {port.name} without a slot", "a slot for every result"
+    for held in plan.constant_buffers:
+        yield from _constant(plan, streams, held)
+
+
+def _port(streams: dict[str, Stream], port: Port) -> _Problems:
+    if port.slot < -1:
+        yield f"{port.name} in slot {port.slot}", "a slot, or -1"
+    elif port.slot >= 0:
+        stream = streams.get(port.island)
+        if stream is None or port.slot >= len(stream.buffers):
+            yield f"{port.name} in slot {port.slot} of {port.island}", "a slot that exists"
+            return
+        if stream.buffers[port.slot].type != port.type:
+            yield f"{port.name} is {port.type}, its buffer {stream.buffers[port.slot].type}", "equal types"
+    if (problem := type_problem(port.type)) is not None:
+        yield f"{port.name} {problem[0]}", problem[1]
+    elif not _is_stored_as(port.dtype, port.type):
+        yield f"{port.name} of {port.dtype}, stored as {port.type}", "an element type, and how JAX stores it"
+
+
+def _is_stored_as(dtype: str, type_: ArrayType) -> bool:
+    """Whether arrays of `dtype` are stored so: as they are, keys as their data, `float0` as booleans."""
+    if dtype == type_.dtype or (dtype == "float0" and type_.dtype == "bool"):
+        return True
+    if not (dtype.startswith("key<") and dtype.endswith(">") and type_.dtype == "uint32" and type_.shape):
+        return False
+    return type_.shape[-1] == (_WORDS.get(dtype[4:-1]) or _words(dtype[4:-1]))
+
+
+def _words(kind: str) -> int | None:
+    """The data of a key whose kind was registered in this process; None for one that was not."""
+    try:
+        return eval_shape(lambda: random.key_data(random.key(0, impl=kind))).shape[-1]
+    except Exception:  # whatever JAX says of names that it does not know
+        return None
+
+
+def _constant(plan: Plan, streams: dict[str, Stream], held: ConstantData) -> _Problems:
+    stream = streams.get(held.island)
+    if stream is None or not 0 <= held.slot < len(stream.buffers):
+        yield f"a constant in slot {held.slot} of {held.island}", "a slot that exists"
+        return
+    type_, raw = stream.buffers[held.slot].type, plan.constants.get(held.member)
+    if raw is None or len(raw) != type_.bytes:
+        yield f"constant {held.member} of the wrong size", f"{type_.bytes} bytes"
+    elif type_.dtype == "bool" and raw.translate(None, b"\0\1"):
+        yield f"constant {held.member} with booleans that are neither", "bytes 0 and 1"

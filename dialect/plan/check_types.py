@@ -1,0 +1,75 @@
+"""Whether types and layouts are some that arrays can have, and computations state theirs in full. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from pathways.dialect.dtypes import ArrayType, is_stored_as_named
+from pathways.dialect.plan.nouns import Computation, Plan
+from pathways.dialect.sharding import Axes, Dims, MeshSpec, Sharding
+
+MOST_DIMENSIONS = 64
+"""Of an array, or of a mesh: numpy has no more."""
+MOST_BYTES = 1 << 60
+"""Of an array: what counts them with 64 bits must not run over."""
+
+
+def type_problem(type_: ArrayType) -> tuple[str, str] | None:
+    """What keeps a type from being that of an array, and the rule."""
+    if not is_stored_as_named(type_.dtype) or min(type_.shape, default=0) < 0:
+        return f"of type {type_}", "a known element type and sizes from 0"
+    if len(type_.shape) > MOST_DIMENSIONS:
+        return f"with {len(type_.shape)} dimensions", f"at most {MOST_DIMENSIONS}"
+    size = type_.shard_bytes(tuple(filter(None, type_.shape)))  # a zero hides how large the others are
+    return (f"of type {type_}", f"at most {MOST_BYTES} bytes") if size > MOST_BYTES else None
+
+
+def axes_problem(axes: Axes) -> str | None:
+    """What keeps axes from being those of a mesh."""
+    if len({name for name, _ in axes}) != len(axes):
+        return "with an axis twice"
+    if len(axes) > MOST_DIMENSIONS or any(size < 1 for _, size in axes):
+        return f"with axes {axes[:MOST_DIMENSIONS]}"
+    return None
+
+
+def layout_problem(type_: ArrayType, dims: Dims, axes: Axes) -> tuple[str, str] | None:
+    """What keeps an array of this type from lying so on a mesh with these axes, and the rule."""
+    if (problem := type_problem(type_)) is not None:
+        return problem
+    used = [a for split in dims for a in split]
+    if len(dims) != len(type_.shape) or len(set(used)) != len(used) or not {n for n, _ in axes}.issuperset(used):
+        return f"split as {dims}", f"one entry a dimension, axes of {axes}"
+    if not used:
+        return None
+    sharding = Sharding(MeshSpec(axes, ()), dims)
+    return (f"of {type_} split as {sharding}", "shards of equal size") if sharding.undivided(type_.shape) else None
+
+
+def computation_problems(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What is wrong with the signatures of computations."""
+    names = Counter(c.name for c in plan.computations)
+    for computation in plan.computations:
+        if names[computation.name] > 1:
+            yield f"{names[computation.name]} computations {computation.name}", "a name of its own for each"
+        yield from _computation(computation)
+
+
+def _computation(computation: Computation) -> Iterator[tuple[str, str]]:
+    name = f"computation {computation.name}"
+    if (problem := axes_problem(computation.axes)) is not None:
+        yield f"{name} is for a mesh {problem}", f"at most {MOST_DIMENSIONS} different axes of sizes from 1"
+    sides = (
+        ("input", computation.inputs, computation.in_layouts),
+        ("output", computation.outputs, computation.out_layouts),
+    )
+    for side, types, layouts in sides:
+        if len(types) != len(layouts):
+            yield f"{name} has {len(layouts)} layouts for {len(types)} {side}s", "a layout an array"
+            return
+        for i, (type_, dims) in enumerate(zip(types, layouts, strict=True)):
+            if (bad := layout_problem(type_, dims, computation.axes)) is not None:
+                yield f"{name} has {side} {i} {bad[0]}", bad[1]
+    if any(not 0 <= d < len(computation.inputs) for d in computation.donated):
+        yield f"{name} donates {computation.donated}", f"inputs 0 to {len(computation.inputs) - 1}"
+    if len(set(computation.donated)) != len(computation.donated):
+        yield f"{name} donates {computation.donated}", "each input at most once"

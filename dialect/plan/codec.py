@@ -1,0 +1,197 @@
+"""Frozen dataclasses to protobuf messages and back, by the names of their fields.
+
+The schema is plan.proto, compiled to plan.binpb (`make proto`). Messages are made from the compiled schema at run
+time, so that no generated code ties users to one version of protobuf.
+"""
+
+from importlib import resources
+from typing import Any, cast
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from pathways.dialect.diagnostics import Where
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan import nouns as nouns
+from pathways.dialect.plan.signature import Parameter
+from pathways.dialect.plan.trees import read_tree, write_tree
+from pathways.dialect.ranges import RangeReader, write_ranges
+from pathways.dialect.terminal import printable
+from pathways.dialect.topology import Island, Topology
+
+__all__ = [
+    "CLASSES",
+    "NOT_STORED",
+    "OUTSIDE",
+    "DecodeError",
+    "decode_plan",
+    "encode_plan",
+    "plan_message",
+    "schema",
+]
+
+
+_TREES = frozenset({"in_tree", "out_tree"})
+_RANGES = frozenset({("PlanSlice", "devices"), ("PlanMesh", "devices")})
+
+
+def _load_schema() -> Any:
+    raw = resources.files("pathways.dialect.plan").joinpath("plan.binpb").read_bytes()
+    files = descriptor_pb2.FileDescriptorSet.FromString(raw)
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("pathways.plan.v1.Plan"))
+
+
+_PLAN: Any = _load_schema()
+
+CLASSES: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        *(
+            nouns.PlanSlice,
+            nouns.Decision,
+            nouns.PlanMesh,
+            nouns.Layout,
+            nouns.BufferKind,
+            nouns.Buffers,
+            nouns.Stream,
+            nouns.Computation,
+            nouns.Port,
+            nouns.Schedule,
+        ),
+        *(nouns.Run, nouns.Send, nouns.Recv, nouns.Copy, nouns.Free, nouns.Branch),
+        *(nouns.ConstantData, nouns.Body, nouns.Plan),
+        *(Where, ArrayType, Island, Topology, Parameter),
+    )
+}
+OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})
+"""Fields whose bytes are members of the file of their own."""
+NOT_STORED = frozenset({"here", "marked"})
+"""What only this process knows."""
+
+
+def schema() -> dict[str, Any]:
+    """The descriptors of all messages, by name."""
+    return dict(_PLAN.DESCRIPTOR.file.message_types_by_name)
+
+
+def plan_message(raw: bytes = b"") -> Any:
+    """A plan as a protobuf message. Raises `DecodeError` for what is none."""
+    return _PLAN.FromString(raw)
+
+
+def encode_plan(plan: nouns.Plan) -> bytes:
+    message = plan_message()
+    _encode(plan, message)
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_plan(
+    raw: bytes,
+    modules: dict[str, bytes],
+    locals: dict[str, bytes],
+    constants: dict[str, bytes],
+    phases: dict[str, bytes],
+    executables: dict[str, bytes],
+) -> nouns.Plan:
+    """Raises `DecodeError` for what is not a plan message; missing modules raise KeyError.
+
+    All texts are printable (terminal.py), but for trees, whose keys are data, and the names of members.
+    """
+    message = plan_message(raw)
+    members = {
+        "modules": modules, "locals": locals, "constants": constants, "phases": phases, "executables": executables,
+    }  # fmt: skip
+    return _Decoder(members).decode(message)
+
+
+def _encode(value: Any, message: Any) -> None:
+    for field in message.DESCRIPTOR.fields:
+        content: Any = getattr(value, field.name)
+        if content is None:
+            continue
+        if field.name in _TREES:
+            content = write_tree(content)
+        if (message.DESCRIPTOR.name, field.name) in _RANGES:
+            content = write_ranges(content)
+        if field.is_repeated:
+            target = getattr(message, field.name)
+            if field.message_type is None:
+                target.extend(content)
+                continue
+            for item in content:
+                _encode_message(item, field.message_type.name, target.add())
+        elif field.message_type is not None:
+            target = getattr(message, field.name)
+            target.SetInParent()
+            _encode_message(content, field.message_type.name, target)
+        else:
+            setattr(message, field.name, content)
+
+
+def _encode_message(value: Any, kind: str, message: Any) -> None:
+    match kind:
+        case "Dims":
+            for axes in value:
+                message.dims.add().axes.extend(axes)
+        case "Axis":
+            message.name, message.size = value
+        case "Instruction":
+            target = getattr(message, type(value).__name__.lower())
+            target.SetInParent()
+            _encode(value, target)
+        case _:
+            _encode(value, message)
+
+
+class _Decoder:
+    """Reads the messages of one plan."""
+
+    def __init__(self, members: dict[str, dict[str, bytes]]) -> None:
+        self._members = members
+        self._ranges = RangeReader()
+
+    def decode(self, message: Any) -> Any:
+        kind: str = message.DESCRIPTOR.name
+        match kind:
+            case "Dims":
+                return tuple(tuple(map(printable, dim.axes)) for dim in message.dims)
+            case "Axis":
+                return (printable(message.name), message.size)
+            case "Instruction":
+                chosen = message.WhichOneof("kind")
+                if chosen is None:
+                    raise DecodeError("an instruction of no known kind")
+                return self.decode(getattr(message, chosen))
+            case _:
+                pass
+        fields: dict[str, Any] = {f.name: self._field(message, f) for f in message.DESCRIPTOR.fields}
+        if kind == "Computation":
+            fields["module"] = self._members["modules"][message.name]
+            fields["local"] = self._members["locals"].get(message.name, b"")
+        if kind == "Plan":
+            fields |= {name: self._members[name] for name in ("constants", "phases", "executables")}
+        return CLASSES[kind](**fields)
+
+    def _field(self, message: Any, field: Any) -> Any:
+        content = getattr(message, field.name)
+        if (message.DESCRIPTOR.name, field.name) in _RANGES:
+            return self._ranges.read(content)
+        if field.is_repeated:
+            items = cast("list[Any]", content)
+            if field.message_type is not None:
+                return tuple(map(self.decode, items))
+            return tuple(map(printable, items)) if field.type == field.TYPE_STRING else tuple(items)
+        if field.message_type is not None:
+            if not message.HasField(field.name):
+                if field.name == "where":
+                    return None
+                raise DecodeError(f"{message.DESCRIPTOR.name} lacks {field.name}")
+            return self.decode(content)
+        if field.name in _TREES:
+            return read_tree(content)
+        if field.has_presence and not message.HasField(field.name):
+            return None
+        return printable(content) if field.type == field.TYPE_STRING else content

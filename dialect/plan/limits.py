@@ -1,0 +1,74 @@
+"""How much a plan may ask of whoever reads it: what small files can multiply. Pure.
+
+The rules of `check.py` say what is wrong; these say what is too much, for `pwc inspect` as for a run. Each amount is
+one that no array of the file holds, but a product of several.
+"""
+
+from collections.abc import Iterator
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import PlanTooLarge
+from pathways.dialect.plan.memory import classes_of
+from pathways.dialect.plan.nouns import Branch, Buffer, Copy, Layout, Plan, Recv, Send
+from pathways.dialect.reshard import most_pieces
+
+MOST_BODIES = 1 << 12
+"""Each is a plan with those before it."""
+MOST_NAMES = 1 << 26
+"""Characters of the names of all buffers: a group has one, and each of its buffers takes it."""
+MOST_PIECES = 1 << 23
+"""Of all different transfers: a piece is what one shard sends to another."""
+MOST_CHANGES = 1 << 26
+"""Of the memory of devices: buffers, each on every kind of device of its mesh."""
+MOST_OWNERS = 1 << 24
+"""Owners of memory, listed at every step."""
+
+
+def check_amounts(plan: Plan, path: str) -> None:
+    """Raises PWC0613 for what would fill the memory of whoever looks at it, whether it is valid or not."""
+    names = 0
+    for streams in plan.all_streams:
+        for stream in streams:
+            names += sum(len(group.name) * len(group.kinds) for group in stream.groups)
+            for i in stream.instructions:
+                if isinstance(i, Branch):
+                    _check(path, f"bodies of {i.name}", len(i.bodies), MOST_BODIES)
+    _check(path, "bodies", len(plan.bodies), MOST_BODIES)
+    _check(path, "characters in the names of buffers", names, MOST_NAMES)
+
+
+def check_work(plan: Plan, path: str) -> None:
+    """Raises PWC0613 for what would take too long; of a plan whose every rule holds."""
+    pieces = sum(most_pieces(shape, plan.sharding(a), plan.sharding(b)) for shape, a, b in set(_moves(plan)))
+    _check(path, "pieces in transfers", pieces, MOST_PIECES)
+    classes = [len(c) for c in classes_of(plan.meshes)]
+    changes = shown = 0
+    for streams in plan.all_streams:
+        for stream in streams:
+            changes += sum(classes[stream.kinds[k].layout.mesh] for group in stream.groups for k in group.kinds)
+            shown += len({g.owner for g in stream.groups}) * len(stream.instructions)
+    _check(path, "changes of memory", changes, MOST_CHANGES)
+    _check(path, "owners of memory at all steps", shown, MOST_OWNERS)
+
+
+_Move = tuple[tuple[int, ...], Layout, Layout]
+"""The shape of what moves, and where from and where to."""
+
+
+def _moves(plan: Plan) -> Iterator[_Move]:
+    """All transfers and copies; of each function its channels have two ends."""
+    for streams in plan.all_streams:
+        sent: dict[int, Buffer] = {}
+        for stream in streams:
+            sent.update((i.channel, stream.buffers[i.slot]) for i in stream.instructions if isinstance(i, Send))
+        for stream in streams:
+            for i in stream.instructions:
+                if isinstance(i, Recv | Copy):
+                    here = sent[i.channel] if isinstance(i, Recv) else stream.buffers[i.source]
+                    there = stream.buffers[i.slot if isinstance(i, Recv) else i.target]
+                    yield here.type.shape, here.layout, there.layout
+
+
+def _check(path: str, what: str, have: int, most: int) -> None:
+    if have > most:
+        raise PathwaysError(PlanTooLarge(path=path, what=what, amount=f"{have:,}", most=f"{most:,}"))

@@ -1,0 +1,197 @@
+"""How much memory a stream takes on each device, at every step and by owner. Pure, of the plan alone.
+
+A run holds its inputs, its outputs and its executable's temporaries at once; what it donates becomes part of its
+outputs. What the caller keeps is there from the first step to the last.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from pathways.dialect.plan.nouns import Branch, Copy, Free, Plan, PlanMesh, Recv, Run, Stream
+
+TEMPORARIES = "temporaries of "
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most bytes alive on one device, and whose they are; `step` -1: before the first."""
+
+    bytes: int = 0
+    step: int = -1
+    device: int = -1
+    owners: tuple[tuple[str, int], ...] = ()
+    """Largest first."""
+
+
+class Change(NamedTuple):
+    """Bytes that come or go on every device of one mesh."""
+
+    step: int
+    mesh: int
+    owner: str
+    bytes: int
+
+
+_Held: TypeAlias = tuple[int, str, int]
+"""Mesh, owner and size of a slot."""
+
+
+def changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]:
+    """What a stream allocates and frees, in order. `borrowed` are slots that the caller keeps."""
+    held: list[_Held] = []
+    for group in stream.groups:
+        kinds = [stream.kinds[k] for k in group.kinds]
+        held += [(k.layout.mesh, group.owner, k.bytes) for k in kinds]
+        if group.birth < 0:
+            yield from (Change(-1, *h) for h in held[len(held) - len(kinds) :])
+    for instruction in stream.instructions:
+        step = instruction.step
+        match instruction:
+            case Branch():
+                given = [held[instruction.inputs[i]] for i in instruction.donated]
+                yield from _net(step, [held[s] for s in instruction.outputs], given)
+                owner = f"{TEMPORARIES}{instruction.name}"
+                for mesh in instruction.meshes if instruction.temporaries else ():
+                    yield Change(step, mesh, owner, instruction.temporaries)
+                for mesh in instruction.meshes if instruction.temporaries else ():
+                    yield Change(step, mesh, owner, -instruction.temporaries)
+            case Run():
+                donated = [held[instruction.inputs[i]] for i in instruction.donated]
+                yield from _net(step, [held[s] for s in instruction.outputs], donated)
+                if instruction.temporaries:
+                    owner = f"{TEMPORARIES}{instruction.name}"
+                    yield Change(step, instruction.mesh, owner, instruction.temporaries)
+                    yield Change(step, instruction.mesh, owner, -instruction.temporaries)
+            case Recv():
+                yield Change(step, *held[instruction.slot])
+            case Copy():
+                yield Change(step, *held[instruction.target])
+            case Free():
+                yield from _net(step, [], [held[s] for s in instruction.slots if s not in borrowed])
+            case _:
+                pass
+
+
+def _net(step: int, come: list[_Held], go: list[_Held]) -> Iterator[Change]:
+    """What comes and goes at one moment, one change for each owner on each mesh."""
+    totals: dict[tuple[int, str], int] = {}
+    for sign, rows in ((1, come), (-1, go)):
+        for mesh, owner, size in rows:
+            totals[mesh, owner] = totals.get((mesh, owner), 0) + sign * size
+    # What goes makes room first: the peak is not in between.
+    for (mesh, owner), size in sorted(totals.items(), key=lambda row: row[1]):
+        yield Change(step, mesh, owner, size)
+
+
+def classes_of(meshes: Sequence[PlanMesh]) -> list[list[tuple[int, ...]]]:
+    """The devices of each mesh, those together that are in the same meshes: at each moment they hold the same."""
+    on: dict[tuple[str, int], list[int]] = {}
+    for number, mesh in enumerate(meshes):
+        for device in mesh.devices:
+            on.setdefault((mesh.island, device), []).append(number)
+    classes: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for (island, device), numbers in on.items():
+        classes.setdefault((island, tuple(numbers)), []).append(device)
+    found: list[list[tuple[int, ...]]] = [[] for _ in meshes]
+    for (_, numbers), devices in classes.items():
+        for number in numbers:
+            found[number].append(tuple(sorted(devices)))
+    return found
+
+
+def peak_of(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> Peak:
+    """The peak of a stream, over all devices of its island; of several, the first device that is as full."""
+    found = list(changes(stream, borrowed))
+    firsts = [sorted(c[0] for c in classes) for classes in classes_of(meshes)]
+    live: dict[int, int] = {}
+    highest, at, device = 0, -1, -1
+    for number, change in enumerate(found):
+        for d in firsts[change.mesh]:
+            live[d] = size = live.get(d, 0) + change.bytes
+            if size > highest:
+                highest, at, device = size, number, d
+    if at < 0:
+        return Peak()
+    owners: dict[str, int] = {}
+    holding = _meshes_with(meshes, stream.island, device)
+    for change in found[: at + 1]:
+        if change.mesh in holding:
+            owners[change.owner] = owners.get(change.owner, 0) + change.bytes
+    ranked = sorted(((o, n) for o, n in owners.items() if n), key=lambda row: (-row[1], row[0]))
+    return Peak(highest, found[at].step, device, tuple(ranked))
+
+
+def _meshes_with(meshes: Sequence[PlanMesh], island: str, device: int) -> frozenset[int]:
+    return frozenset(n for n, mesh in enumerate(meshes) if mesh.island == island and device in mesh.devices)
+
+
+def peaks(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> dict[int, int]:
+    """The most bytes alive on each device of the island."""
+    classes = classes_of(meshes)
+    live: dict[tuple[int, ...], int] = {}
+    highest: dict[tuple[int, ...], int] = {}
+    for change in changes(stream, borrowed):
+        for devices in classes[change.mesh]:
+            live[devices] = size = live.get(devices, 0) + change.bytes
+            highest[devices] = max(highest.get(devices, 0), size)
+    return {device: most for devices, most in highest.items() for device in devices}
+
+
+def borrowed_slots(plan: Plan, island: str) -> frozenset[int]:
+    """Slots of arguments that the caller keeps."""
+    return frozenset(p.slot for p in plan.inputs if p.island == island and p.slot >= 0 and not p.donated)
+
+
+def peak(plan: Plan, island: str) -> Peak:
+    """The peak of one island of a plan."""
+    return peak_of(plan.stream(island), plan.meshes, borrowed_slots(plan, island))
+
+
+def timeline(plan: Plan, island: str, device: int) -> list[tuple[int, dict[str, int]]]:
+    """For one device of an island its bytes by owner after each step that changes them, in order."""
+    live: dict[str, int] = {}
+    rows: list[tuple[int, dict[str, int]]] = []
+    holding = _meshes_with(plan.meshes, island, device)
+    for change in changes(plan.stream(island), borrowed_slots(plan, island)):
+        if change.mesh not in holding:
+            continue
+        if rows and rows[-1][0] != change.step:
+            rows[-1] = rows[-1][0], {o: n for o, n in live.items() if n}
+        if not rows or rows[-1][0] != change.step:
+            rows.append((change.step, {}))
+        live[change.owner] = live.get(change.owner, 0) + change.bytes
+    if rows:
+        rows[-1] = rows[-1][0], {o: n for o, n in live.items() if n}
+    return rows
+
+
+_OF_MICROBATCH = re.compile(r"(\w+) of microbatch (\d+)")
+
+
+def by_kind(owners: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """The microbatches of activations and of gradients taken together: `activations of 4 microbatches (0, 1, 2, 3)`."""
+    rows: list[tuple[str, int]] = []
+    kinds: dict[str, list[tuple[int, int]]] = {}
+    for owner, size in owners:
+        match = _OF_MICROBATCH.fullmatch(owner)
+        if match is None:
+            rows.append((owner, size))
+        else:
+            kinds.setdefault(match[1], []).append((int(match[2]), size))
+    for kind, members in kinds.items():
+        numbers = sorted(n for n, _ in members)
+        shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        many = f"{len(numbers)} microbatches" if len(numbers) > 1 else "1 microbatch"
+        rows.append((f"{kind} of {many} ({shown})", sum(size for _, size in members)))
+    return sorted(rows, key=lambda row: (-row[1], row[0]))
+
+
+def readable(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,69 @@
+"""What functions of a module call: no circles, nothing without a body, and no more than XLA can write out.
+
+XLA writes every call out where it stands. Forty functions that call the next one twice are 2^40 operations.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+
+from pathways.dialect.bare_mlir import Operation, ir
+from pathways.dialect.plan.modules.stated import Refused
+from pathways.dialect.plan.modules.walk import MOST_DEPTH
+
+MOST_OPERATIONS = 1_000_000
+"""With all calls written out. The largest models that were compiled here have some 10,000."""
+
+
+@dataclass
+class Function:
+    """How many operations a function has itself, how deep, and how often it calls others, at which depth at most."""
+
+    operations: int = 0
+    depth: int = 1
+    calls: Counter[str] = field(default_factory=Counter[str])
+    deepest: dict[str, int] = field(default_factory=dict[str, int])
+
+    def add(self, operation: Operation, depth: int) -> None:
+        self.operations += 1
+        self.depth = max(self.depth, depth)
+        for callee in called_by(operation):
+            self.calls[callee] += 1
+            self.deepest[callee] = max(depth, self.deepest.get(callee, 0))
+
+
+def called_by(operation: Operation) -> list[str]:
+    """The names of the functions that an operation calls."""
+    match operation.name:
+        case "func.call":
+            return [operation.attributes["callee"].value]
+        case "stablehlo.composite":
+            return [operation.attributes["decomposition"].value]
+        case "stablehlo.custom_call" if "called_computations" in operation.attributes:
+            return [ir.FlatSymbolRefAttr(a).value for a in operation.attributes["called_computations"]]
+        case _:
+            return []
+
+
+def check_calls(functions: Mapping[str, Function]) -> None:
+    """Raises Refused for circles, calls into nowhere, and modules that are too large or too deep when written out."""
+    for name, function in functions.items():
+        for callee in function.calls:
+            if callee not in functions:
+                raise Refused(f"calls @{callee}, which it does not have, in @{name}")
+    try:
+        order = list(TopologicalSorter({n: f.calls.keys() for n, f in functions.items()}).static_order())
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        raise Refused(f"calls itself: {' -> '.join(f'@{n}' for n in circle[:8])}") from None
+    sizes: dict[str, int] = {}
+    depths: dict[str, int] = {}
+    for name in order:
+        function = functions[name]
+        sizes[name] = function.operations + sum(n * sizes[c] for c, n in function.calls.items())
+        depths[name] = max([function.depth, *(at + depths[c] for c, at in function.deepest.items())])
+        if sizes[name] > MOST_OPERATIONS:
+            raise Refused(f"has {sizes[name]} operations with all calls written out, more than {MOST_OPERATIONS}")
+        if depths[name] > MOST_DEPTH:
+            raise Refused(f"has calls in calls and regions, more than {MOST_DEPTH} deep")

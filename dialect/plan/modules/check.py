@@ -1,0 +1,81 @@
+"""All rules for one module, before XLA sees it. Pure: a parsed module and what the plan says of it."""
+
+from pathways.dialect.bare_mlir import Context, Module, Operation, ir, read_portable
+from pathways.dialect.plan.modules.calls import Function, check_calls
+from pathways.dialect.plan.modules.operations import Checker, check_frontend
+from pathways.dialect.plan.modules.signature import check_signature, meshes_of
+from pathways.dialect.plan.modules.stated import Refused, Stated
+from pathways.dialect.plan.modules.walk import operations
+
+_BYTECODE = b"ML\xefR"
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What the bindings raise for attributes of another kind than they should be, and for strings that are no text."""
+_COUNTS = {"mhlo.num_partitions", "mhlo.num_replicas"}
+
+
+def read_module(raw: bytes, context: Context) -> Module:
+    """Parsed and verified. Raises Refused where it cannot be."""
+    if not raw.startswith(_BYTECODE):
+        raise Refused(f"cannot be read: it begins with {raw[:4]!r}, bytecode with {_BYTECODE!r}")
+    try:
+        return read_portable(raw, context)
+    except (ValueError, RuntimeError, ir.MLIRError) as error:
+        lines = str(error).strip().splitlines() or ["MLIR does not say why"]
+        raise Refused(f"cannot be read: {lines[0][:200]}") from None
+
+
+def check_module(module: Module, stated: Stated, size: int, allowed: str = "") -> None:
+    """Raises Refused. `size`: the bytes that it was read from; `allowed`: custom calls beside those that JAX makes."""
+    try:
+        _check(module.operation, stated, Checker(stated.partitions, stated.platform, allowed, size))
+    except _UNREADABLE as error:
+        raise Refused(f"has attributes that cannot be read: {type(error).__name__}: {str(error)[:120]}") from None
+
+
+def _check(module: Operation, stated: Stated, checker: Checker) -> None:
+    _check_attributes(module, stated)
+    functions = _functions(module)
+    counted: dict[str, Function] = {}
+    for name, function in functions.items():
+        checker.check_function(function)
+        count = counted[name] = Function()
+        for inner, depth in operations(function):
+            checker.check(inner)
+            count.add(inner, depth)
+    check_calls(counted)
+    main = functions.get("main")
+    if main is None:
+        raise Refused("has no @main")
+    if "sym_visibility" in main.attributes and main.attributes["sym_visibility"].value != "public":
+        raise Refused("has a @main that is not public")
+    check_signature(main, meshes_of(module, stated.partitions), stated)
+
+
+def _check_attributes(module: Operation, stated: Stated) -> None:
+    attributes = module.attributes
+    partitions = attributes["mhlo.num_partitions"].value if "mhlo.num_partitions" in attributes else 1
+    replicas = attributes["mhlo.num_replicas"].value if "mhlo.num_replicas" in attributes else 1
+    if partitions != stated.partitions:
+        raise Refused("is for another number of devices")
+    if replicas != 1:
+        raise Refused(f"is for {replicas} replicas; computations of a plan are partitioned, never replicated")
+    for named in attributes:
+        name = named if isinstance(named, str) else named.name
+        if name not in _COUNTS and name != "sym_name" and not name.startswith("jax."):
+            raise Refused(f"has an attribute {name}, which JAX does not write")
+    check_frontend(attributes, "the module")
+
+
+def _functions(module: Operation) -> dict[str, Operation]:
+    found: dict[str, Operation] = {}
+    for op in module.regions[0].blocks[0].operations:
+        operation = op.operation
+        if operation.name == "sdy.mesh":
+            continue
+        if operation.name != "func.func":
+            raise Refused(f"has a {operation.name} beside its functions")
+        name: str = operation.attributes["sym_name"].value
+        if not len(operation.regions[0].blocks):
+            raise Refused(f"has a function @{name} without a body")
+        found[name] = operation
+    return found

@@ -1,0 +1,117 @@
+"""@main: arguments and results as the plan states them, in types, layouts and donation.
+
+XLA compiles a module for the shardings that stand in it, and PJRT compares byte sizes only: a module that is laid out
+otherwise than its plan says gives wrong numbers, or reads beyond its buffers.
+"""
+
+from typing import Any
+
+from pathways.dialect.bare_mlir import Attribute, Operation, ir, sdy
+from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.plan.modules.stated import Refused, Stated
+from pathways.dialect.sdy import has_sub_axes, is_closed, read_axes, read_sharding
+from pathways.dialect.sharding import Axes, Dims
+
+_DONOR, _ALIAS, _SHARDING = "jax.buffer_donor", "tf.aliasing_output", "sdy.sharding"
+_KNOWN = {_DONOR, _ALIAS, _SHARDING}
+_DEFAULTS = {"mhlo.layout_mode": "default", "mhlo.memory_kind": "device"}
+
+
+def check_signature(main: Operation, meshes: dict[str, Axes], stated: Stated) -> None:
+    """Raises Refused where @main is not what the plan states. `meshes` are those with all devices in their order."""
+    if len(stated.inputs) != len(stated.in_layouts) or len(stated.outputs) != len(stated.out_layouts):
+        raise Refused("has layouts for another number of arrays than the plan states")
+    type_ = ir.FunctionType(main.attributes["function_type"].value)
+    try:
+        types = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
+    except (KeyError, AttributeError, TypeError, ValueError):
+        raise Refused("has arguments or results that are not arrays of a fixed shape") from None
+    if types != (stated.inputs, stated.outputs):
+        raise Refused("has other arguments or results")
+    arguments = _described(main, "arg_attrs", len(stated.inputs))
+    results = _described(main, "res_attrs", len(stated.outputs))
+    donated = tuple(i for i, a in enumerate(arguments) if _DONOR in a or _ALIAS in a)
+    if donated != stated.donated:
+        raise Refused(f"donates {donated}, the plan says {stated.donated}")
+    _check_aliases(arguments, stated)
+    for kind, attributes, arrays, layouts in (
+        ("argument", arguments, stated.inputs, stated.in_layouts),
+        ("result", results, stated.outputs, stated.out_layouts),
+    ):
+        for i, (attribute, array, dims) in enumerate(zip(attributes, arrays, layouts, strict=True)):
+            _check_names(attribute, f"{kind} {i}")
+            _check_layout(attribute, f"{kind} {i}", array, dims, meshes, stated)
+
+
+def meshes_of(module: Operation, partitions: int) -> dict[str, Axes]:
+    """The meshes of all devices in their order. Raises Refused for meshes of devices that are not the module's."""
+    found: dict[str, Axes] = {}
+    for op in module.regions[0].blocks[0].operations:
+        if op.operation.name != "sdy.mesh":
+            continue
+        name: str = op.operation.attributes["sym_name"].value
+        mesh = op.operation.attributes["mesh"]
+        axes, devices = read_axes(mesh), [int(d) for d in sdy.MeshAttr(mesh).device_ids]
+        size = 1
+        for _, length in axes:
+            size *= length
+        if not axes and len(devices) <= 1 and all(0 <= d < partitions for d in devices):
+            continue  # Shardy's own: no mesh at all, or one device of it
+        if size != partitions or (devices and sorted(devices) != list(range(partitions))):
+            raise Refused(f"has a mesh @{name} of {size} devices, its partitions are {partitions}")
+        if not devices:
+            found[name] = axes
+    return found
+
+
+def _described(main: Operation, key: str, count: int) -> list[Any]:
+    """The attributes of arguments or results; MLIR leaves out a list of empty ones."""
+    if key in main.attributes:
+        return list(main.attributes[key])
+    return [ir.DictAttr.get({}, context=main.context)] * count
+
+
+def _check_aliases(arguments: list[Any], stated: Stated) -> None:
+    taken: set[int] = set()
+    for i, attribute in enumerate(arguments):
+        if _ALIAS not in attribute:
+            continue
+        alias = attribute[_ALIAS]
+        result = int(alias.value) if isinstance(alias, ir.IntegerAttr) else -1
+        if not 0 <= result < len(stated.outputs) or result in taken:
+            raise Refused(f"gives argument {i} away for a result that is not there, or is taken: {str(alias)[:40]}")
+        same = stated.outputs[result] == stated.inputs[i] and stated.out_layouts[result] == stated.in_layouts[i]
+        if not same:
+            raise Refused(f"gives argument {i} away for result {result}, which is another array")
+        taken.add(result)
+
+
+def _check_names(attribute: Attribute, what: str) -> None:
+    for named in attribute:
+        name = named.name
+        if name in _DEFAULTS:
+            if not isinstance(named.attr, ir.StringAttr) or named.attr.value != _DEFAULTS[name]:
+                raise Refused(f"has {name} = {str(named.attr)[:40]} on {what}, where the plan knows the default only")
+        elif name not in _KNOWN and not name.startswith("jax."):
+            raise Refused(f"has {name} on {what}, which JAX does not write")
+
+
+def _check_layout(
+    attribute: Attribute, what: str, array: ArrayType, dims: Dims, meshes: dict[str, Axes], stated: Stated
+) -> None:
+    if _SHARDING not in attribute:
+        if stated.partitions > 1:
+            raise Refused(f"does not say how {what} is split")
+        return
+    try:
+        sharding = sdy.TensorShardingAttr(attribute[_SHARDING])
+    except ValueError:
+        raise Refused(f"has a sharding on {what} that is none") from None
+    if not is_closed(sharding) or has_sub_axes(sharding) or len(sharding.unreduced_axes):
+        raise Refused(f"leaves open how {what} is split")
+    placed = read_sharding(sharding)
+    if meshes.get(placed.mesh) != stated.axes:
+        raise Refused(f"has {what} on a mesh that is not the plan's: @{placed.mesh}")
+    rank = len(array.shape)
+    if placed.dims + ((),) * (rank - len(placed.dims)) != dims:  # a PRNG key is stored with one dimension more
+        raise Refused(f"has {what} split otherwise than the plan says: {str(sharding)[:120]}")

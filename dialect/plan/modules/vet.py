@@ -1,0 +1,183 @@
+"""Has another process read what this user did not write, before this one does: a plan's modules and its dumps.
+
+The other process costs a quarter of a second, more for large plans (`bench/loading.py`). Its death is a refusal that
+names what it read.
+"""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import jaxlib
+import ml_dtypes
+import numpy as np
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import CannotVet, UnknownTarget, UnreadableModule, UnsafePlan
+from pathways.dialect.plan import modules
+from pathways.dialect.plan.modules.stated import Stated, as_json
+from pathways.dialect.plan.modules.targets import allowed_by_user
+from pathways.dialect.plan.nouns import Computation, Plan
+
+SECONDS = 20
+"""Of processor time, and one more for each MiB: a module of 1 MiB takes about 0.2 s."""
+MEMORY = 4 << 30
+"""Of address space, and 64 times what is read: libraries alone take 1 GiB of it."""
+_ANSWERED = 1 << 20
+_START = """
+import sys, types
+package = types.ModuleType("pathways")
+package.__path__ = [sys.argv[1]]
+sys.modules["pathways"] = package
+sys.path.extend(sys.argv[2:])
+from pathways.dialect.plan.modules.child import main
+main()
+"""
+"""The package as a name alone: to import it is to import JAX."""
+MODULE_RULE = "modules that XLA can be given: see docs/programs.md, Files"
+
+
+@dataclass(frozen=True)
+class _Item:
+    """What is to be read: a module with its signature, or a dump without."""
+
+    name: str
+    raw: bytes
+    stated: Stated | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the other process may use."""
+
+    seconds: int
+    memory: int
+
+
+def vetted(plan: Plan, path: str, limits: Limits | None = None) -> Plan:
+    """The plan without its modules for one device, once another process has read all others and its dumps.
+
+    What a module for one device says nothing else says: it is derived again from the whole one, or done without.
+    Raises PWC0604 and PWC0611 for modules that break a rule, PWC0609 for what cannot be read, PWC0612 where no process
+    can be started.
+    """
+    items = list(_items(plan))
+    if limits is None:
+        size = sum(len(i.raw) for i in items)
+        limits = Limits(SECONDS + (size >> 20), MEMORY + 64 * size)
+    if items:
+        _read_apart(items, path, plan.platform, limits)
+    return replace(plan, computations=tuple(replace(c, local=b"") for c in plan.computations))
+
+
+def stated_of(computation: Computation, platform: str) -> Stated:
+    """What a plan for `platform` says of one of its modules."""
+    return Stated(
+        computation.inputs,
+        computation.in_layouts,
+        computation.outputs,
+        computation.out_layouts,
+        computation.donated,
+        computation.axes,
+        platform,
+    )
+
+
+def _items(plan: Plan) -> Iterator[_Item]:
+    seen: set[tuple[bytes, Stated]] = set()
+    for computation in plan.computations:
+        stated = stated_of(computation, plan.platform)
+        if (computation.module, stated) not in seen:
+            seen.add((computation.module, stated))
+            yield _Item(computation.name, computation.module, stated)
+    for name, raw in plan.phases.items():
+        yield _Item(f"the dump {name}", raw, None)
+
+
+def _read_apart(items: Sequence[_Item], path: str, platform: str, limits: Limits) -> None:
+    rows = [{"size": len(i.raw), "stated": None if i.stated is None else as_json(i.stated)} for i in items]
+    order = {"items": rows, "allowed": allowed_by_user(), "seconds": limits.seconds, "memory": limits.memory}
+    message = json.dumps(order).encode() + b"\n" + b"".join(i.raw for i in items)
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as said:
+        try:
+            asked.write(message)
+            asked.seek(0)
+            code = _run(asked, answered, said, limits)
+        except OSError as error:
+            raise _cannot(path, error.strerror or str(error)) from None
+        answers = list(_answers(_head(answered)))
+        if not answers:  # not even that it begins
+            last = _head(said).decode(errors="replace").strip().splitlines()[-1:]
+            raise _cannot(path, f"it ended with {_ending(code, limits)}: {''.join(last)[:200]}")
+    last, reading = answers[-1], [a["reading"] for a in answers if isinstance(a.get("reading"), int)]
+    if code == 0 and last.get("done") == len(items):
+        return
+    number = reading[-1] if reading and 0 <= reading[-1] < len(items) else 0
+    raise _refused(items[number], path, platform, last, _ending(code, limits))
+
+
+def _refused(item: _Item, path: str, platform: str, last: dict[str, Any], ending: str) -> PathwaysError:
+    problem, target = last.get("problem"), last.get("target")
+    if not isinstance(problem, str) or not isinstance(target, str):
+        problem = f"the process that read it first ended with {ending}"
+        return PathwaysError(UnreadableModule(path=path, name=item.name, problem=problem))
+    if target:
+        return PathwaysError(UnknownTarget(path=path, name=item.name, target=target, platform=platform))
+    return PathwaysError(UnsafePlan(path=path, problem=f"{item.name} {problem}", rule=MODULE_RULE))
+
+
+def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits) -> int:
+    """The exit code of the other process. Files, not pipes: nobody waits for anybody to read.
+
+    What waits for ever is killed. Seconds are counted, not measured: time in which this process was stopped is none.
+    """
+    folders = dict.fromkeys(str(Path(str(m.__file__)).parent.parent) for m in (jaxlib, np, ml_dtypes))
+    package = str(Path(str(modules.__file__)).parent.parent.parent)
+    # -I: nothing of the environment; -S: nothing of the site, which may start anything
+    command = [sys.executable, "-I", "-S", "-c", _START, package, *folders]
+    with subprocess.Popen(command, stdin=asked, stdout=answered, stderr=said) as process:
+        try:
+            for _ in range(10 * limits.seconds):  # of a machine that has more to do
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return process.wait(timeout=1)
+        finally:
+            process.kill()  # nothing where it has ended
+    return process.returncode
+
+
+def _head(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read(_ANSWERED)
+
+
+def _answers(raw: bytes) -> Iterator[dict[str, Any]]:
+    """What the other process said, as far as it makes sense: it may have been at anybody's mercy."""
+    for line in raw.splitlines():
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(answer, dict):
+            return
+        yield answer
+
+
+def _ending(code: int, limits: Limits) -> str:
+    if code == -signal.SIGXCPU:
+        return f"no answer in {limits.seconds} s of processor time"
+    if code == -signal.SIGKILL:
+        return "no answer, and was killed"
+    if code < 0:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    return f"exit code {code}"
+
+
+def _cannot(path: str, problem: str) -> PathwaysError:
+    return PathwaysError(CannotVet(path=path, problem=problem, command=sys.executable))

@@ -1,0 +1,27 @@
+"""All operations of a function, without recursion: a hostile module may be as deep as it is long."""
+
+from collections.abc import Iterator
+
+from pathways.dialect.bare_mlir import Operation
+from pathways.dialect.plan.modules.stated import Refused
+
+MOST_DEPTH = 100
+"""Regions in regions, calls counted as the regions that they become: XLA recurses over both, on small stacks."""
+
+
+def operations(function: Operation) -> Iterator[tuple[Operation, int]]:
+    """Every operation inside of a function with its depth, outer ones first. Raises Refused for what is too deep."""
+    within = [(function, 1)]
+    while within:
+        outer, depth = within.pop()
+        if depth > MOST_DEPTH:
+            raise Refused(f"has regions in regions, more than {MOST_DEPTH} deep")
+        for region in outer.regions:
+            blocks = list(region.blocks)
+            if len(blocks) > 1:
+                raise Refused(f"jumps between {len(blocks)} blocks of one {outer.name}")
+            for inner in blocks[0].operations if blocks else ():
+                operation = inner.operation
+                yield operation, depth
+                if len(operation.regions):
+                    within.append((operation, depth + 1))

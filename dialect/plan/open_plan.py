@@ -1,0 +1,19 @@
+"""The one door for plans from files: whoever runs, shows or compares one takes it from here."""
+
+from pathlib import Path
+
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.check_modules import check_modules
+from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.nouns import Plan
+
+
+def open_plan(path: str | Path) -> Plan:
+    """Reads a plan.bin and checks all of it: the archive, then its structure, then its modules.
+
+    Raises PWC0601-PWC0604 and PWC0613. What it gives can be looked at: all that the plan names is there.
+    """
+    plan = load_plan(path)
+    validate(plan, str(path))
+    check_modules(plan, str(path))
+    return plan

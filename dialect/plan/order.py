@@ -1,0 +1,82 @@
+"""One order in which a single controller enqueues the streams of all islands. Pure.
+
+Every island keeps the order of its stream; a receive comes after its send; a branch comes when all islands that have a
+part in it are there; otherwise the lower step goes first. A plan whose streams wait for each other in a circle is
+refused before anything runs.
+"""
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import UnsafePlan
+from pathways.dialect.plan.nouns import Branch, Instruction, Plan, Recv, Send
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A branch, with all its parts: the index of a stream, and the instruction there."""
+
+    parts: tuple[tuple[int, Branch], ...]
+
+    @property
+    def branch(self) -> Branch:
+        return self.parts[0][1]
+
+
+Placed: TypeAlias = tuple[int, Instruction | Joined]
+"""The index of a stream (of a branch, the first), and what to do there."""
+
+
+def linearize(plan: Plan, path: str = "plan") -> list[Placed]:
+    """All that is to be done, in the order to enqueue. Raises PWC0604."""
+    positions = [0] * len(plan.streams)
+    sent: set[int] = set()
+    parked: dict[int, int] = {}
+    missing = Counter(i.step for s in plan.streams for i in s.instructions if isinstance(i, Branch))
+    joining: dict[int, list[tuple[int, Branch]]] = {}
+    ready: list[tuple[int, int]] = []
+    order: list[Placed] = []
+
+    def offer(stream: int) -> None:
+        instructions = plan.streams[stream].instructions
+        if positions[stream] == len(instructions):
+            return
+        following = instructions[positions[stream]]
+        if isinstance(following, Recv) and following.channel not in sent:
+            parked[following.channel] = stream
+            return
+        if isinstance(following, Branch):
+            joining.setdefault(following.step, []).append((stream, following))
+            missing[following.step] -= 1
+            if missing[following.step]:
+                return
+        heapq.heappush(ready, (following.step, stream))
+
+    for stream in range(len(plan.streams)):
+        offer(stream)
+    while ready:
+        _, stream = heapq.heappop(ready)
+        instruction = plan.streams[stream].instructions[positions[stream]]
+        parts = tuple(joining.pop(instruction.step)) if isinstance(instruction, Branch) else ()
+        order.append((stream, instruction) if not parts else (parts[0][0], Joined(parts)))
+        for moved in [at for at, _ in parts] or [stream]:
+            positions[moved] += 1
+            offer(moved)
+        if isinstance(instruction, Send):
+            sent.add(instruction.channel)
+            if instruction.channel in parked:
+                offer(parked.pop(instruction.channel))
+    if parked or joining:
+        waits = [f"{plan.streams[s].island} waits for channel {c}" for c, s in sorted(parked.items())]
+        waits += [f"{plan.streams[p[0][0]].island} waits at step {step}" for step, p in sorted(joining.items())]
+        rule = "streams that can finish: every receive has a send that does not wait for it"
+        raise PathwaysError(UnsafePlan(path=path, problem=", ".join(waits), rule=rule))
+    placed = sum(len(i.parts) if isinstance(i, Joined) else 1 for _, i in order)
+    stated = sum(len(s.instructions) for s in plan.streams)
+    if placed != stated:  # what shares the number of a channel, or of a step, with something else
+        have, rule = f"{placed} of {stated} instructions can be put in order", "all of them, each once"
+        raise PathwaysError(UnsafePlan(path=path, problem=have, rule=rule))
+    return order

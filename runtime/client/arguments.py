@@ -1,0 +1,67 @@
+"""Putting the arguments of one run into its slots: what is overwritten, what is shared, what is copied first."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pathways.runtime.client.inputs import as_host
+from pathways.runtime.client.ports import Input
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.load.bodies import put
+from pathways.runtime.host.run.progress import Slots
+from pathways.runtime.host.run.store import Handle, Line, Store, StoredBuffer
+
+
+class Bound:
+    """The arguments of one run: buffers that clients hold, by slot, and the handles that they give up."""
+
+    __slots__ = ("claims", "kept", "owners", "taken")
+
+    def __init__(self) -> None:  # by hand: one a run, and a generated one takes five times as long
+        self.owners: dict[int, StoredBuffer] = {}
+        self.taken: list[Handle] = []
+        self.claims: list[Handle] = []
+        """Those whose buffers the run overwrites: nothing else may read them from now on."""
+        self.kept: list[StoredBuffer] = []
+        """What the run reads, while others may enqueue in between: nothing overwrites it."""
+
+
+class Binder:
+    """Binds the arguments of every run of one plan. `pauses`: other runs may be enqueued while one is."""
+
+    def __init__(self, program: str, inputs: Sequence[Input | None], store: Store, pauses: bool) -> None:
+        self._program = program
+        self._inputs = inputs
+        self._store = store
+        self._pauses = pauses
+        self._donates = any(wanted is not None and wanted.port.donated for wanted in inputs)
+
+    def bind(
+        self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line
+    ) -> None:
+        """Puts the arguments into slots; `bound` is what the run then holds, also where this fails half way."""
+        store = self._store
+        used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
+        for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
+            if wanted is None:
+                continue
+            port, index, side = wanted.port, wanted.index, wanted.side
+            if handle is None:
+                slots[index] = put(as_host(value, port, self._program, where), wanted.type, side)
+                continue
+            array = wanted.arrive(handle, where)
+            buffer = handle.buffer
+            in_place = array is buffer.array
+            if in_place and port.donated and pjrt.is_array(array):
+                if used[id(buffer)] > 1 or not store.claim(handle, self._program, bound.claims):
+                    array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
+            elif in_place and not port.donated:
+                bound.owners[index] = buffer
+            if port.donated:
+                bound.taken.append(handle)
+            slots[index] = array
+        if self._pauses:
+            store.keep(bound.owners.values(), bound.kept)
+
+
+_NONE: Counter[int] = Counter()

@@ -1,0 +1,68 @@
+"""What a client hands in: checked against the plan, then put on devices."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import native, numpy_dtype
+from pathways.dialect.jax_api import dtypes, key_data
+from pathways.dialect.plan.nouns import Port
+from pathways.runtime.errors import WrongInput
+from pathways.runtime.host.run.store import Handle, Line
+
+
+def handle_of(value: Any) -> Handle | None:
+    """The handle behind what a client holds of an earlier run."""
+    handle = getattr(value, "handle", None)
+    return handle if isinstance(handle, Handle) else None
+
+
+def as_host(value: Any, port: Port, program: str, where: Line = lambda: None) -> "np.ndarray[Any, Any]":
+    """A value on the host in the stored form of `port`. Raises PWC0501 for another shape or element type."""
+
+    def refuse(have: str) -> PathwaysError:
+        shape = list(port.type.shape) if port.dtype == port.type.dtype else "stored as " + str(port.type)
+        rule = f"{port.dtype} {shape}"
+        return PathwaysError(WrongInput(name=port.name, program=program, have_=have, rule=rule, where=where()))
+
+    if port.dtype.startswith("key<"):
+        value = _key_data(value, port.dtype, refuse)
+    if port.dtype == "float0":
+        value = np.zeros(np.shape(value), bool)
+    if isinstance(value, np.ma.MaskedArray):
+        raise refuse("a numpy masked array, whose mask would be lost")
+    if not hasattr(value, "dtype") and not isinstance(value, int | float | complex | bool):
+        raise refuse(f"a {type(value).__name__}")
+    host: np.ndarray[Any, Any] = native(np.asarray(value))
+    dtype = numpy_dtype(port.type.dtype)
+    if host.shape != port.type.shape:
+        raise refuse(f"{host.dtype} {list(host.shape)}")
+    if host.dtype.kind == "V" and host.dtype.itemsize == dtype.itemsize and dtype.kind == "V":
+        host = host.view(dtype)  # files of numpy keep the bytes of bfloat16 and its like, not the name
+    if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise refuse(f"{value}, which {dtype} cannot hold")
+    if host.dtype != dtype:
+        if not _converts(host.dtype, dtype, strong=hasattr(value, "dtype")):
+            raise refuse(f"{host.dtype} {list(host.shape)}")
+        host = host.astype(dtype)
+    return host
+
+
+def _key_data(value: Any, dtype: str, refuse: Any) -> Any:
+    if not isinstance(value, jax.Array) or not dtypes.issubdtype(value.dtype, dtypes.prng_key):
+        if getattr(value, "dtype", None) == np.uint32:
+            return value
+        raise refuse(f"{getattr(value, 'dtype', type(value).__name__)}, not a typed key (jax.random.key)")
+    if str(value.dtype) != dtype:
+        raise refuse(str(value.dtype))
+    return key_data(value)
+
+
+def _converts(have: "np.dtype[Any]", want: "np.dtype[Any]", *, strong: bool) -> bool:
+    """What JAX itself would convert: 64 bits to 32, a Python number to any type of its kind or above."""
+    if strong:
+        return have.kind == want.kind and have.itemsize == 2 * want.itemsize and have.itemsize >= 8
+    ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
+    return ranks.get(have.kind, 9) <= ranks.get(want.kind, 2)

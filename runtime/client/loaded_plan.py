@@ -1,0 +1,370 @@
+"""A plan bound to devices: validated and compiled once, then a flat list of prepared calls."""
+
+import threading
+import weakref
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.jax_api import transfer_guard
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.nouns import Branch, Plan, Port, Run
+from pathways.dialect.plan.order import linearize
+from pathways.runtime.client.arguments import Binder, Bound
+from pathways.runtime.client.inputs import as_host, handle_of
+from pathways.runtime.client.pending_results import PromisedResults, passed_on
+from pathways.runtime.client.ports import Input, Result
+from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.control.admission import Ticket
+from pathways.runtime.control.controller import Controller
+from pathways.runtime.control.scheduling import Request
+from pathways.runtime.errors import CalledInside, ComputationFailed
+from pathways.runtime.host.devices import callbacks, pjrt
+from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.host.load.bodies import load_bodies, put_constants
+from pathways.runtime.host.load.costs import IslandCost, costs_of
+from pathways.runtime.host.load.precompile import load_ahead
+from pathways.runtime.host.load.steps import Preparer, Sides
+from pathways.runtime.host.load.waves import defer
+from pathways.runtime.host.observe.fault_steps import Look
+from pathways.runtime.host.run.background import Promise
+from pathways.runtime.host.run.dispatch import Enqueuing
+from pathways.runtime.host.run.in_flight import Flight
+from pathways.runtime.host.run.progress import Slots, drive
+from pathways.runtime.host.run.store import Handle, Line, Poison, StoredBuffer, lost_among
+from pathways.runtime.interrupts import uninterrupted
+
+
+class LoadedPlan:
+    """A plan ready to run. `run` enqueues everything and returns futures."""
+
+    def __init__(self, plan: Plan, controller: Controller, path: str = "plan", *, sequential: bool = False) -> None:
+        validate(plan, path)
+        self.plan = plan
+        self._controller = controller
+        self._islands = controller.machine.islands_for(plan)
+        self._changes = -1
+        self._lost: PhysicalIsland | None = None
+        controller.limit(plan, self._islands)
+        self._sides = Sides(plan, self._islands)
+        load_ahead(plan, self._sides, controller.executables)
+        bodies = load_bodies(plan, self._sides, controller.executables, path, sequential=sequential)
+        prepared = self._prepared = Preparer(plan, self._sides, controller.executables, bodies)
+        self._offsets = prepared.offsets
+        self._constants = put_constants(plan, self._sides)
+        self._waves = prepared.prepare(defer(plan, linearize(plan, path), everything=sequential))
+        self._queues = tuple(dict.fromkeys(q for i in self._islands.values() for q in i.queues))
+        self._inputs = [self._input(p) for p in plan.inputs]
+        self._results_of = self._result_ports()
+        runs = list(plan.runs())
+        self._only = self._outputs_of(runs[0]) if len(runs) == 1 and not plan.bodies else ()
+        self._held = self._hold_constants()
+        self._keys = frozenset(i.key for i in self._islands.values())
+        self._line = controller.flights.line(min(self._keys)) if self._keys else None
+        self._peaks = self._limited_peaks()
+        self._seconds = 1e-3
+        """What a run takes, as it was seen."""
+        self._turns = float(max(1, sum(len(w.parts) for w in self._waves)))
+        """In how many turns, if others want theirs; as it was seen, where that is data."""
+        self._awaits = len(self._waves) > 1 or any(w.tasks for w in self._waves)
+        self._calls_back = any(c.callbacks for c in plan.computations)
+        pauses = self._turns > 1 or any(w.tasks for w in self._waves)
+        self._binder = Binder(plan.name, self._inputs, controller.store, pauses)
+
+    def _input(self, port: Port) -> Input | None:
+        """None for an argument that nobody reads."""
+        if port.slot < 0:
+            return None
+        index = self._offsets[port.island] + port.slot
+        type_, layout = self._prepared.types[index]
+        return Input(port, index, type_, self._sides.of(layout), self.plan.name, self._prepared.compile_on)
+
+    def _result_ports(self) -> list[Result]:
+        makers = {
+            self._offsets[s.island] + slot: i
+            for s in self.plan.streams
+            for i in s.instructions
+            if isinstance(i, Run | Branch)
+            for slot in i.outputs
+        }
+        found: list[Result] = []
+        for port in self.plan.results:
+            index = self._offsets[port.island] + port.slot
+            type_, layout = self._prepared.types[index]
+            maker = makers.get(index)
+            origin = (maker.name if maker else "the program", port.island, maker.where if maker else None)
+            found.append(Result(port, index, type_, self._sides.of(layout), origin, index in self._constants))
+        return found
+
+    def _outputs_of(self, run: Run) -> Sequence[int]:
+        island = self.plan.meshes[run.mesh].island
+        return [self._offsets[island] + slot for slot in run.outputs]
+
+    def _limited_peaks(self) -> dict[Hashable, int]:
+        """What a run takes on each device that has a limit; constants are held as long as the plan is loaded."""
+        peaks: dict[Hashable, int] = {}
+        ledger = self._controller.machine.ledger
+        for mesh in range(len(self.plan.meshes)):
+            stated = self.plan.topology.island(self.plan.meshes[mesh].island).memory is not None
+            for device in self._sides.devices(mesh) if stated else ():
+                if device in ledger.limits:
+                    peaks[device] = self.plan.stream(self.plan.meshes[mesh].island).peak_bytes
+        for constant in self.plan.constant_buffers if peaks else ():
+            buffer = self.plan.stream(constant.island).buffers[constant.slot]
+            devices = self._sides.devices(buffer.layout.mesh)
+            self._controller.store.changed(devices, buffer.bytes)
+            weakref.finalize(self, self._controller.store.changed, devices, -buffer.bytes)
+            for device in devices:
+                if device in peaks:
+                    peaks[device] -= buffer.bytes
+        return peaks
+
+    @cached_property
+    def costs(self) -> dict[str, IslandCost]:
+        """What XLA counts of a run, by island."""
+        return costs_of(self.plan, self._sides, self._controller.executables)
+
+    @property
+    def lost(self) -> PhysicalIsland | None:
+        """An island of the plan that has lost a device."""
+        machine = self._controller.machine
+        if self._changes != machine.changes:
+            self._changes = machine.changes
+            self._lost = next((i for i in self._islands.values() if i.lost), None)
+        return self._lost
+
+    @property
+    def inputs(self) -> Sequence[Input | None]:
+        """Where each argument goes; None for one that nobody reads."""
+        return self._inputs
+
+    def run(self, arguments: Sequence[Any], where: Line = lambda: None, look: Look | None = None) -> list[Handle]:
+        """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
+
+        A run that waits for values is enqueued in the background, unless there is a `look`, called behind each step.
+        Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones, PWC0506 and PWC0507 where memory does
+        not suffice, PWC0508 for arguments of another client.
+        """
+        controller, client = self._controller, current_client.get()
+        if (around := callbacks.running_here()) is not None:
+            error = CalledInside(program=self.plan.name, computation=around.computation, where=where())
+            raise PathwaysError(error)
+        handles = [handle_of(v) for v in arguments]
+        controller.check_open(client, where)
+        number = next(controller.numbers)
+        if controller.recorder is not None:
+            controller.recorder.submitted(number, self.plan, client.label)
+        promised = [h for h in handles if _is_promised(h)] if controller.background.runs else ()
+        if look is None and (self._awaits or promised):
+            return self._run_behind(number, client, arguments, handles, where)
+        for handle in promised:
+            handle.known(where)
+        return self._run(number, client, arguments, handles, where, look=look)
+
+    def _run(
+        self,
+        number: int,
+        client: ClientState,
+        arguments: Sequence[Any],
+        handles: Sequence[Handle | None],
+        where: Line,
+        promise: Promise | None = None,
+        look: Look | None = None,
+    ) -> list[Handle]:
+        """Enqueues the run on this thread."""
+        controller = self._controller
+        recorder = controller.recorder
+        bound = Bound()
+        ticket = flight = None
+        slots: Slots = [*[None] * self._prepared.size, []]
+        launched = False
+        try:
+            ticket = controller.enter(self._request(number, client, handles), client, promise)
+            if recorder is not None:
+                recorder.turn(number)
+            flight = self._take_off(ticket, slots)
+            for index, array in self._constants.items():
+                slots[index] = array
+            self._binder.bind(bound, slots, arguments, handles, where)
+            launched = True
+            self._enqueue(slots, Enqueuing(controller, ticket, flight, client, promise, look))
+            return self._results(slots, bound.owners, client, number)
+        finally:
+            try:
+                for handle in bound.taken if launched else ():  # not before the results hold what they share with it
+                    handle.give_up(self.plan.name, where())
+                for handle in () if launched else bound.claims:
+                    handle.unclaim()
+            finally:
+                self._flown(ticket, flight, slots)
+                controller.store.let_go(bound.kept)
+
+    def _run_behind(
+        self,
+        number: int,
+        client: ClientState,
+        arguments: Sequence[Any],
+        handles: Sequence[Handle | None],
+        where: Line,
+    ) -> list[Handle]:
+        """Has a thread of its own enqueue the run; gives handles on what it promises.
+
+        What is wrong with the arguments is raised here; what goes wrong later, whoever reads a result finds.
+        """
+        controller, store, line = self._controller, self._controller.store, where()
+        if self._peaks:
+            controller.check_fits(self._request(number, client, handles))
+        given = [self._given(*of, lambda: line) for of in zip(self._inputs, arguments, handles, strict=True)]
+        held = [None if h is None else h.share(lambda: line)[0] for h in handles]
+        earlier = [a for h in held if h is not None and isinstance(a := h.buffer.array, Promise)]
+        known = {i: b for i, b in self._held.items() if b.client is client} | passed_on(self._inputs, held)
+        promise = Promise(number, self.plan.name, client, self._calls_back, line)
+        results = PromisedResults(promise, self._results_of, store, known)
+        given_up = Gate()  # before that, what the caller donates seems to be shared, and is copied
+
+        def work() -> None:
+            try:
+                given_up.pass_through()
+                promise.wait_for(earlier)
+                with transfer_guard("allow"):  # what a call copies was asked for when it was made
+                    results.keep(self._run(number, client, given, held, lambda: line, promise))
+            except Exception as error:  # whatever it is, all who read a result must learn of it
+                store.resolve(promise, self._failure(error, line))
+            finally:
+                held.clear()
+
+        begun = True
+        try:
+            begun = controller.background.start(promise, work)
+            for wanted, handle in zip(self._inputs, handles, strict=True):
+                if wanted is not None and wanted.port.donated and handle is not None:
+                    handle.give_up(self.plan.name, line)
+        finally:
+            given_up.open()
+        if not begun:
+            work()
+        return results.handles
+
+    def _given(self, wanted: Input | None, value: Any, handle: Handle | None, where: Line) -> Any:
+        """An argument, checked, as it is now: the caller may change a host array right after the call."""
+        if wanted is None:
+            return value
+        if handle is None:
+            return np.array(as_host(value, wanted.port, self.plan.name, where))
+        handle.array(where)
+        wanted.check(handle.buffer, where)
+        return value
+
+    def _failure(self, error: Exception, line: Where | None) -> Poison:
+        if isinstance(error, PathwaysError):
+            return Poison(error.diagnostic)
+        islands = ", ".join(sorted(self._keys))
+        cause = f"{type(error).__name__}: {error}"
+        return Poison(ComputationFailed(computation=self.plan.name, island=islands, cause=cause, where=line))
+
+    def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
+        bytes_: Mapping[Hashable, int] = self._peaks
+        if bytes_:
+            bytes_ = dict(self._peaks)
+            for wanted, handle in zip(self._inputs, handles, strict=True):
+                if handle is not None and wanted is not None and wanted.is_in_place(handle.buffer):
+                    _less(bytes_, handle.buffer)
+        turns = self._turns
+        return Request(number, client.label, self.plan.name, self._keys, client.weight, self._seconds / turns, bytes_)
+
+    def _take_off(self, ticket: Ticket, slots: Slots) -> Flight:
+        """From now on the run is watched."""
+        controller, request = self._controller, ticket.request
+
+        def done(seconds: float) -> None:
+            self._seconds += (seconds - self._seconds) / 8
+            if controller.recorder is not None:
+                controller.recorder.done(request.number)
+            controller.turns.finished(ticket)
+
+        flight = Flight(request.number, self.plan, self._queues, slots[-1], request.client, done)
+        flight.thread = threading.get_ident()
+        controller.flights.enqueuing[request.number] = flight
+        if not controller.watchdog.is_watching:
+            controller.watchdog.ensure()
+        return flight
+
+    def _enqueue(self, slots: Slots, run: Enqueuing) -> None:
+        base = run.begin(None, self._prepared.launches)
+        first = self._waves[0]
+        if len(self._waves) == 1 and not first.tasks:
+            for part in first.parts:
+                run.enqueue(part, slots, base, last=part is first.parts[-1])
+            return
+        try:
+            for pendings in drive(self._waves, slots, base, run):
+                run.wait(pendings)
+        finally:
+            slots[-1].extend(run.tokens())
+            self._turns += (run.turns - self._turns) / 8
+
+    def _is_done(self, slots: Slots) -> bool:
+        """Whether a run of one computation is done already: what is small runs on the thread that enqueues it."""
+        return bool(self._only) and all(pjrt.is_array(slots[i]) and slots[i].is_ready() for i in self._only)
+
+    @uninterrupted
+    def _flown(self, ticket: Ticket | None, flight: Flight | None, slots: Slots) -> None:
+        """The run is in the queues of devices: others may enqueue, and its end is watched.
+
+        All that it may take stays reserved until then: handles may die, and devices still work on what they held.
+        """
+        controller = self._controller
+        if ticket is None:
+            return
+        done = False
+        if flight is not None:
+            flight.thread = 0
+        try:
+            done = self._is_done(slots)
+            if not done:
+                controller.turns.enqueued(ticket, dict(self._peaks) if self._peaks else None)
+            if controller.recorder is not None:
+                controller.recorder.enqueued(ticket.request.number)
+        finally:
+            try:
+                if done and flight is not None:
+                    flight.end()
+                elif self._line is not None and flight is not None and flight.tokens and not flight.abandoned:
+                    self._line.put(flight, eager=controller.eager)
+                else:
+                    controller.turns.finished(ticket)
+            finally:
+                controller.flights.enqueuing.pop(ticket.request.number, None)
+
+    def _results(self, slots: Slots, owners: dict[int, StoredBuffer], client: ClientState, number: int) -> list[Handle]:
+        handles: list[Handle] = []
+        for result in self._results_of:
+            index = result.index
+            buffer = owners.get(index) or self._held.get(index)
+            if buffer is None or buffer.client is not client:
+                array = slots[index]
+                if self.lost is not None and not isinstance(array, Poison):  # while the run was enqueued
+                    array = lost_among(self._islands.values(), result.side.devices) or array
+                buffer = owners[index] = result.stored(array, client, number)
+            handles.append(self._controller.store.hold(buffer, slots[index]))
+        return handles
+
+    def _hold_constants(self) -> dict[int, StoredBuffer]:
+        """Constants that are results: held by the plan, too, so that nobody overwrites them."""
+        client = current_client.get()
+        return {r.index: r.stored(self._constants[r.index], client, -1) for r in self._results_of if r.pinned}
+
+
+def _is_promised(handle: Handle | None) -> TypeGuard[Handle]:
+    return handle is not None and isinstance(handle.buffer.array, Promise)
+
+
+def _less(bytes_: dict[Hashable, int], buffer: StoredBuffer) -> None:
+    """Takes off what a client holds already."""
+    for device in buffer.devices:
+        if device in bytes_:
+            bytes_[device] = max(0, bytes_[device] - buffer.bytes)

@@ -1,0 +1,52 @@
+"""The results of a run in the background: handles that a client holds before the run has made what is behind them."""
+
+from collections.abc import Mapping, Sequence
+
+from pathways.runtime.client.ports import Input, Result
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.run.background import Promise
+from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
+
+
+class PromisedResults:
+    """One handle a result. Some hold what is there already: an argument that is passed on, or a constant."""
+
+    def __init__(
+        self,
+        promise: Promise,
+        results: Sequence[Result],
+        store: Store,
+        passed_on: Mapping[int, StoredBuffer],
+    ) -> None:
+        """`passed_on` are the buffers of arguments and constants that are results as they are, by slot."""
+        self._promise = promise
+        self._results = results
+        self._store = store
+        self._promised: dict[int, StoredBuffer] = {}
+        self.handles = [store.hold(passed_on.get(r.index) or self._buffer(r)) for r in results]
+
+    def _buffer(self, result: Result) -> StoredBuffer:
+        if result.index not in self._promised:
+            promise = self._promise
+            self._promised[result.index] = result.stored(promise, promise.client, promise.number)
+        return self._promised[result.index]
+
+    def keep(self, made: Sequence[Handle]) -> None:
+        """Puts what the run made where it was promised, and wakes all who wait for it."""
+        for result, handle in zip(self._results, made, strict=True):
+            buffer = self._promised.get(result.index)
+            if buffer is not None:
+                array = handle.buffer.array
+                counts = pjrt.is_array(array) and not buffer.pinned
+                self._store.replace(buffer, self._promise, array, held=counts)
+        self._promise.resolve()
+
+
+def passed_on(inputs: Sequence[Input | None], held: Sequence[Handle | None]) -> dict[int, StoredBuffer]:
+    """The buffers of arguments that lie where they are wanted and stay the client's, by slot."""
+    return {
+        wanted.index: handle.buffer
+        for wanted, handle in zip(inputs, held, strict=True)
+        if wanted is not None and handle is not None
+        if not wanted.port.donated and wanted.is_in_place(handle.buffer)
+    }

@@ -1,0 +1,85 @@
+"""The inputs and results of a loaded plan: what a run needs to know of each, found once."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.nouns import Port
+from pathways.dialect.sharding import Sharding
+from pathways.runtime.clients import ClientState
+from pathways.runtime.errors import WrongInput
+from pathways.runtime.host.devices import transfers
+from pathways.runtime.host.run.store import Handle, Line, Origin, Poison, StoredBuffer
+
+
+@dataclass(eq=False)
+class Input:
+    """Where one argument goes: a slot, and how it lies there."""
+
+    port: Port
+    index: int
+    type: ArrayType
+    side: transfers.Side
+    program: str
+    compile_on: transfers.Compile
+    _placed: Sharding | None = None
+    """How the last argument lay that was where it is wanted: the next is likely to lie so, too."""
+    _moves: dict[Any, transfers.Move] = field(default_factory=dict[Any, transfers.Move])
+
+    def is_in_place(self, buffer: StoredBuffer) -> bool:
+        if buffer.devices != self.side.devices:
+            return False
+        if buffer.sharding is not self._placed:
+            if not buffer.sharding.same_layout(self.side.local, self.type.shape):
+                return False
+            self._placed = buffer.sharding
+        return True
+
+    def arrive(self, handle: Handle, where: Line) -> Any:
+        """The array of a handle where it is wanted: itself, or moved there from another program's place."""
+        buffer, array = handle.buffer, handle.array(where)
+        self.check(buffer, where)
+        if isinstance(array, Poison) or self.is_in_place(buffer):
+            return array
+        key = buffer.devices, buffer.sharding
+        if key not in self._moves:
+            source = transfers.Side(buffer.sharding, array.sharding, buffer.devices)
+            self._moves[key] = transfers.prepare(self.type, source, self.side, self.compile_on).move
+        held, array = handle.share(where)  # a run elsewhere may donate it just now
+        try:
+            return array if isinstance(array, Poison) else self._moves[key](array)
+        finally:
+            held.drop()
+
+    def check(self, buffer: StoredBuffer, where: Line) -> None:
+        """Raises PWC0501 for a buffer of another shape or element type."""
+        if buffer.dtype != self.port.dtype or buffer.type != self.type:
+            have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{self.port.dtype} {list(self.type.shape)}"
+            error = WrongInput(name=self.port.name, program=self.program, have_=have, rule=need, where=where())
+            raise PathwaysError(error)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Where one result comes from: a slot, how it lies there, and what makes it."""
+
+    port: Port
+    index: int
+    type: ArrayType
+    side: transfers.Side
+    origin: Origin
+    pinned: bool
+
+    @cached_property
+    def bytes(self) -> int:
+        """On each of its devices."""
+        return self.type.shard_bytes(self.side.local.shard_shape(self.type.shape))
+
+    def stored(self, array: Any, client: ClientState, run: int) -> StoredBuffer:
+        side, port = self.side, self.port
+        return StoredBuffer(
+            array, self.type, port.dtype, side.local, side.devices, port.name, self.origin, client, self.bytes, run,
+            self.pinned,
+        )  # fmt: skip

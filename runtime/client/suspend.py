@@ -1,0 +1,113 @@
+"""A client's arrays leave device memory, to the host or to disk, and come back; other clients go on."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.files import write_folder, write_private
+from pathways.runtime.clients import ClientState
+from pathways.runtime.control.controller import Controller
+from pathways.runtime.control.scheduling import Request
+from pathways.runtime.errors import SnapshotGone
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.run.store import Poison, StoredBuffer, Suspended, lost_among
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The values of one array, and where they lay."""
+
+    where: Suspended
+    real: Any
+    """Its sharding."""
+    host: "np.ndarray[Any, Any] | Path"
+
+    def read(self, type_: ArrayType) -> "np.ndarray[Any, Any]":
+        if isinstance(self.host, Path):
+            return np.fromfile(self.host, numpy_dtype(type_.dtype)).reshape(type_.shape)
+        return self.host
+
+    def forget(self) -> None:
+        """Its values are back."""
+        if isinstance(self.host, Path):
+            self.host.unlink(missing_ok=True)
+
+
+def suspend(controller: Controller, client: ClientState, folder: Path | None) -> int:
+    """Frees all device memory of a client when its runs are done; gives the bytes freed. Twice is once.
+
+    Raises PWC0606 where nothing can be written to `folder`.
+    """
+    if folder is not None:
+        write_folder(folder, {})
+        _write(folder, b"").unlink()
+    client.suspended = True
+    controller.background.drain(client)
+    while any(f.client == client.label for f in controller.flights.all()):
+        controller.flights.hurry()
+        time.sleep(0.001)
+    freed = 0
+    for buffer in controller.store.of(client):
+        array = buffer.array
+        if buffer.pinned or not pjrt.is_array(array):
+            continue
+        with contextlib.suppress(*pjrt.FAILURES):  # what failed stays as it is
+            host: np.ndarray[Any, Any] | Path = pjrt.to_host(array)
+            if folder is not None:
+                host = _write(folder, np.ascontiguousarray(host).tobytes())
+            kept = Kept(Suspended(client.label), array.sharding, host)
+            client.kept[buffer] = kept
+            if controller.store.replace(buffer, array, kept.where, held=False):
+                freed += buffer.bytes * len(buffer.devices)
+    return freed
+
+
+def _write(folder: Path, raw: bytes) -> Path:
+    """A file under a name that nobody can foresee."""
+    path = folder / f"pathways-{secrets.token_hex(8)}.bin"
+    write_private(path, raw)
+    return path
+
+
+def resume(controller: Controller, client: ClientState) -> None:
+    """Brings everything back, when there is room for it. Raises PWC0506 and PWC0507 as a run does."""
+    kept = {b: k for b, k in client.kept.items() if b.array is k.where}
+    wanted: dict[Hashable, int] = {}
+    limits = controller.machine.ledger.limits
+    for buffer in kept:
+        for device in buffer.devices:
+            if device in limits:
+                wanted[device] = wanted.get(device, 0) + buffer.bytes
+    islands = {controller.island_of(d).key for b in kept for d in b.devices}
+    number = next(controller.numbers)
+    request = Request(number, client.label, "resume", frozenset(islands), client.weight, bytes=wanted)
+    ticket = controller.enter(request, client)
+    try:
+        for buffer, one in kept.items():
+            if buffer.array is one.where:
+                back = _back(controller, buffer, one)
+                # Unless its last handle died meanwhile, or another thread was quicker.
+                controller.store.replace(buffer, one.where, back, held=pjrt.is_array(back))
+        client.forget_kept()
+        client.suspended = False
+    finally:
+        controller.turns.finished(ticket)
+
+
+def _back(controller: Controller, buffer: StoredBuffer, kept: Kept) -> Any:
+    """The array on its devices, or the poison that says why not."""
+    lost = lost_among(controller.machine.islands, buffer.devices)
+    if lost is not None:
+        return lost
+    try:
+        host = kept.read(buffer.type)
+    except (OSError, ValueError) as error:  # its file is gone, or cut
+        return Poison(SnapshotGone(name=buffer.name, problem=str(error)))
+    return pjrt.put(host, buffer.type, buffer.sharding, kept.real, buffer.devices)

@@ -1,0 +1,127 @@
+"""Turns to enqueue: a client's thread waits for its run's, then enqueues the whole run itself.
+
+There is no thread in between: handing work to one takes 40 us. Whoever has an event posts it, and processes all that
+are posted unless somebody else does so already; nobody waits for a lock, so that a handle may die anywhere.
+"""
+
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from pathways.runtime.control.scheduling import Request
+from pathways.runtime.control.scheduling.scheduler import Scheduler
+from pathways.runtime.interrupts import uninterrupted
+
+T = TypeVar("T")
+PATIENCE = 0.5
+"""Seconds after which a waiting thread looks whether its turn can still come."""
+
+Event: TypeAlias = Callable[[Scheduler], list[int]]
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """A run's place in line; the gate is open while it is its turn."""
+
+    request: Request
+    gate: Any = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.gate.acquire()
+
+
+class Turns:
+    """The scheduler of this process, and who waits for it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.contended = False
+        """Whether anybody waits; read between the parts of a long run."""
+        self._tickets: dict[int, Ticket] = {}
+        self._events: deque[Event] = deque()
+        self._lock = threading.Lock()
+
+    def enter(self, request: Request, patience: Callable[[Ticket], None]) -> Ticket:
+        """Waits for the turn of a run. `patience` is called while it does not come, and may raise.
+
+        Whatever is raised meanwhile (Ctrl-C, too) takes the run out of line.
+        """
+        ticket = Ticket(request)
+        try:
+            self.line_up(ticket)
+            if not ticket.gate.acquire(blocking=False):
+                self._wait(ticket, patience)
+        except BaseException:
+            self.cancel(ticket)
+            raise
+        return ticket
+
+    def line_up(self, ticket: Ticket) -> None:
+        """Puts a run in line; its gate opens when its turn comes."""
+        self._tickets[ticket.request.number] = ticket
+        self.post(lambda scheduler: scheduler.submit(ticket.request))
+
+    def step_aside(self, ticket: Ticket) -> None:
+        """Lets others enqueue for as long as the run waits for data; `pause` brings it back."""
+        self.post(lambda scheduler: scheduler.step_aside(ticket.request.number))
+
+    def pause(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
+        """Lets those go first who rank before."""
+        self.post(lambda scheduler: scheduler.pause(ticket.request.number))
+        if not ticket.gate.acquire(blocking=False):
+            self._wait(ticket, patience)
+
+    def _wait(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
+        patience(ticket)
+        while not ticket.gate.acquire(timeout=PATIENCE):
+            patience(ticket)
+
+    def enqueued(self, ticket: Ticket, bytes_: Mapping[Hashable, int] | None) -> None:
+        self.post(lambda scheduler: scheduler.enqueued(ticket.request.number, bytes_))
+
+    def finished(self, ticket: Ticket) -> None:
+        self._tickets.pop(ticket.request.number, None)
+        self.post(lambda scheduler: scheduler.finished(ticket.request.number))
+
+    def cancel(self, ticket: Ticket) -> None:
+        self._tickets.pop(ticket.request.number, None)
+        self.post(lambda scheduler: scheduler.cancel(ticket.request.number))
+
+    @uninterrupted
+    def ask(self, question: Callable[[Scheduler], T]) -> T:
+        """An answer about a moment between two events."""
+        with self._lock:
+            answer = question(self.scheduler)
+        self.post(lambda scheduler: [])  # whatever was posted meanwhile
+        return answer
+
+    @uninterrupted
+    def post(self, event: Event) -> None:
+        """Has an event processed, here or by whoever is processing events now."""
+        self._events.append(event)
+        while self._events and self._lock.acquire(blocking=False):
+            try:
+                self._process()
+            finally:
+                self._lock.release()
+
+    def _started(self, event: Event) -> list[int]:
+        """What an event starts. A mistake of ours must not take others' events along."""
+        try:
+            return event(self.scheduler)
+        except Exception:
+            traceback.print_exc()
+            return []
+
+    def _process(self) -> None:
+        while self._events:
+            for number in self._started(self._events.popleft()):
+                ticket = self._tickets.get(number)
+                if ticket is None:  # given up while its turn came
+                    self._events.append(lambda scheduler, n=number: scheduler.cancel(n))
+                else:
+                    ticket.gate.release()
+        self.contended = bool(self.scheduler.waiting)

@@ -1,0 +1,241 @@
+"""The single controller of this process: machine, store, compiled code, and the order of all work (paper, 4.3)."""
+
+import contextlib
+import gc
+import itertools
+import os
+import threading
+import time
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.plan.memory import readable
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.topology import parse_bytes
+from pathways.runtime import interrupts
+from pathways.runtime.clients import ClientState
+from pathways.runtime.control.admission import Ticket, Turns
+from pathways.runtime.control.scheduling import POLICIES, STRIDE, Policy, Request
+from pathways.runtime.control.scheduling.scheduler import Scheduler
+from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
+from pathways.runtime.host.load.steps import Prepared
+from pathways.runtime.host.observe.watchdog import Watchdog
+from pathways.runtime.host.run.background import BackgroundRuns, Promise
+from pathways.runtime.host.run.in_flight import Flight, Flights
+from pathways.runtime.host.run.store import Line, Poison, Store, closed, lost_poison
+
+FETCH_LIMIT = os.environ.get("PATHWAYS_FETCH_LIMIT", "16GiB")
+
+
+def _NOBODY() -> None:
+    """The line of a run that waits already."""
+
+
+def _daemons() -> bool:
+    """Whether there are threads of the program's own that go on until the interpreter is gone."""
+    return any(t.daemon and not t.name.startswith("pathways-") for t in threading.enumerate())
+
+
+class Recorder(Protocol):
+    """Is told when runs and steps happen (recorder.py)."""
+
+    def submitted(self, number: int, plan: Plan, client: str) -> None: ...
+    def turn(self, number: int) -> None: ...
+    def enqueued(self, number: int) -> None: ...
+    def done(self, number: int) -> None: ...
+    def step(self, flight: Flight, prepared: Prepared, base: int, begin: int, end: int) -> None: ...
+
+
+@dataclass(eq=False)
+class Controller:
+    """What all loaded plans of a process share."""
+
+    machine: Machine
+    policy: Policy = field(default_factory=lambda: POLICIES[STRIDE]())
+    store: Store = field(default_factory=Store)
+    executables: Executables = field(default_factory=Executables)
+    flights: Flights = field(default_factory=Flights)
+    background: BackgroundRuns = field(default_factory=BackgroundRuns)
+    fetch_limit: int = field(default_factory=lambda: parse_bytes("PATHWAYS_FETCH_LIMIT", FETCH_LIMIT))
+    """The most bytes of an array that are copied to the host."""
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    """Of runs."""
+
+    ending: bool = False
+    forked: bool = False
+    """Whether this is a copy in a child process: its devices and threads are not here."""
+    recorder: Recorder | None = None
+    """Who records, while anybody does."""
+
+    def __post_init__(self) -> None:
+        self.watchdog = Watchdog(self.flights, self.machine.platform == "cpu", self.end_hang)
+        self.turns = Turns(Scheduler(self.policy, self.machine.ledger))
+        self.store.changed = self._held
+        interrupts.install()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
+
+    def _in_child(self) -> None:
+        """This process was forked: its first call is an error, and its end waits for nothing that is not there."""
+        self.forked = self.flights.ending = True
+        self.store.in_child()
+        self.machine.keep_for_ever()
+
+    @property
+    def eager(self) -> bool:
+        """Whether anybody waits for runs to be done: a turn, or memory."""
+        return self.turns.contended or bool(self.machine.ledger.limits) or self.recorder is not None
+
+    def _held(self, devices: tuple[Hashable, ...], size: int) -> None:
+        if self.machine.ledger.limits:
+            self.turns.post(lambda scheduler: scheduler.hold(devices, size))
+
+    def enter(self, request: Request, client: ClientState, promise: Promise | None = None) -> Ticket:
+        """Waits for the turn of a run.
+
+        Raises PWC0506 if it never fits, PWC0507 if its own client holds the memory, PWC0518 if it is cancelled.
+        """
+        if self.ending and threading.current_thread() is not threading.main_thread():
+            threading.Event().wait()
+        if request.bytes:
+            self.check_fits(request)
+        if promise is None:
+            return self.turns.enter(request, lambda ticket: self.patience(ticket, client))
+        promise.check()
+
+        def patience(ticket: Ticket) -> None:
+            promise.check()
+            self.patience(ticket, client)
+
+        return self.turns.enter(request, patience)
+
+    def check_fits(self, request: Request) -> None:
+        """Raises PWC0506 where a run takes more memory than there is."""
+        for device, size in request.bytes.items():
+            limit = self.machine.ledger.limits[device]
+            if size > limit:
+                island = self.island_of(device)
+                raise PathwaysError(
+                    NeverFits(
+                        program=request.program, island=island.key, limit=f"{limit:,}", size=f"{size:,}",
+                        more=readable(size - limit),
+                    )
+                )  # fmt: skip
+
+    def patience(self, ticket: Ticket, client: ClientState) -> None:
+        """While a run waits: has the ends of runs noticed at once, and gives up where only its own client can help."""
+        self.flights.hurry()
+        self.check_open(client, _NOBODY)
+        request = ticket.request
+        if not request.bytes or self.turns.ask(lambda s: s.lacks_memory(request.number)) is None:
+            return
+        gc.collect()  # handles in reference cycles hold memory, too
+        device = self.turns.ask(lambda s: s.lacks_memory(request.number))
+        if device is None:
+            return
+        owners = self.store.owners_on(device)
+        if self.turns.ask(lambda s: s.lacks_memory(request.number)) != device or not any(owners.values()):
+            return  # somebody else gave memory back meanwhile
+        if set(owners) <= {request.client}:
+            island = self.island_of(device)
+            free = self.machine.ledger.free(device)
+            raise PathwaysError(
+                MemoryHeld(
+                    program=request.program, island=island.key, size=readable(request.bytes[device]),
+                    free=readable(free), limit=readable(self.machine.ledger.limits[device]),
+                    held=readable(sum(owners.values())), client=request.client,
+                )
+            )  # fmt: skip
+
+    def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
+        """What a plan's topology states of memory holds from now on."""
+        self.turns.ask(lambda _: self._limit(plan, islands))
+
+    def _limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
+        ledger = self.machine.ledger
+        for name, island in islands.items():
+            memory = plan.topology.island(name).memory
+            for device in island.devices if memory is not None else ():
+                if device not in ledger.limits:
+                    ledger.limit(device, memory or 0)
+                    ledger.held[device] = sum(self.store.owners_on(device).values())
+                ledger.limits[device] = memory or 0
+
+    def end(self, timeout: float = 5.0) -> None:
+        """The process ends: who comes now waits for ever, and what is in flight is waited for.
+
+        Runs that call back to the host are waited for however long they take, as JAX does; other runs in the
+        background are cancelled, since nothing can read their results any more. A daemon thread inside of XLA aborts
+        the process when the interpreter is gone; here it finds a place to park.
+        """
+        if self.forked:
+            return
+        with contextlib.suppress(KeyboardInterrupt):  # it ends now, whatever calls back
+            self._finish_callbacks(None, timeout)
+        interrupts.ignore()
+        self.cancel(self.background.of())
+        self.background.drain(timeout=timeout)
+        self.ending = True
+        self.flights.drain(timeout)
+        until = time.monotonic() + timeout
+        while self.flights.enqueuing and time.monotonic() < until:
+            time.sleep(0.001)
+        self.flights.drain(timeout)
+        self.flights.stop()
+        time.sleep(0.5 if _daemons() else 0.02)
+
+    def check_open(self, client: ClientState, where: Line) -> None:
+        """Raises PWC0509 for a client that is gone, PWC0515 for one that is suspended, PWC0520 behind a fork."""
+        if self.forked:
+            raise PathwaysError(Forked(where=where()))
+        if client.suspended and not client.closed and where is not _NOBODY:
+            raise PathwaysError(ClientSuspended(client=client.label, where=where()))
+        if client.closed:
+            raise closed(client, "a client whose with block has ended, or that was closed", where)
+
+    def cancel(self, runs: Iterable[Promise]) -> None:
+        """Gives up runs in the background: what they have enqueued is done, their results are never known."""
+        for promise in runs:
+            promise.cancelled = True
+            self.store.resolve(promise, Poison(promise.cancellation))
+
+    def _finish_callbacks(self, client: ClientState | None, grace: float = 5.0) -> None:
+        """Waits for runs that call back to the host. What they wait for may be without end: it has `grace` seconds."""
+        if not self.background.drain(client, calling_back=True, timeout=grace):
+            self.cancel(p for p in self.background.of(client) if not p.calls_back)
+            self.background.drain(client, calling_back=True)
+
+    def close(self, client: ClientState) -> None:
+        """A client goes: its waiting runs are taken out of line, and its arrays are freed, whoever holds handles.
+
+        Its runs in the background that call back to the host end first; others are given up.
+        """
+        self._finish_callbacks(client)
+        client.closed = True
+        self.cancel(self.background.of(client))
+        self.store.drop(client)
+        client.forget_kept()
+
+    def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
+        """A device is gone: reading what is on it raises `cause`, PWC0512 where none is given."""
+        device = island.devices[position]
+        self.machine.lose(island, position, reason, cause)
+        self.store.lose(device, lost_poison(island, position))
+
+    def end_hang(self, hang: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
+        """Loses the devices of a hang, and with them all that is there; all who wait for it go on."""
+        for island in self.machine.islands:
+            for position, device in enumerate(island.devices):
+                if device in lost:
+                    self.lose(island, position, f"run {hang.run} of {hang.program} hangs there", hang)
+        for queue in lost.values():
+            queue.lose()
+        self.flights.abandon(lost)
+
+    def island_of(self, device: Hashable) -> PhysicalIsland:
+        return next(i for i in self.machine.islands if device in i.devices)

@@ -1,0 +1,20 @@
+"""First come, first served."""
+
+from typing import ClassVar
+
+from pathways.runtime.control.scheduling.request import Request
+
+
+class Fifo:
+    """Runs in the order in which they were submitted; weights mean nothing."""
+
+    name: ClassVar[str] = "fifo"
+
+    def rank(self, request: Request) -> tuple[float, int]:
+        return 0.0, request.number
+
+    def submitted(self, request: Request) -> None: ...
+
+    def started(self, request: Request) -> None: ...
+
+    def ended(self, request: Request) -> None: ...

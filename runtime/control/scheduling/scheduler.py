@@ -1,0 +1,177 @@
+"""The schedulers of all islands: who may put work into the queues of devices, and when. Pure: events in, starts out.
+
+Each island has its line of waiting runs, in one order over all islands (the policy's rank), so that programs that span
+several islands meet in the same order everywhere. The first in line starts when nobody else is enqueuing there, the
+island has not too much in flight of others, and its memory is free; until then those behind it wait, too, so that
+nobody starves. A run that spans islands starts when it is first in line on all of them. A run that paused goes on
+whoever waits before it for what it holds itself: memory, or its place in flight.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+
+from pathways.runtime.control.scheduling.ledger import Ledger
+from pathways.runtime.control.scheduling.request import Policy, Request
+
+DEPTH = 4
+"""So many runs may be in flight on an island while clients compete for it. Fewer leave gaps, more are slow to turn."""
+
+
+_NONE: Counter[str] = Counter()
+
+
+class Scheduler:
+    """Every method takes one event, and gives the numbers of the runs whose turn has come."""
+
+    def __init__(self, policy: Policy, ledger: Ledger | None = None, depth: int = DEPTH) -> None:
+        self.policy = policy
+        self.ledger = ledger or Ledger()
+        self.depth = depth
+        self.waiting: dict[int, Request] = {}
+        self.running: dict[int, Request] = {}
+        """Started and not done: `bytes` is what they have reserved."""
+        self.active: dict[str, int] = {}
+        """The run that is enqueuing on an island."""
+        self.in_flight: dict[str, Counter[str]] = {}
+        """Runs on an island that are started and not done, by client."""
+
+    def submit(self, request: Request) -> list[int]:
+        self.policy.submitted(request)
+        self.waiting[request.number] = request
+        return self._start()
+
+    def pause(self, number: int) -> list[int]:
+        """A long run gives way to whoever ranks before it; it may be the next itself."""
+        request = self.running[number]
+        self._leave(request)
+        self.waiting[number] = request
+        return self._start()
+
+    def step_aside(self, number: int) -> list[int]:
+        """A run waits for data, in no line; `pause` puts it back in."""
+        self._leave(self.running[number])
+        return self._start()
+
+    def enqueued(self, number: int, bytes_: Mapping[Hashable, int] | None = None) -> list[int]:
+        """All its work is in the queues of devices; `bytes_` is what it goes on to reserve, the rest is held now."""
+        request = self.running.get(number)
+        if request is None:  # given up meanwhile
+            return self._start()
+        self.waiting.pop(number, None)  # it was to go on, and will not
+        self._leave(request)
+        if bytes_ is not None:
+            self.ledger.reserve(request.bytes, -1)
+            self.ledger.reserve(bytes_)
+            self.running[number] = replace(request, bytes=bytes_)
+        return self._start()
+
+    def finished(self, number: int) -> list[int]:
+        """Its work is done, well or badly."""
+        request = self.running.pop(number, None)
+        if request is None:
+            return []
+        self.waiting.pop(number, None)
+        self._leave(request)
+        self.ledger.reserve(request.bytes, -1)
+        for island in request.islands:
+            counts = self.in_flight[island]
+            counts[request.client] -= 1
+            if not counts[request.client]:
+                del counts[request.client]
+        self.policy.ended(request)
+        return self._start()
+
+    def cancel(self, number: int) -> list[int]:
+        """It will not go on: nobody waits for its turn any more."""
+        if number in self.running:
+            return self.finished(number)
+        request = self.waiting.pop(number, None)
+        if request is not None:
+            self.policy.ended(request)
+        return self._start()
+
+    def hold(self, devices: tuple[Hashable, ...], size: int) -> list[int]:
+        """A client holds so many bytes more (or fewer) on each of some devices."""
+        self.ledger.hold(devices, size)
+        return self._start() if size < 0 else []
+
+    def lacks_memory(self, number: int) -> Hashable | None:
+        """The device whose memory a run waits for, if it is all that it waits for and no run will give it back."""
+        request = self.waiting.get(number)
+        if request is None or any(self.in_flight.get(i) or i in self.active for i in request.islands):
+            return None
+        ahead = self.policy.rank(request)
+        if any(self.policy.rank(r) < ahead and r.islands & request.islands for r in self.waiting.values()):
+            return None
+        return self.ledger.short_of(request.bytes)
+
+    def _leave(self, request: Request) -> None:
+        for island in request.islands:
+            if self.active.get(island) == request.number:
+                del self.active[island]
+
+    def _start(self) -> list[int]:
+        started: list[int] = []
+        while self.waiting:
+            found = self._next()
+            if found is None:
+                break
+            self._begin(found)
+            started.append(found.number)
+        return started
+
+    def _next(self) -> Request | None:
+        if len(self.waiting) == 1:
+            (alone,) = self.waiting.values()
+            return alone if self._may_start(alone) else None
+        blocked: set[str] = set()
+        """Islands on which somebody ranks before whoever comes next in this loop."""
+        paused: set[str] = set()
+        """The same among runs that paused."""
+        for request in sorted(self.waiting.values(), key=self.policy.rank):
+            goes_on = request.number in self.running
+            if not request.islands & (paused if goes_on else blocked) and self._may_start(request):
+                return request
+            if goes_on:
+                paused |= request.islands
+            if goes_on or not self._helped_by_clients_alone(request):
+                blocked |= request.islands
+        return None
+
+    def _helped_by_clients_alone(self, request: Request) -> bool:
+        """Whether it waits for memory that no run will give back; whoever holds it may stand behind it in line."""
+        busy = any(self.in_flight.get(i) or i in self.active for i in request.islands)
+        return not busy and not self.ledger.fits(request.bytes)
+
+    def _may_start(self, request: Request) -> bool:
+        if any(island in self.active for island in request.islands):
+            return False
+        if request.number in self.running:  # goes on: it has its memory, and its place in flight
+            return True
+        return self.ledger.fits(request.bytes) and not any(map(self._is_full, self._contended(request)))
+
+    def _contended(self, request: Request) -> Iterable[str]:
+        """Its islands that others want or use, too. One client alone is held up by nothing but its devices' queues."""
+        for island in request.islands:
+            users = self.in_flight.get(island, _NONE)
+            if len(users) > (request.client in users) or (len(self.waiting) > 1 and self._is_wanted(island, request)):
+                yield island
+
+    def _is_wanted(self, island: str, request: Request) -> bool:
+        """Whether another client waits for an island, too."""
+        return any(r.client != request.client and island in r.islands for r in self.waiting.values())
+
+    def _is_full(self, island: str) -> bool:
+        return sum(self.in_flight[island].values()) >= self.depth if island in self.in_flight else False
+
+    def _begin(self, request: Request) -> None:
+        del self.waiting[request.number]
+        for island in request.islands:
+            self.active[island] = request.number
+        self.policy.started(request)
+        if request.number not in self.running:
+            self.running[request.number] = request
+            self.ledger.reserve(request.bytes)
+            for island in request.islands:
+                self.in_flight.setdefault(island, Counter())[request.client] += 1

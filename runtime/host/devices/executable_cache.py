@@ -1,0 +1,272 @@
+"""Compiled code by content and devices, shared by all plans of a process; ready-made where there is some.
+
+Ready code comes from a plan (`pwc compile --with-executables`) or from the folder that PATHWAYS_CACHE names. It is
+known by its module, the number of devices, and a fingerprint of platform, jaxlib, our compile options and the kind of
+device; what is not for this machine, not this user's (`signing.py`), or cannot be read is compiled again.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import threading
+import warnings
+from collections import deque
+from collections.abc import Collection, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import jaxlib.version
+
+from pathways.dialect import signing
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.files import read_own, shared_with, write_folder, write_private
+from pathways.runtime.errors import RefusedByXla, SharedCache
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.callbacks import Watched
+from pathways.runtime.threads import started
+
+_OPTIONS = "spmd shardy 1"
+"""Changes with the options that `pjrt.py` compiles with."""
+Wanted: TypeAlias = tuple[bytes | str, tuple[pjrt.Device, ...]]
+"""A module, and the devices that run it together."""
+Owner: TypeAlias = tuple[str, Where | None]
+"""The name of the computation that a module is, and the user's line."""
+_OURS: Owner = ("a program that moves arrays", None)
+MOST = 1024
+"""So much code is kept for plans to come, beside what loaded plans hold: code that nobody runs any more must go."""
+
+
+class Executables:
+    """Compiles each module once; other devices of the same number take the code that is there."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = _private(folder or _folder())
+        self.compiled = 0
+        """How many modules this process compiled itself."""
+        self._loaded: dict[Wanted, pjrt.Executable] = {}
+        self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
+        self._raw: dict[tuple[bytes | str, int], bytes] = {}
+        """What was serialized once. Code that was read back must not be serialized again: it loses its functions."""
+        self._ready: dict[str, bytes] = {}
+        self._lock = threading.RLock()
+        self._serializing = threading.Lock()
+        self._recording = threading.local()
+        self._calling: list[pjrt.Executable] = []
+        """What calls back is never freed: a callback must not die while a device is in it."""
+
+    def load(
+        self,
+        module: bytes | str,
+        devices: Sequence[pjrt.Device],
+        callbacks: Sequence[Watched] = (),
+        owner: Owner = _OURS,
+    ) -> pjrt.Executable:
+        """Compiles, or takes the code that was compiled for as many other devices; what calls back is never shared.
+
+        Raises PWC0614 for what XLA refuses.
+        """
+        if callbacks:
+            self._calling.append(_compiled(module, devices, owner, callbacks))
+            return self._calling[-1]
+        key = module, tuple(devices)
+        used = self._used
+        if used is not None:
+            used.add((module, len(devices)))
+        found = self._loaded.get(key)
+        if found is None:
+            with self._lock:
+                found = self._loaded[key] = self._loaded.get(key) or self._make(*key, owner)
+                if used is None:  # else somebody wants all code of a plan
+                    self.forget(MOST)
+        return found
+
+    def load_all(self, wanted: Mapping[Wanted, Owner]) -> None:
+        """Makes what is not there yet, on all cores: each module once, then its copies for other devices.
+
+        Raises PWC0614 for what XLA refuses.
+        """
+        with self._lock:  # not while anything is made: runs of others may need a small move meanwhile
+            if self._used is None:
+                self.forget(MOST)
+            missing = [key for key in wanted if key not in self._loaded]
+        missing.sort(key=lambda key: len(key[0]), reverse=True)  # what takes longest must not come last
+        self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values(), wanted)
+        self._make_all([key for key in missing if key not in self._loaded], wanted)
+
+    def _make_all(self, missing: Collection[Wanted], owners: Mapping[Wanted, Owner]) -> None:
+        """On plain threads: those of `concurrent.futures` start no more when the main thread has ended."""
+        left, failures = deque(missing), list[BaseException]()
+
+        def work() -> None:
+            with contextlib.suppress(IndexError):
+                while not failures:
+                    key = left.popleft()
+                    try:
+                        found = self._make(*key, owners[key])
+                    except Exception as error:
+                        failures.append(error)
+                        return
+                    with self._lock:
+                        self._loaded[key] = found
+
+        others = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, len(left)) - 1)]
+        others = [thread for thread in others if started(thread)]
+        try:
+            work()
+        finally:
+            left.clear()
+            for thread in others:
+                thread.join()
+        if failures:
+            raise failures[0]
+
+    @property
+    def kept(self) -> int:
+        """For how many modules and devices there is code."""
+        return len(self._loaded)
+
+    def forget(self, keep: int = 0) -> None:
+        """The oldest code goes, but what loaded plans hold."""
+        with self._lock:
+            for key in list(self._loaded)[: max(0, len(self._loaded) - keep)]:
+                del self._loaded[key]
+            for kind in list(self._first)[: max(0, len(self._first) - keep)]:
+                self._first.pop(kind, None)
+                self._raw.pop(kind, None)
+
+    def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...], owner: Owner) -> pjrt.Executable:
+        kind = module, len(devices)
+        first = self._first.get(kind)
+        if first is not None:
+            with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot move code compiles it again
+                return pjrt.deserialize(self._serialized(kind, first), devices)
+        made = self._from_ready(module, devices)
+        if made is None:
+            made = _compiled(module, devices, owner)
+            with self._lock:
+                self.compiled += 1
+            self._keep(module, made, devices)
+        self._first.setdefault(kind, made)
+        return made
+
+    def _from_ready(self, module: bytes | str, devices: tuple[pjrt.Device, ...]) -> pjrt.Executable | None:
+        if not self._ready and self.folder is None:
+            return None
+        name = ready_name(module, devices)
+        signed = self._ready.get(name)
+        if signed is None and self.folder is not None:
+            signed = read_own(self.folder / name)
+        raw = None if signed is None else signing.opened(name, signed)
+        if raw is None:
+            return None
+        with contextlib.suppress(*pjrt.FAILURES):
+            made = pjrt.deserialize(raw, devices)
+            self._raw[module, len(devices)] = raw
+            return made
+        return None
+
+    def _serialized(self, kind: tuple[bytes | str, int], first: pjrt.Executable) -> bytes:
+        with self._serializing:
+            raw = self._raw.get(kind)
+            if raw is None:
+                raw = self._raw[kind] = pjrt.serialize(first)
+            return raw
+
+    def _keep(self, module: bytes | str, made: pjrt.Executable, devices: tuple[pjrt.Device, ...]) -> None:
+        """Writes code to the folder, whole or not at all; a full disk is no reason to fail."""
+        if self.folder is None:
+            return
+        path = self.folder / ready_name(module, devices)
+        with contextlib.suppress(PathwaysError, *pjrt.FAILURES):
+            raw = self._raw[module, len(devices)] = pjrt.serialize(made)
+            write_folder(path.parent, {}, mode=0o700)
+            write_private(path, signing.sign(str(path.relative_to(self.folder)), raw))
+
+    def offer(self, ready: Mapping[str, bytes]) -> None:
+        """What a plan brings along."""
+        self._ready.update(ready)
+
+    @contextlib.contextmanager
+    def recording(self) -> Generator[set[tuple[bytes | str, int]]]:
+        """Gives the modules that this thread loads meanwhile, with their numbers of devices."""
+        before, used = self._used, set[tuple[bytes | str, int]]()
+        self._recording.used = used
+        try:
+            yield used
+        finally:
+            self._recording.used = before
+
+    @property
+    def _used(self) -> set[tuple[bytes | str, int]] | None:
+        return getattr(self._recording, "used", None)
+
+    def serialized(self, used: set[tuple[bytes | str, int]]) -> dict[str, bytes]:
+        """Ready code of modules that are loaded, signed, by name."""
+        found: dict[str, bytes] = {}
+        for kind in used:
+            first = self._first.get(kind)
+            if first is not None:
+                name = ready_name(kind[0], pjrt.devices_of(first))
+                found[name] = signing.sign(name, self._serialized(kind, first))
+        return dict(sorted(found.items()))
+
+
+def _compiled(
+    module: bytes | str, devices: Sequence[pjrt.Device], owner: Owner, callbacks: Sequence[Watched] = ()
+) -> pjrt.Executable:
+    try:
+        return pjrt.compile_module(module, devices, callbacks)
+    except pjrt.FAILURES as error:
+        name, where = owner
+        cause, kind = str(error)[:_LONGEST], devices[0].platform
+        refused = RefusedByXla(computation=name, cause=cause, devices=len(devices), kind=kind, where=where)
+        raise PathwaysError(refused) from None
+
+
+_LONGEST = 2000
+"""Characters of what XLA says that are shown: it may print a whole computation."""
+
+
+def ready_name(module: bytes | str, devices: Sequence[pjrt.Device]) -> str:
+    """`FINGERPRINT/MODULE-DEVICES`: equal only where the code runs as it is."""
+    raw = module if isinstance(module, bytes) else module.encode()
+    return f"{fingerprint(devices[0])}/{hashlib.sha256(raw).hexdigest()[:32]}-{len(devices)}"
+
+
+def fingerprint(device: pjrt.Device) -> str:
+    """What ready code depends on beside its module."""
+    parts = [device.platform, str(device.device_kind), jaxlib.version.__version__, _OPTIONS]
+    parts.append(_host_code() if device.platform == "cpu" else str(device.client.platform_version))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _host_code() -> str:
+    """The instructions that this host has."""
+    text = platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return f"{text} {line}"
+    return f"{text} {platform.processor()}"
+
+
+def _folder() -> Path | None:
+    named = os.environ.get("PATHWAYS_CACHE")
+    return Path(named).expanduser() if named else None
+
+
+def _private(folder: Path | None) -> Path | None:
+    """The folder, made where it is not there; None, and a warning, where others may change what is in it."""
+    if folder is None:
+        return None
+    with contextlib.suppress(PathwaysError):
+        write_folder(folder, {}, mode=0o700)
+    problem = shared_with(folder)
+    if problem is None:
+        return folder
+    refused = SharedCache(folder=str(folder), problem=problem)
+    warnings.warn(refused.render(), RuntimeWarning, stacklevel=2)
+    return None

@@ -1,0 +1,135 @@
+"""At most so many executions in flight on a device, whichever program they are of.
+
+Beyond 32, collective programs hang on CPU (jaxlib 0.10, measured), and dispatch blocks anyway. A device runs what it is
+given in order, so that one token says of several executions that they are done. How many depends on how long they
+take: each execution of what is slow has a token of its own, so that whoever looks for progress sees it.
+"""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from pathways.runtime.host.devices.pjrt import FAILURES
+from pathways.runtime.host.devices.waits import Gate, until_done
+from pathways.runtime.interrupts import uninterrupted
+
+STRIDE = 8
+"""At the most so many executions for one token."""
+MOST = 16
+"""So many executions are in flight on a device at the most."""
+QUICK, SLOW = 0.05, 0.5
+"""Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
+_ENDLESS = 1 << 30
+
+
+Token: TypeAlias = tuple[Any, Any]
+"""What an execution ends with: PJRT's token, and a small result of it where there is one.
+
+To wait for the result is cheap, and ends when the execution is given up; to wait for the token takes a helper
+(`waits.py`).
+"""
+
+
+class DeviceLost(Exception):
+    """A device was lost while an execution waited for room in its queue."""
+
+
+class DeviceQueue:
+    """What may still run on one device: tokens with the number of executions that each is for, oldest first."""
+
+    __slots__ = ("flying", "lost", "moved", "since", "tokens", "waits")
+
+    def __init__(self) -> None:
+        self.tokens: deque[tuple[Token, int]] = deque()
+        self.since = 0
+        """Executions since the last token."""
+        self.flying = 0
+        """Executions that may not be done."""
+        self.moved = 0.0
+        """When an execution here was last seen to be done (monotonic seconds)."""
+        self.lost = False
+        """Whether what is in this queue will never be done."""
+        self.waits: set[Gate] = set()
+        """Waits that end when the device is lost."""
+
+    @uninterrupted  # or an execution that is done would be counted for ever
+    def done(self, oldest: "tuple[Token, int]", now: float) -> None:
+        """The oldest executions were seen to be done."""
+        self.moved = now
+        if self.tokens and self.tokens[0] is oldest:
+            self.tokens.popleft()
+            self.flying -= oldest[1]
+
+    def lose(self) -> None:
+        """Nothing in this queue will ever be done: ends all waits for it, and admits no more."""
+        self.lost = True
+        self.since = self.flying = _ENDLESS  # so that `admit` looks
+        for gate in list(self.waits):
+            gate.open()
+
+    def recover(self) -> None:
+        """The device is back, with nothing in its queue."""
+        self.tokens.clear()
+        self.since = self.flying = 0
+        self.lost = False
+
+
+class Gang:
+    """The devices that one computation runs on; executions are admitted to all of them or none."""
+
+    __slots__ = ("_queues", "_stride")
+
+    def __init__(self, queues: Sequence[DeviceQueue]) -> None:
+        self._queues = tuple(queues)
+        self._stride = 1
+
+    def admit(self) -> bool:
+        """Counts one execution, waiting until there is room for it; whether `started` wants its token.
+
+        Raises DeviceLost where there will never be room.
+        """
+        due = False
+        for queue in self._queues:
+            queue.since += 1
+            queue.flying += 1
+            if queue.since >= self._stride:
+                due = True
+        if due:
+            for queue in self._queues:
+                if queue.lost:
+                    raise DeviceLost
+                while queue.flying > MOST - STRIDE + 1 and queue.tokens:  # more may come before the next token
+                    self._wait(queue)
+        return due
+
+    def started_each(self, tokens: Sequence[Token]) -> None:
+        """As `started`, with a token of its own for each device."""
+        for queue, token in zip(self._queues, tokens, strict=True):
+            queue.tokens.append((token, queue.since))
+            queue.since = 0
+
+    def started(self, token: Token) -> None:
+        """Keeps the token of the execution that `admit` asked it of."""
+        for queue in self._queues:
+            queue.tokens.append((token, queue.since))
+            queue.since = 0
+
+    def _wait(self, queue: DeviceQueue) -> None:
+        oldest = queue.tokens[0]
+        (token, result), _ = oldest
+        begin = time.monotonic()
+        if result is not None and not result.is_deleted():
+            with contextlib.suppress(*FAILURES):  # the execution's results carry the error to all who read them
+                result.block_until_ready()
+        else:
+            until_done([token], [queue])
+        if queue.lost:
+            raise DeviceLost
+        now = time.monotonic()
+        queue.done(oldest, now)
+        if now - begin > SLOW:
+            self._stride = 1
+        elif now - begin < QUICK:
+            self._stride = min(STRIDE, 2 * self._stride)

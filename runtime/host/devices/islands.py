@@ -1,0 +1,183 @@
+"""The resource manager, embedded: which physical devices an abstract island of a plan stands for.
+
+On CPU devices are made at will, by clients that are added when the devices run out, so that later plans never disturb
+earlier ones. Elsewhere islands are disjoint groups of the host's devices. An island keeps its devices for the life of
+the process: programs that name the same island share them by time.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.topology import Island
+from pathways.runtime.control.scheduling.ledger import Ledger
+from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
+from pathways.runtime.host.devices import pjrt, thread_limits
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+
+
+@dataclass(frozen=True, eq=False)
+class PhysicalIsland:
+    """Devices in the order of the abstract island, each with its queue of work in flight."""
+
+    name: str
+    devices: tuple[pjrt.Device, ...]
+    queues: tuple[DeviceQueue, ...]
+    key: str
+    """Its name in this process: no other island has it."""
+    lost: dict[int, str] = field(default_factory=dict[int, str])
+    """Devices that are gone, by position, and why."""
+    causes: dict[int, Diagnostic] = field(default_factory=dict[int, Diagnostic])
+    """What is to be said of a device that is gone, where it is more than that."""
+
+    def at(self, positions: Sequence[int]) -> tuple[pjrt.Device, ...]:
+        return tuple(self.devices[p] for p in positions)
+
+
+class Machine:
+    """All devices of this process."""
+
+    def __init__(self, platform: str) -> None:
+        self.platform = platform
+        self._bound: dict[tuple[str, int], PhysicalIsland] = {}
+        self._queues: dict[pjrt.Device, DeviceQueue] = {}
+        self._spare: list[pjrt.Device] = []
+        self._made = 0
+        """CPU devices."""
+        self._lock = threading.Lock()
+        self._next_launch = 0
+        self.changes = 0
+        """How often the health of a device has changed."""
+        self.ledger = Ledger()
+
+    def take_launches(self, count: int) -> int:
+        """The first of so many launch ids, unique among all in flight: collectives of equal ids would meet."""
+        with self._lock:
+            first = self._next_launch if self._next_launch + count < 1 << 31 else 0
+            self._next_launch = first + count
+            return first
+
+    def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
+        """A device is gone. Whatever is loaded there must be placed anew.
+
+        With a `cause`, a hang, threads of its client are stuck: new islands get devices of another client.
+        """
+        with self._lock:
+            if cause is not None:
+                island.causes[position] = cause
+                self._spare = []
+            island.lost[position] = reason
+            self.changes += 1
+
+    def recover(self, island: PhysicalIsland, position: int) -> None:
+        """A device is back, with nothing on it."""
+        with self._lock:
+            island.lost.pop(position, None)
+            island.causes.pop(position, None)
+            island.queues[position].recover()
+            self.changes += 1
+
+    def keep_for_ever(self) -> None:
+        """No client of these devices is destroyed: behind a fork, its destructor would wait for threads for ever."""
+        for device in self._queues:
+            pjrt.keep_for_ever(device)
+
+    @property
+    def islands(self) -> list[PhysicalIsland]:
+        """In the order in which they were bound; others may bind more meanwhile."""
+        return list(self._bound.values())
+
+    def named(self, key: str) -> PhysicalIsland | None:
+        """The island of this name in this process."""
+        return next((i for i in self.islands if i.key == key), None)
+
+    def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
+        """The physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""
+        if plan.platform != self.platform:
+            here = f"this process runs on {self.platform}"
+            raise PathwaysError(WrongPlatform(program=plan.name, plan_platform=plan.platform, have_=here))
+        wanted = [plan.topology.island(s.island) for s in plan.streams]
+        with self._lock:
+            missing = [i for i in wanted if (i.name, i.size) not in self._bound]
+            pool = self._pool(plan.name, missing)
+            for island in wanted:
+                key = island.name, island.size
+                devices = self._bound[key].devices if key in self._bound else pool[island.name]
+                _check_kind(plan.name, island, devices)
+            for island in missing:
+                self.bind(island.name, pool[island.name])
+            return {i.name: self._bound[i.name, i.size] for i in wanted}
+
+    def bind(self, name: str, devices: Sequence[pjrt.Device]) -> None:
+        """From now on an island of this name and size stands for these devices."""
+        queues = tuple(self._queues.setdefault(d, DeviceQueue()) for d in devices)
+        taken = {bound.key for bound in self._bound.values()}
+        key = name if name not in taken else f"{name}({len(devices)})"
+        self._bound[name, len(devices)] = PhysicalIsland(name, tuple(devices), queues, key)
+
+    def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
+        if self.platform == "cpu":
+            return self._make_cpu(program, wanted)
+        groups = host_islands()
+        taken = {d for bound in self._bound.values() for d in bound.devices}
+        free = [[d for d in group if d not in taken] for group in groups]
+        pool: dict[str, list[pjrt.Device]] = {}
+        for island in wanted:
+            group = next((g for g in free if len(g) >= island.size), None)
+            if group is None:
+                have = f"{', '.join(str(len(g)) for g in free)} free devices on {len(groups)} islands"
+                needs = ", ".join(f"{i.name}: {i.size}" for i in wanted)
+                raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
+            pool[island.name], group[: island.size] = group[: island.size], []
+        return pool
+
+    def _make_cpu(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
+        """Devices for all islands from one client if it has room, so that copies between them stay inside it.
+
+        Only half of a client's devices are handed out. Its thread pool has one thread a device, and a collective
+        holds one thread a device until all have come: with none to spare, whatever else needs a thread deadlocks it
+        (jaxlib 0.10, seen).
+        """
+        total = sum(i.size for i in wanted)
+        if total > len(self._spare):
+            usable = max(total, _FEWEST)
+            if self._made + 2 * usable > _MOST:
+                have = f"{self._made} CPU devices made in this process, of at most {_MOST}"
+                needs = f"{2 * usable} more; slices keep theirs as long as the process lives: make them once"
+                raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
+            if (room := thread_limits.room()) < _THREADS * 2 * usable:
+                have = f"room for {room:,} more threads, by the limits of this process or of its container"
+                needs = f"{_THREADS * 2 * usable:,} threads for {2 * usable} CPU devices"
+                raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
+            self._made += 2 * usable
+            self._spare = pjrt.make_cpu_devices(2 * usable)[:usable]
+        pool: dict[str, list[pjrt.Device]] = {}
+        for island in wanted:
+            pool[island.name], self._spare = self._spare[: island.size], self._spare[island.size :]
+        return pool
+
+
+def _check_kind(program: str, island: Island, devices: Sequence[pjrt.Device]) -> None:
+    kind = str(devices[0].device_kind)
+    if island.kind not in ("any", kind):
+        needs = f"{island.name} of kind {island.kind}"
+        raise PathwaysError(NotEnoughDevices(program=program, have_=f"devices of kind {kind}", needs=needs))
+
+
+_FEWEST = 4
+"""How many CPU devices are made at the least. Not many: a larger pool of threads makes every launch slower."""
+_THREADS = 4
+"""Of XLA for each CPU device."""
+_MOST = 6000
+"""How many are made at the most. XLA has 4 threads for each, and Linux 65,530 maps a process, 2 a thread: beyond that
+XLA ends the process."""
+
+
+def host_islands() -> list[list[pjrt.Device]]:
+    """The host's devices by island: TPUs by their slice, others together."""
+    groups: dict[int, list[pjrt.Device]] = {}
+    for device in pjrt.host_devices():
+        groups.setdefault(getattr(device, "slice_index", 0) or 0, []).append(device)
+    return [groups[k] for k in sorted(groups)]

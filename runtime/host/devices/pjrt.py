@@ -1,0 +1,343 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""PJRT through jaxlib: the compat module of the runtime, and the only one that touches jaxlib's runtime API.
+
+Each name below is private or half-private; the public fallback for execution is `jax.stages.Compiled.__call__`, which
+is 10-20 % slower and does not accept a plan's modules. Several of these calls kill the process when they are misused:
+shapes, dtypes, device order, argument counts and donation are therefore checked in `check.py` and at the door
+(`inputs.py`), never here.
+
+* `xla_client.make_cpu_client(num_devices=n)`: devices of our own, apart from `jax.devices()`, which cannot grow.
+* `compile_and_load(module, DeviceList, CompileOptions)`: the device list wins over the assignment; Shardy stays on.
+* `execute_sharded`, `consume_with_handlers`, `global_aval_to_result_handler`: dispatch and its results.
+* `batched_device_put`, `batched_copy_array_to_devices_with_sharding`: the only copies; never with donation.
+* `_profiler.ProfilerSession`: when a device worked on which launch; jax.profiler shows it in files only.
+* `serialize`, `deserialize_executable`: the same code on other devices, 20 times cheaper than compiling again. Only
+  with options, and with the same number of devices.
+* `jaxlib.lapack.prepare_lapack_call`: JAX finds the functions of LAPACK when it lowers a call of one. Where another
+  process lowered it, nobody has, and the call jumps to address 0.
+"""
+
+import ctypes
+import importlib
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+from jax._src import core as _core
+from jax._src.array import ArrayImpl as _ArrayImpl
+from jax._src.interpreters import pxla as _pxla
+from jax.profiler import ProfileData, ProfileOptions, TraceAnnotation
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jaxlib import xla_client as _xla_client
+
+from pathways.dialect.diagnostics import InternalError
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.mlir import from_portable, make_context, parse
+from pathways.dialect.sharding import Dims, MeshSpec, Sharding
+
+Device: TypeAlias = Any
+Array: TypeAlias = Any
+"""A `jax.Array` on our devices: one sharded buffer, a future."""
+Executable: TypeAlias = Any
+Handlers: TypeAlias = list[Any]
+
+_xc: Any = _xla_client
+_core_any: Any = _core
+_pxla_any: Any = _pxla
+_array: Any = _ArrayImpl
+_profiler: Any = importlib.import_module("jaxlib._profiler")
+
+FAILURES: tuple[type[Exception], ...] = (jax.errors.JaxRuntimeError, ValueError, RuntimeError)
+"""What PJRT raises when an execution or a copy fails."""
+
+
+def make_cpu_devices(count: int) -> list[Device]:
+    """Devices of a CPU client of our own."""
+    client: Any = _xc.make_cpu_client(num_devices=count)
+    return list(client.devices())
+
+
+def host_devices() -> list[Device]:
+    """The devices of JAX's default backend."""
+    return list(jax.devices())
+
+
+def default_platform() -> str:
+    """The platform of JAX's default backend: cpu, gpu (whatever its vendor), tpu."""
+    name: str = jax.default_backend()
+    return name
+
+
+def lowering_platform(platform: str) -> str:
+    """The name under which JAX lowers for a platform: `gpu` is `cuda` or `rocm` there."""
+    if platform != "gpu":
+        return platform
+    device: Any = jax.devices()[0]
+    return "rocm" if "rocm" in str(device.client.platform_version).lower() else "cuda"
+
+
+def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> NamedSharding:
+    """The sharding over devices given in the order of the mesh, real or virtual."""
+    grid = np.empty(spec.size, dtype=object)
+    grid[:] = list(devices)
+    mesh = Mesh(grid.reshape(spec.shape), tuple(name for name, _ in spec.axes))
+    entries = [axes[0] if len(axes) == 1 else (axes or None) for axes in dims]
+    return NamedSharding(mesh, PartitionSpec(*entries))
+
+
+def _options(devices: Sequence[Device]) -> Any:
+    options = _xc.CompileOptions()
+    options.num_replicas, options.num_partitions = 1, len(devices)
+    build = options.executable_build_options
+    build.use_spmd_partitioning = True
+    build.use_shardy_partitioner = True
+    ids = np.array([[d.id for d in devices]], np.int32)
+    options.device_assignment = _xc.DeviceAssignment.create(ids)
+    if devices[0].platform == "cpu":  # our watchdog says what hangs; XLA's would abort the process before it
+        options.env_option_overrides = [("xla_cpu_collective_call_terminate_timeout_seconds", str(_NEVER))]
+    return options
+
+
+_NEVER = (1 << 31) - 1
+"""Seconds: the most that XLA takes."""
+
+
+def compile_module(
+    module: bytes | str, devices: Sequence[Device], callbacks: Sequence[Callable[..., Any]] = ()
+) -> Executable:
+    """Compiles StableHLO (text, bytecode or portable) for exactly these devices, in this order.
+
+    `callbacks` are the functions that it calls, by index: a module that calls any must never be run without.
+    """
+    _find_lapack(module)
+    if callbacks:
+        parsed = from_portable(module) if isinstance(module, bytes) else parse(module, make_context())
+        chosen = _xc.DeviceList(tuple(devices))
+        return devices[0].client.compile_and_load(parsed, chosen, _options(devices), host_callbacks=list(callbacks))
+    return devices[0].client.compile_and_load(module, _xc.DeviceList(tuple(devices)), _options(devices))
+
+
+def _find_lapack(code: bytes | str) -> None:
+    """Before anything that calls LAPACK can run; only then, since it imports SciPy."""
+    if (b"lapack_" in code) if isinstance(code, bytes) else ("lapack_" in code):
+        lapack: Any = importlib.import_module("jaxlib.lapack")
+        lapack.prepare_lapack_call("getrf_ffi", np.dtype(np.float32))
+
+
+def serialize(executable: Executable) -> bytes:
+    """Ready code; raises one of FAILURES where the platform cannot."""
+    return executable.serialize()
+
+
+def deserialize(raw: bytes, devices: Sequence[Device]) -> Executable:
+    """Ready code for as many devices as it was compiled for: with another number the process dies."""
+    _find_lapack(raw)
+    return devices[0].client.deserialize_executable(raw, _xc.DeviceList(tuple(devices)), _options(devices))
+
+
+def devices_of(executable: Executable) -> list[Device]:
+    return list(executable.local_devices())
+
+
+def give_up(device: Device, launch: int, message: str) -> bool:
+    """Fails the results of what waits or runs with this launch id on a device; whether there was any. CPU only.
+
+    All who wait for the results go on with an error; a thread that is stuck inside of the execution stays there.
+    """
+    try:
+        return bool(device.poison_execution(launch, message))
+    except FAILURES:
+        return False
+
+
+def keep_for_ever(device: Device) -> None:
+    """Keeps the client of a device alive: with a thread stuck inside, its destructor would wait for ever."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(device.client))
+
+
+def temporary_bytes(executable: Executable) -> int:
+    """What an execution needs on one device beside its arguments and results."""
+    return int(executable.get_compiled_memory_stats().temp_size_in_bytes)
+
+
+COSTS = ("flops", "transcendentals", "bytes accessed")
+
+
+def costs(executable: Executable) -> dict[str, float]:
+    """What an execution costs each of its devices, as XLA counts it: loops once. Empty where XLA does not count."""
+    try:
+        found: dict[str, float] = executable.cost_analysis()
+    except FAILURES:
+        return {}
+    return {name: float(found[name]) for name in COSTS if name in found}
+
+
+def code_bytes(executable: Executable) -> int:
+    """The size of the code on one device."""
+    return int(executable.get_compiled_memory_stats().generated_code_size_in_bytes)
+
+
+def result_handlers(types: Sequence[ArrayType], shardings: Sequence[Any]) -> Handlers:
+    """What makes arrays of an execution's results; made once, at load."""
+    return [_pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)]
+
+
+def _aval(type_: ArrayType) -> Any:
+    return _core_any.ShapedArray(type_.shape, numpy_dtype(type_.dtype))
+
+
+def put(
+    host: "np.ndarray[Any, Any]", type_: ArrayType, where: Sharding, sharding: NamedSharding, devices: Sequence[Device]
+) -> Array:
+    """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards.
+
+    Raises InternalError where the devices hold another element type than `type_` states.
+    """
+    shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in where.boxes(type_.shape)]
+    aval = _aval(type_)
+    if type_.dtype in _NARROWED:
+        with jax.enable_x64(True):
+            array = _xc.batched_device_put(aval, sharding, shards, list(devices))
+    else:
+        array = _xc.batched_device_put(aval, sharding, shards, list(devices))
+    held = array._arrays[0].dtype
+    if held != aval.dtype:  # the array itself repeats what it was told; its shards say what is there
+        raise InternalError(f"{type_} was put on devices as {held}")
+    return array
+
+
+_NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})
+"""Element types that JAX narrows to 32 bits, without a word, where `jax_enable_x64` is off in the thread."""
+
+
+def copy_shards(arrays: Sequence[Array], targets: Sequence[Device]) -> list[Array]:
+    """Copies single-device arrays, each to a device, in one batch; asynchronous, safe behind a pending producer."""
+    return _xc.batched_copy_array_to_devices_with_sharding(
+        list(arrays),
+        [_xc.DeviceList((d,)) for d in targets],
+        [SingleDeviceSharding(d) for d in targets],
+        [_xc.ArrayCopySemantics.ALWAYS_COPY] * len(arrays),
+    )
+
+
+def copy_whole(array: Array, devices: Any, sharding: NamedSharding) -> Array:
+    """Copies an array shard by shard to as many other devices; `devices` comes from `device_list`."""
+    semantics = [_xc.ArrayCopySemantics.ALWAYS_COPY]
+    return _xc.batched_copy_array_to_devices_with_sharding([array], [devices], [sharding], semantics)[0]
+
+
+def device_list(devices: Sequence[Device]) -> Any:
+    return _xc.DeviceList(tuple(devices))
+
+
+def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[Array]) -> Array:
+    """One array of single-device arrays that already lie right; no copy, no check."""
+    return _array(_aval(type_), sharding, list(shards), committed=True, _skip_checks=True)
+
+
+def shard(array: Array, position: int) -> Array:
+    """One shard as an array of its own; no copy. (`addressable_data` gives the first shard of any replicated array.)"""
+    return shards_of(array)[position]
+
+
+def shards_of(array: Array) -> Sequence[Array]:
+    """All shards, in the order of the mesh; no copy. Raises one of FAILURES where the array is deleted."""
+    with _TAKING_APART:
+        shards = array._arrays
+    if shards is None:
+        raise RuntimeError("the array has been deleted")
+    return shards
+
+
+_TAKING_APART = threading.RLock()
+"""jaxlib 0.10 makes the list of shards when it is first asked for; of two threads that ask at once both fill the one
+list, and whatever is read of it afterwards is wrong.
+"""
+
+
+def start_copy_to_host(array: Array) -> None:
+    """Has a later `to_host` find the values there."""
+    shards_of(array)
+    array.copy_to_host_async()
+
+
+def to_host(array: Array) -> "np.ndarray[Any, Any]":
+    """A copy on the host, kept with the array. Raises one of FAILURES where the array will never be there.
+
+    Waits first: to copy what has failed behind a stuck execution waits for that execution (jaxlib 0.10 and 0.12, seen).
+    """
+    array.block_until_ready()
+    shards_of(array)  # before JAX asks
+    try:
+        return np.asarray(array)
+    except TypeError:  # where it was deleted between one shard and the next
+        if not array.is_deleted():
+            raise
+        raise RuntimeError("the array has been deleted") from None
+
+
+def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
+    return ArrayType(sharding.shard_shape(type_.shape), type_.dtype)
+
+
+def weakly_typed(array: Array) -> Array:
+    """The same array of one device with a type that gives way to others, as that of a Python number; no copy."""
+    aval = _core_any.ShapedArray(array.shape, array.dtype, weak_type=True)
+    return _array(aval, array.sharding, [array], committed=False, _skip_checks=True)
+
+
+def on_device(device: Device) -> Any:
+    return SingleDeviceSharding(device)
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, _array)
+
+
+Profile: TypeAlias = tuple[Any, int]
+"""A session of XLA's profiler, and when it was anchored (nanoseconds of `time.perf_counter_ns`)."""
+
+
+def start_profile() -> Profile:
+    """Starts XLA's profiler; one at a time in a process. Python itself is not traced."""
+    options = ProfileOptions()
+    options.python_tracer_level = 0
+    session: Any = _profiler.ProfilerSession(options)
+    with TraceAnnotation(_ANCHOR):  # ties the profiler's clock to ours
+        anchor = time.perf_counter_ns()
+    return session, anchor
+
+
+_ANCHOR = "pathways anchor"
+
+
+def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
+    """When each device (by ordinal) worked on each launch id: first start and last end, on our clock."""
+    session, anchor = profile
+    spans: dict[tuple[int, int], tuple[float, float]] = {}
+    anchored = None
+    with warnings.catch_warnings():  # the first look at stats warns, and as an error that kills the process
+        warnings.simplefilter("ignore")
+        for plane in ProfileData.from_serialized_xspace(session.stop()).planes:
+            for line in plane.lines:
+                for event in line.events:
+                    if event.name.startswith(_ANCHOR):
+                        anchored = event.start_ns
+                    stats: dict[str, Any] = dict(event.stats)
+                    if "run_id" in stats and "device_ordinal" in stats:
+                        key = int(stats["run_id"]), int(stats["device_ordinal"])
+                        begin, end = spans.get(key, (float("inf"), 0.0))
+                        spans[key] = min(begin, event.start_ns), max(end, event.end_ns)
+    if anchored is None:
+        return {}
+    shift = anchor - anchored
+    return {key: (int(begin + shift), int(end + shift)) for key, (begin, end) in spans.items()}
+
+
+def ordinal(device: Device) -> int:
+    """The number by which the profiler knows a device of its client."""
+    return int(device.local_hardware_id)

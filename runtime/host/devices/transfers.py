@@ -1,0 +1,208 @@
+"""Moving a buffer to another mesh or sharding, prepared at load: copies, cuts and joins, all asynchronous.
+
+Where every target shard is the whole source shard of its position, it is one batched copy. Otherwise each source
+device cuts the pieces that others lack (one small program a device), one batched copy carries them, and each target
+device joins what it got. Nothing goes through the host, nothing waits.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.reshard import Piece, plan_reshard
+from pathways.dialect.sharding import Box, MeshSpec, Sharding, volume
+from pathways.runtime.host.devices import pjrt
+
+Move: TypeAlias = Callable[[pjrt.Array], pjrt.Array]
+
+
+@dataclass(frozen=True)
+class DeviceOp:
+    """One thing that a transfer does: `cut` or `join` on a device, or `copy` of `bytes` from one device to another."""
+
+    kind: str
+    source: pjrt.Device
+    target: pjrt.Device
+    bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """A prepared transfer: `move` enqueues it, `record` lists all that it does, each time."""
+
+    move: Move
+    record: tuple[DeviceOp, ...]
+
+
+Compile: TypeAlias = Callable[[str, pjrt.Device], pjrt.Executable]
+"""StableHLO text and the device to run it on -> executable; whoever gives it may cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One end of a transfer: the sharding by position, the real one, and the devices in mesh order."""
+
+    sharding: Sharding
+    real: pjrt.NamedSharding
+    devices: tuple[pjrt.Device, ...]
+
+    @cached_property
+    def local(self) -> Sharding:
+        """The sharding by position among its own devices, comparable between plans."""
+        spec = MeshSpec(self.sharding.mesh.axes, tuple(range(self.sharding.mesh.size)))
+        return Sharding(spec, self.sharding.dims)
+
+
+def prepare(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Transfer:
+    """Prepares to move arrays of this type from `source` to `target`."""
+    ids = {d: i for i, d in enumerate(dict.fromkeys((*source.devices, *target.devices)))}
+    plan = plan_reshard(
+        type_.shape,
+        source.sharding,
+        target.sharding,
+        [ids[d] for d in source.devices],
+        [ids[d] for d in target.devices],
+    )
+    if plan.is_copy:
+        ends = zip(source.devices, target.devices, plan.source_boxes, strict=True)
+        copies = tuple(DeviceOp("copy", a, b, _bytes(type_, box)) for a, b, box in ends)
+        crossing = sum(op.bytes for op in copies if op.source != op.target)
+        # Replicas that are there already, on a device at another position, are not copied.
+        if crossing == plan.moved * type_.shard_bytes(()):
+            return Transfer(_whole(target), copies)
+    return _pieces(type_, target, source, plan.pieces, plan.source_boxes, plan.target_boxes, compile_on)
+
+
+def _whole(target: Side) -> Move:
+    devices, sharding = pjrt.device_list(target.devices), target.real
+
+    def move(array: pjrt.Array) -> pjrt.Array:
+        return pjrt.copy_whole(array, devices, sharding)
+
+    return move
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceProgram:
+    """A prepared program of one device, over arrays there: shards, or pieces of them."""
+
+    executable: pjrt.Executable
+
+    def __call__(self, arrays: Sequence[pjrt.Array]) -> list[pjrt.Array]:
+        out = self.executable.execute_sharded(list(arrays)).disassemble_into_single_device_arrays()
+        return [shards[0] for shards in out]
+
+
+def _pieces(
+    type_: ArrayType,
+    target: Side,
+    source: Side,
+    pieces: Sequence[Piece],
+    source_boxes: Sequence[Box],
+    target_boxes: Sequence[Box],
+    compile_on: Compile,
+) -> Transfer:
+    cuts: dict[int, list[Box]] = {}
+    for piece in pieces:
+        if piece.box != source_boxes[piece.source]:
+            boxes = cuts.setdefault(piece.source, [])
+            if piece.box not in boxes:
+                boxes.append(piece.box)
+    cutters = {
+        position: DeviceProgram(compile_on(_cut(type_, source_boxes[position], boxes), source.devices[position]))
+        for position, boxes in cuts.items()
+    }
+    incoming: list[list[Piece]] = [[] for _ in target_boxes]
+    for piece in pieces:
+        incoming[piece.target].append(piece)
+    joiners = [
+        None if _is_whole(box, got) else DeviceProgram(compile_on(_join(type_, box, got), target.devices[position]))
+        for position, (box, got) in enumerate(zip(target_boxes, incoming, strict=True))
+    ]
+    flat = [piece for got in incoming for piece in got]
+    to = [target.devices[piece.target] for piece in flat]
+    used = sorted({piece.source for piece in flat})
+
+    def move(array: pjrt.Array) -> pjrt.Array:
+        shards = {i: pjrt.shard(array, i) for i in used}
+        held = {(i, source_boxes[i]): shards[i] for i in used}
+        for position, cutter in cutters.items():
+            held.update(zip(((position, b) for b in cuts[position]), cutter([shards[position]]), strict=True))
+        moved = iter(pjrt.copy_shards([held[p.source, p.box] for p in flat], to) if flat else ())
+        parts = [[next(moved) for _ in got] for got in incoming]
+        joined = [got[0] if join is None else join(got)[0] for join, got in zip(joiners, parts, strict=True)]
+        return pjrt.assemble(type_, target.real, joined)
+
+    record = [DeviceOp("cut", source.devices[p], source.devices[p], 0) for p in cutters]
+    record += [
+        DeviceOp("copy", source.devices[p.source], d, _bytes(type_, p.box)) for p, d in zip(flat, to, strict=True)
+    ]
+    record += [DeviceOp("join", d, d, 0) for d, join in zip(target.devices, joiners, strict=True) if join is not None]
+    return Transfer(move, tuple(record))
+
+
+def _bytes(type_: ArrayType, box: Box) -> int:
+    return volume(box) * type_.shard_bytes(())
+
+
+def _is_whole(box: Box, got: Sequence[Piece]) -> bool:
+    return len(got) == 1 and got[0].box == box
+
+
+def _shape(box: Box) -> tuple[int, ...]:
+    return tuple(stop - start for start, stop in box)
+
+
+def _typed(type_: ArrayType, box: Box) -> str:
+    return ArrayType(_shape(box), type_.dtype).mlir
+
+
+def _cut(type_: ArrayType, shard: Box, boxes: Sequence[Box]) -> str:
+    """A program that cuts `boxes` (of the whole array) out of a shard that holds `shard`."""
+    lines: list[str] = []
+    for i, box in enumerate(boxes):
+        ranges = ", ".join(f"{p - o}:{q - o}" for (p, q), (o, _) in zip(box, shard, strict=True))
+        lines.append(f"%{i} = stablehlo.slice %a [{ranges}] : ({_typed(type_, shard)}) -> {_typed(type_, box)}")
+    results = [_typed(type_, b) for b in boxes]
+    return program_text([f"%a: {_typed(type_, shard)}"], results, lines, [f"%{i}" for i in range(len(boxes))])
+
+
+def _join(type_: ArrayType, target: Box, got: Sequence[Piece]) -> str:
+    """A program that puts pieces together to the shard that holds `target`; an empty shard is made of nothing."""
+    whole = _typed(type_, target)
+    lines = [f"%z = stablehlo.constant {_zero(type_)} : {whole}"]
+    current = "%z"
+    for i, piece in enumerate(got):
+        starts: list[str] = []
+        for d, ((p, _), (o, _)) in enumerate(zip(piece.box, target, strict=True)):
+            starts.append(f"%s{i}_{d}")
+            lines.append(f"%s{i}_{d} = stablehlo.constant dense<{p - o}> : tensor<i32>")
+        kinds = ", ".join([whole, _typed(type_, piece.box), *["tensor<i32>"] * len(starts)])
+        operands = ", ".join([current, f"%p{i}", *starts])
+        lines.append(f"%u{i} = stablehlo.dynamic_update_slice {operands} : ({kinds}) -> {whole}")
+        current = f"%u{i}"
+    parameters = [f"%p{i}: {_typed(type_, piece.box)}" for i, piece in enumerate(got)]
+    return program_text(parameters, [whole], lines, [current])
+
+
+def _zero(type_: ArrayType) -> str:
+    if type_.dtype == "bool":
+        return "dense<false>"
+    if type_.dtype.startswith("complex"):
+        return "dense<(0.0,0.0)>"
+    if type_.dtype == "float8_e8m0fnu":  # has no zero; every element is overwritten
+        return "dense<1.0>"
+    return "dense<0>" if "int" in type_.dtype else "dense<0.0>"
+
+
+def program_text(
+    parameters: Sequence[str], results: Sequence[str], lines: Sequence[str], returned: Sequence[str]
+) -> str:
+    """StableHLO of a small program: its parameters with their types, its lines, what it gives."""
+    body = "\n    ".join(lines)
+    signature = f"func.func public @main({', '.join(parameters)}) -> ({', '.join(results)})"
+    return (
+        f"module {{\n  {signature} {{\n    {body}\n    return {', '.join(returned)} : {', '.join(results)}\n  }}\n}}\n"
+    )

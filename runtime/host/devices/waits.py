@@ -1,0 +1,106 @@
+"""Waiting for what a device has not done yet, so that the wait ends where the device is lost.
+
+PJRT's own wait for a token ends when the execution does, and never before: not when the execution is given up, not for
+Ctrl-C. So a helper thread waits there, and the thread that wants to know waits for the helper or for the loss.
+"""
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from pathways.runtime.host.devices.pjrt import FAILURES
+from pathways.runtime.threads import started
+
+IDLE = 1.0
+"""Seconds after which a helper that nothing asks for ends."""
+
+
+class Abandonable(Protocol):
+    """A device's queue, as far as waits are concerned (`credit.DeviceQueue`)."""
+
+    lost: bool
+    waits: "set[Gate]"
+
+
+class Gate:
+    """One wait: open when what is waited for is done, or lost."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        """May be done twice."""
+        with contextlib.suppress(RuntimeError):
+            self._lock.release()
+
+    def pass_through(self, timeout: float | None = None) -> None:
+        """Waits until it is open, or so many seconds. Ctrl-C ends the wait."""
+        self._lock.acquire(timeout=-1 if timeout is None else timeout)
+
+
+def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
+    """Waits until all executions are done, well or badly; False where one of the devices is lost before."""
+    gate = Gate()
+    for queue in queues:
+        queue.waits.add(gate)
+    try:
+        if any(queue.lost for queue in queues):
+            return False
+        _helper().wait(tokens, gate)
+        gate.pass_through()
+    finally:
+        for queue in queues:
+            queue.waits.discard(gate)
+    return not any(queue.lost for queue in queues)
+
+
+class _Helper:
+    """A thread that waits for tokens, again and again."""
+
+    def __init__(self) -> None:
+        self._given: tuple[Sequence[Any], Gate] | None = None
+        self._go = threading.Lock()
+        self._go.acquire()
+        self.is_there = started(threading.Thread(target=self._work, name="pathways-wait", daemon=True))
+
+    def wait(self, tokens: Sequence[Any], gate: Gate) -> None:
+        if not self.is_there:
+            _wait(tokens)
+            gate.open()
+            return
+        self._given = tokens, gate
+        self._go.release()
+
+    def _work(self) -> None:
+        while True:
+            while not self._go.acquire(timeout=IDLE):
+                with contextlib.suppress(ValueError):  # it was just taken
+                    _idle.remove(self)
+                    return
+            assert self._given is not None
+            tokens, gate = self._given
+            self._given = None
+            _wait(tokens)
+            del tokens
+            _idle.append(self)
+            gate.open()
+
+
+def _wait(tokens: Sequence[Any]) -> None:
+    for token in tokens:
+        with contextlib.suppress(*FAILURES):  # the execution's results carry the error
+            token.block_until_ready()
+
+
+_idle: list[_Helper] = []
+
+
+def _helper() -> _Helper:
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _Helper()

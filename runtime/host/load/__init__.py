@@ -1,0 +1,1 @@
+"""Loading a plan: its instructions become steps that are prepared for devices."""

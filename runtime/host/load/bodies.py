@@ -1,0 +1,65 @@
+"""Loading the bodies of a plan's branches, and putting constants where they are used."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.plan.check import effects
+from pathways.dialect.plan.nouns import Branch, Plan, Port, Run
+from pathways.dialect.plan.order import linearize
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.transfers import Side
+from pathways.runtime.host.load.steps import Preparer, Sides, offsets_of
+from pathways.runtime.host.load.waves import defer
+from pathways.runtime.host.run.control_flow import LoadedBody
+
+
+def load_bodies(plan: Plan, sides: Sides, executables: Executables, path: str, *, sequential: bool) -> list[LoadedBody]:
+    """All bodies, ready to run. Raises PWC0604 where the streams of one wait for each other."""
+    loaded: list[LoadedBody] = []
+    for number in range(len(plan.bodies)):
+        body = plan.of_body(number)
+        prepared = Preparer(body, sides, executables, loaded)
+        waves = prepared.prepare(defer(body, linearize(body, path), everything=sequential))
+        offsets = prepared.offsets
+
+        def slot(port: Port, offsets: dict[str, int] = offsets) -> int:
+            return offsets[port.island] + port.slot if port.slot >= 0 else -1
+
+        inputs, results = ([slot(p) for p in ports] for ports in (body.inputs, body.results))
+        constants = put_constants(body, sides)
+        gone = _overwritten(body, offsets)
+        overwritten = frozenset(i for i, index in enumerate(inputs) if index in gone)
+        loaded.append(LoadedBody(waves, prepared.launches, prepared.size, inputs, results, constants, overwritten))
+    return loaded
+
+
+def _overwritten(plan: Plan, offsets: Mapping[str, int]) -> set[int]:
+    """The slots that are donated to a computation, or to a loop."""
+    return {
+        offsets[stream.island] + slot
+        for stream in plan.streams
+        for instruction in stream.instructions
+        if isinstance(instruction, Run | Branch)
+        for slot in effects(instruction)[2]
+    }
+
+
+def put_constants(plan: Plan, sides: Sides) -> dict[int, Any]:
+    """The arrays of a plan's constants, by slot."""
+    held: dict[int, Any] = {}
+    offsets = offsets_of(plan)
+    for constant in plan.constant_buffers:
+        buffer = plan.stream(constant.island).buffers[constant.slot]
+        raw = plan.constants[constant.member]
+        host = np.frombuffer(raw, numpy_dtype(buffer.type.dtype)).reshape(buffer.type.shape)
+        held[offsets[constant.island] + constant.slot] = put(host, buffer.type, sides.of(buffer.layout))
+    return held
+
+
+def put(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.Array:
+    """Copies a host array to where a side says."""
+    return pjrt.put(host, type_, side.sharding, side.real, side.devices)

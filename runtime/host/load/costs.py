@@ -1,0 +1,52 @@
+"""What XLA says of the code of a plan on its devices: operations and bytes of each run, and the size of the code."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pathways.dialect.plan.nouns import Plan, Run
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.load.launches import code_of
+from pathways.runtime.host.load.steps import Sides
+from pathways.runtime.host.run.fallible import watched_callbacks
+
+Totals: TypeAlias = defaultdict[str, float]
+"""By the names that XLA gives them."""
+
+
+@dataclass(eq=False)
+class IslandCost:
+    """What one run of a plan costs on an island, over all of its devices; `code` is bytes on one device."""
+
+    totals: Totals = field(default_factory=lambda: Totals(float))
+    code: int = 0
+
+
+def costs_of(plan: Plan, sides: Sides, executables: Executables) -> dict[str, IslandCost]:
+    """By island. Bodies of branches count once, as XLA counts loops: how often they run is data."""
+    found = {s.island: IslandCost() for s in plan.streams}
+    known: dict[tuple[int, int], tuple[Totals, int]] = {}
+    for run in plan.runs():
+        key = run.computation, run.mesh
+        island = found.setdefault(plan.meshes[run.mesh].island, IslandCost())
+        if key not in known:
+            known[key] = _cost(plan, run, sides, executables)
+            island.code += known[key][1]
+        for name, value in known[key][0].items():
+            island.totals[name] += value
+    return found
+
+
+def _cost(plan: Plan, run: Run, sides: Sides, executables: Executables) -> tuple[Totals, int]:
+    """What a computation costs on the gang of a mesh, and the size of its code on one device."""
+    computation = plan.computations[run.computation]
+    watched = watched_callbacks(run, computation)
+    total = Totals(float)
+    size = 0
+    for module, devices in code_of(computation, sides.devices(run.mesh)):
+        code = executables.load(module, devices, watched)
+        for name, value in pjrt.costs(code).items():
+            total[name] += value * len(devices)
+        size = pjrt.code_bytes(code)
+    return total, size

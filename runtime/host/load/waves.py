@@ -1,0 +1,105 @@
+"""What must wait, and for what: everything else is enqueued before it (paper, section 4.5). Pure.
+
+Some results are not known when they are enqueued: those of *fallible* computations, which call back to the host, and
+those of branches, whose bodies are data. A collective with one bad shard hangs its gang for good; so whatever depends
+on them is enqueued only when they are known, and all that does not depend on them goes first, whatever its place in the
+order. What waits for one thing does not wait for another.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pathways.dialect.plan.check import effects
+from pathways.dialect.plan.nouns import Instruction, Plan, Recv, Run, Send
+from pathways.dialect.plan.order import Joined, Placed
+
+
+@dataclass(eq=False)
+class Wave:
+    """What may be enqueued when certain awaits are over, in order, and the awaits that begin behind it.
+
+    Bit n of `needs`: the await with number n. An await is of a computation that was enqueued, or of a branch.
+    """
+
+    needs: int
+    steps: list[tuple[int, Instruction]] = field(default_factory=list[tuple[int, Instruction]])
+    awaits: list[tuple[int, int, Run | Joined]] = field(default_factory=list[tuple[int, int, Run | Joined]])
+    """The number of each, the index of its stream, and what it is."""
+
+
+def is_fallible(plan: Plan, instruction: Instruction | Joined) -> bool:
+    return isinstance(instruction, Run) and bool(plan.computations[instruction.computation].callbacks)
+
+
+def defer(plan: Plan, order: Sequence[Placed], *, everything: bool = False) -> list[Wave]:
+    """The waves of a plan: one where nothing is awaited. A wave comes behind those that need less.
+
+    `everything`: wait for each computation before the next is enqueued (sequential dispatch, paper, Figure 4a).
+    """
+    if everything:
+        return list(_one_by_one(order))
+    return _Deferring(plan).waves_of(order)
+
+
+class _Deferring:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.waves: dict[int, Wave] = {0: Wave(0)}
+        self.made: dict[tuple[int, int], int] = {}
+        """What must be over for a slot to hold its value."""
+        self.touched: dict[tuple[int, int], int] = {}
+        """What must be over for all who read or write a slot so far to be done with it."""
+        self.sent: dict[int, int] = {}
+        self.awaits = 0
+
+    def waves_of(self, order: Sequence[Placed]) -> list[Wave]:
+        for at, instruction in order:
+            self._place(at, instruction)
+        return sorted(self.waves.values(), key=lambda w: w.needs.bit_count())
+
+    def _place(self, at: int, instruction: Instruction | Joined) -> None:
+        parts = instruction.parts if isinstance(instruction, Joined) else ((at, instruction),)
+        reads: list[tuple[int, int]] = []
+        writes: list[tuple[int, int]] = []
+        drops: list[tuple[int, int]] = []
+        for stream, part in parts:
+            for slots, found in zip((reads, writes, drops), effects(part), strict=True):
+                slots += [(stream, slot) for slot in found]
+        needs = 0
+        for slot in reads:
+            needs |= self.made.get(slot, 0)
+        for slot in (*drops, *writes):
+            needs |= self.touched.get(slot, 0)
+        if isinstance(instruction, Recv):
+            needs |= self.sent[instruction.channel]
+        wave = self.waves.setdefault(needs, Wave(needs))
+        after = done = needs
+        if not isinstance(instruction, Joined):
+            wave.steps.append((at, instruction))
+        if isinstance(instruction, Joined) or (isinstance(instruction, Run) and is_fallible(self.plan, instruction)):
+            wave.awaits.append((self.awaits, at, instruction))
+            after |= 1 << self.awaits
+            done = after if isinstance(instruction, Joined) else needs
+            self.awaits += 1
+        if isinstance(instruction, Send):
+            self.sent[instruction.channel] = needs
+        for slot in reads:
+            self.touched[slot] = self.touched.get(slot, 0) | done
+        for slot in writes:
+            self.made[slot] = after
+            self.touched[slot] = self.touched.get(slot, 0) | after
+
+
+def _one_by_one(order: Sequence[Placed]) -> Iterator[Wave]:
+    """A wave a computation, each behind the one before."""
+    number, wave = 0, Wave(0)
+    for at, instruction in order:
+        if not isinstance(instruction, Joined):
+            wave.steps.append((at, instruction))
+        if isinstance(instruction, Run | Joined):
+            wave.awaits.append((number, at, instruction))
+            yield wave
+            wave = Wave(1 << number)
+            number += 1
+    if wave.steps or not number:
+        yield wave

@@ -1,0 +1,168 @@
+"""Faults on purpose, at any step of a plan: real ones, by a host callback on one device of the gang.
+
+A fault is a program of its own in the queues of the step's devices, right before it. To raise is to be fallible: the
+step is not launched before it is known, and its whole gang is poison. A delay or a hang holds up one device: whatever
+needs it, a collective say, waits there, and what the step makes there comes when it is over.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.parts import read_part
+from pathways.dialect.plan.nouns import Plan, Run
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.callbacks import Watched
+from pathways.runtime.host.devices.transfers import program_text
+
+KINDS = ("raise", "delay", "hang", "lose")
+
+
+class InjectedFault(Exception):
+    """What a fault of kind `raise` raises in its host callback."""
+
+
+@dataclass(eq=False)
+class Fault:
+    """What shall go wrong, and where: each condition that is None is met by anything.
+
+    `device` is a position in the gang of the step; `times` is how often, and counts down, after so many that pass.
+    """
+
+    kind: str
+    program: str | None = None
+    computation: str | None = None
+    step: int | None = None
+    client: str | None = None
+    device: int = 0
+    seconds: float = 0.1
+    times: int = 1
+    after: int = 0
+    message: str = "injected"
+    happened: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def meets(self, plan: Plan, run: Run, client: str) -> bool:
+        named = {run.name, *(read_part(p).name for p in run.parts)}
+        wanted = (
+            (self.program, {plan.name}),
+            (self.computation, named),
+            (self.step, {run.step}),
+            (self.client, {client}),
+        )
+        return all(want is None or want in have for want, have in wanted)
+
+    def take(self) -> bool:
+        """Whether it happens once more."""
+        with self._lock:
+            if self.after > 0:
+                self.after -= 1
+                return False
+            if self.times <= 0:
+                return False
+            self.times -= 1
+            self.happened += 1
+            return True
+
+
+active: list[Fault] = []
+"""All faults that may happen; empty in most processes."""
+
+
+def find(plan: Plan, run: Run, client: str) -> Fault | None:
+    """The fault that happens now, before this step."""
+    return next((f for f in list(active) if f.meets(plan, run, client) and f.take()), None)
+
+
+@dataclass(eq=False)
+class _Gang:
+    """The program that brings faults to a gang. It is never freed: a callback must not die while a device is in it."""
+
+    executable: pjrt.Executable
+    watched: Watched
+    coming: list[deque[tuple[Fault, int]]]
+    """For each device the faults on their way to it, in the order of its queue."""
+
+
+_gangs: dict[tuple[pjrt.Device, ...], _Gang] = {}
+
+
+def prepare(fault: Fault, devices: Sequence[pjrt.Device], name: str) -> tuple[pjrt.Executable, Watched]:
+    """The program that brings a fault to a gang, to be launched next, and its callback."""
+    gang = _gangs.get(tuple(devices))
+    if gang is None:
+        gang = _gangs[tuple(devices)] = _make(devices)
+    gang.watched.computation, gang.watched.launch = f"{name} (injected {fault.kind})", name
+    gang.watched.errors.clear()
+    for coming in gang.coming:
+        coming.append((fault, fault.device % len(devices)))
+    return gang.executable, gang.watched
+
+
+def _make(devices: Sequence[pjrt.Device]) -> _Gang:
+    coming: list[deque[tuple[Fault, int]]] = [deque() for _ in devices]
+
+    def happen(index: Any) -> Any:
+        position = int(index[0])
+        fault, target = coming[position].popleft()
+        if position == target:
+            _DO[fault.kind](fault)
+        return (np.zeros(1, np.int32),)
+
+    watched = Watched(happen, "")
+    return _Gang(pjrt.compile_module(_module(len(devices)), devices, [watched]), watched, coming)
+
+
+def _raise(fault: Fault) -> None:
+    raise InjectedFault(fault.message)
+
+
+def _delay(fault: Fault) -> None:
+    time.sleep(fault.seconds)
+
+
+def _hang(fault: Fault) -> None:
+    threading.Event().wait()
+
+
+_DO: dict[str, Callable[[Fault], None]] = {"raise": _raise, "delay": _delay, "hang": _hang}
+
+_CALL = "stablehlo.custom_call @xla_ffi_python_cpu_callback"
+_INDEX = "{has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (tensor<1xi32>) -> tensor<1xi32>"
+
+
+def waiting(type_: ArrayType) -> str:
+    """A program that gives what it takes, when something else is there, too."""
+    return program_text([f"%x: {type_.mlir}", "%late: tensor<1xi32>"], [type_.mlir], [], ["%x"])
+
+
+def _module(count: int) -> str:
+    """A program that calls back from each of its devices, with the position of the device."""
+    head = f"module @fault attributes {{mhlo.num_partitions = {count} : i32, mhlo.num_replicas = 1 : i32}} {{"
+    if count == 1:
+        return f"""{head}
+  func.func public @main() -> tensor<1xi32> {{
+    %p = stablehlo.constant dense<0> : tensor<1xi32>
+    %r = {_CALL}(%p) {_INDEX}
+    return %r : tensor<1xi32>
+  }}
+}}"""
+    split = '<@mesh, [{"gang"}]>'
+    return f"""{head}
+  sdy.mesh @mesh = <["gang"={count}]>
+  func.func public @main() -> (tensor<{count}xi32> {{sdy.sharding = #sdy.sharding{split}}}) {{
+    %i = stablehlo.iota dim = 0 : tensor<{count}xi32>
+    %0 = sdy.manual_computation(%i) in_shardings=[{split}] out_shardings=[{split}] manual_axes={{"gang"}}
+        (%p: tensor<1xi32>) {{
+      %r = {_CALL}(%p) {_INDEX}
+      sdy.return %r : tensor<1xi32>
+    }} : (tensor<{count}xi32>) -> tensor<{count}xi32>
+    return %0 : tensor<{count}xi32>
+  }}
+}}"""

@@ -1,0 +1,87 @@
+"""The roll-call of a run that does not get on: what was launched where and is not done, and who has not come back."""
+
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+
+from pathways.runtime.errors import Hang, PerhapsHang
+from pathways.runtime.host.devices import callbacks
+from pathways.runtime.host.devices.callbacks import Inside
+from pathways.runtime.host.run.hangs import Stuck
+from pathways.runtime.host.run.in_flight import Flight, Launch
+
+MOST = 8
+"""How many lines of each kind a roll-call has."""
+
+
+def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) -> Hang:
+    """What is said where it is proved. `stuck` are the launches that will never be done, in order."""
+    lines = [f"{s.launch.run.name} was launched on {_where(s.launch, s.waiting)}, and is not done" for s in stuck[:1]]
+    if not stuck:
+        lines.append("none of its computations: a launch did not come back")
+    behind = Counter(f"behind it waits {s.launch.run.name} on {_where(s.launch, s.waiting)}" for s in stuck[1:])
+    lines += [f"{line}, {count} times" if count > 1 else line for line, count in list(behind.items())[:MOST]]
+    if len(behind) > MOST:
+        lines.append(f"and {sum(list(behind.values())[MOST:])} more")
+    return Hang(
+        seconds=f"{seconds:g}",
+        program=flight.plan.name,
+        run=flight.number,
+        client=flight.client,
+        calls="\n".join([*lines, *_callbacks()]),
+        others=_others(others),
+        where=stuck[0].launch.run.where if stuck else None,
+    )
+
+
+def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
+    """What is said where it is only suspected. Asks no device: to ask is to cancel."""
+    launches = [launch for _, launch in flight.parts()]
+    lines = [f"{launch.run.name} was launched on {_where(launch)}, and may not be done" for launch in launches[-MOST:]]
+    return PerhapsHang(
+        seconds=f"{seconds:.0f}",
+        program=flight.plan.name,
+        run=flight.number,
+        client=flight.client,
+        calls="\n".join([*lines, *_callbacks()]) or "nothing was launched yet",
+        others=_others(others),
+        where=launches[-1].run.where if launches else None,
+    )
+
+
+def unreachable(flight: Flight) -> PerhapsHang:
+    """What is said of a thread that waits inside of XLA for devices that are lost."""
+    return PerhapsHang(
+        seconds="some",
+        program=flight.plan.name,
+        run=flight.number,
+        client=flight.client,
+        calls="its devices are lost, and the thread that enqueues it waits for them inside of XLA, for ever",
+        others="only the end of the process frees it",
+        where=None,
+    )
+
+
+def _callbacks() -> list[str]:
+    return [_inside(call) for call in list(callbacks.inside())[:MOST]]
+
+
+def _inside(call: Inside) -> str:
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+    stack = frames.get(call.thread)
+    at = traceback.extract_stack(stack)[-1] if stack is not None else None
+    place = f" at {at.filename}:{at.lineno} in {at.name}" if at is not None else ""
+    return f"a host callback of {call.computation} has not returned for {call.seconds:.1f} s{place}"
+
+
+def _where(launch: Launch, waiting: Sequence[int] | None = None) -> str:
+    """On which devices of its gang; where some of them are done, only those that are not."""
+    count = len(launch.devices)
+    if waiting is not None and len(waiting) < count:
+        return f"devices {', '.join(map(str, waiting))} of {count} of {launch.island}"
+    return f"{f'all {count} devices' if count > 1 else 'the device'} of {launch.island}"
+
+
+def _others(count: int) -> str:
+    return f"{count} other runs in flight" if count else "no other run in flight"

@@ -1,0 +1,178 @@
+"""No silent hang, and no busy device called one: a thread that looks at all runs in flight.
+
+What a look finds is judged by `hang_rule.py`. A run that hangs loses its devices (`hangs.py`); a run that may hang is
+told of, once and then at doubling intervals, and nothing is done about it. A stuck collective would be aborted by XLA
+with the whole process; so the time that XLA gives itself is set beyond any run (`pjrt.py`).
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from pathways.dialect.diagnostics import Diagnostic, Exit, PathwaysError
+from pathways.dialect.errors import BadSetting
+from pathways.runtime.errors import Hang
+from pathways.runtime.host.devices import callbacks
+from pathways.runtime.host.devices.callbacks import Inside
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+from pathways.runtime.host.observe import roll_call
+from pathways.runtime.host.observe.cpu_time import CpuTime, of_thread
+from pathways.runtime.host.observe.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
+from pathways.runtime.host.run.hangs import give_up
+from pathways.runtime.host.run.in_flight import Flight, Flights, Launch
+from pathways.runtime.threads import started
+
+TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
+"""Names the seconds without progress after which a run is looked at closely; 0: never."""
+LOOK = 0.5
+"""Seconds between two looks at the most."""
+AFTERMATH = 2.0
+"""Seconds after a hang in which runs that were still before must go on, or hang with it: errors travel in none."""
+
+
+def _stated() -> float:
+    value = os.environ.get(TIMEOUT, "120")
+    with contextlib.suppress(ValueError):
+        if (seconds := float(value)) >= 0:
+            return seconds
+    raise PathwaysError(BadSetting(source=TIMEOUT, value=value, rule="seconds, 0 for ever", example=f"{TIMEOUT}=120"))
+
+
+class Watchdog:
+    """Looks at all runs in flight, from a thread that lives while there are any.
+
+    `on_host`: devices compute with this process's own CPU time, so that it proves whether they do. `end` loses the
+    devices of a hang.
+    """
+
+    def __init__(
+        self,
+        flights: Flights,
+        on_host: bool,
+        end: Callable[[Hang, Mapping[Hashable, DeviceQueue]], None],
+        timeout: float | None = None,
+    ) -> None:
+        """Raises PWC0707 where the environment states no number of seconds."""
+        self.timeout = _stated() if timeout is None else timeout
+        self._flights = flights
+        self._on_host = on_host
+        self._end = end
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._period = min(LOOK, self.timeout / 4)
+        self._stillness = Stillness(2 * self._period)
+        self._told = Doubling(self.timeout)
+        self._cpu = CpuTime()
+        self.ends_process = False
+        """Whether a hang that a thread cannot be freed from ends the process: `pwc run` wants it."""
+        self._given_up: set[int] = set()
+        self._doomed: set[int] = set()
+        """Runs that had not moved for too long when another was found to hang."""
+
+    def ensure(self) -> None:
+        """Starts watching; called when a run takes off while there is no thread."""
+        with self._lock:
+            if self._thread is None and self.timeout:
+                thread = threading.Thread(target=self._watch, name="pathways-watchdog", daemon=True)
+                if started(thread):  # else the next run tries again
+                    self._thread = thread
+
+    @property
+    def is_watching(self) -> bool:
+        return self._thread is not None or not self.timeout
+
+    def _watch(self) -> None:
+        idle = 0
+        try:
+            while idle < 3 and not self._flights.ending:
+                time.sleep(self._period)
+                idle = 0 if self.look() else idle + 1
+        finally:
+            with self._lock:
+                self._thread = None
+        if self._flights.all() and not self._flights.ending:  # one came in between
+            self.ensure()
+
+    def look(self) -> int:
+        """Looks at all runs, and does what is to be done; gives how many there are."""
+        flights = self._flights.all()
+        self._stillness.look(time.monotonic())
+        still = {f.number: self._stillness.of(f.number, f.mark) for f in flights}
+        slow = any(seconds >= self.timeout / 2 for seconds in still.values())
+        self._cpu.look(closely=slow)
+        used = {call: of_thread(call.native) for call in callbacks.inside()}
+        waiting = {call: self._stillness.of(call, mark) for call, mark in used.items() if mark is not None}
+        idle = self._stillness.of("process", self._cpu.process)
+        devices = self._stillness.of("devices", self._cpu.devices)
+        inline = self._inline({f.thread for f in flights if f.thread}) if slow else {}
+        self._stillness.keep({*still, *waiting, "process", "devices", *(("thread", t) for t in inline)})
+        self._told.keep(set(still))
+        self._doomed &= set(still)
+        for flight in flights if slow or self._doomed else ():
+            calls = {call.launch: waiting[call] for call in waiting if _waits_in(flight, call)}
+            seen = Evidence(
+                still=still[flight.number],
+                idle=idle if self._on_host else None,
+                devices_idle=self._devices_idle(devices, inline.get(flight.thread)),
+                in_callback=max(calls.values(), default=0.0),
+                beside=any(s < self.timeout for n, s in still.items() if n != flight.number),
+            )
+            verdict = judge(seen, min(AFTERMATH, self.timeout) if flight.number in self._doomed else self.timeout)
+            if verdict is Verdict.HUNG and flight.abandoned:
+                self._stuck(flight)
+            elif verdict is Verdict.HUNG:
+                named = {name for name, seconds in calls.items() if seconds >= self.timeout}
+                self._lose(flight, flights, named)
+                break  # the others may go on now
+            if verdict is Verdict.SUSPECTED and self._told.is_due(flight.number, seen.still):
+                _tell(roll_call.perhaps(flight, len(flights) - 1, seen.still))
+        return len(flights)
+
+    def _inline(self, threads: set[int]) -> dict[int, float]:
+        """For how long threads that enqueue have used no CPU time."""
+        natives = {t.ident: t.native_id for t in threading.enumerate() if t.ident in threads and t.native_id}
+        return {t: self._stillness.of(("thread", t), of_thread(n)) for t, n in natives.items() if t}
+
+    def _stuck(self, flight: Flight) -> None:
+        """A run whose devices are lost, and whose thread is inside of XLA, where it cannot be reached."""
+        if self.ends_process:
+            sys.stdout.flush()
+            os._exit(Exit.HANG)
+        if flight.number not in self._given_up:
+            self._given_up.add(flight.number)
+            _tell(roll_call.unreachable(flight))
+
+    def _devices_idle(self, devices: float, inline: float | None) -> float | None:
+        """Small computations of one device run on the thread that enqueues them (`inline`)."""
+        if not self._on_host or self._cpu.devices is None:
+            return None
+        return devices if inline is None else min(devices, inline)
+
+    def _lose(self, flight: Flight, flights: Sequence[Flight], named: set[str]) -> None:
+        """Fails what hangs, says so, and loses its devices. `named` are computations that hang in callbacks."""
+
+        def hangs(launch: Launch) -> bool:
+            return not named or launch.run.name in named
+
+        self._doomed = {f.number for f in flights if self._stillness.of(f.number, f.mark) >= self.timeout}
+        done = give_up(flight, flights, hangs)
+        said = roll_call.hang(flight, len(flights) - 1, self.timeout, done.stuck)
+        try:
+            self._end(said, done.lost)
+        finally:
+            done.say(said)
+        _tell(said)
+        self._stillness = Stillness(2 * self._period)
+
+
+def _tell(said: Diagnostic) -> None:
+    """Prints it; a stderr that is gone or full must not keep the watchdog from what it does."""
+    with contextlib.suppress(Exception):
+        print(PathwaysError(said), file=sys.stderr, flush=True)
+
+
+def _waits_in(flight: Flight, call: Inside) -> bool:
+    return any(launch.run.name == call.launch for _, launch in flight.parts())

@@ -1,0 +1,123 @@
+"""Runs that are enqueued in the background: control flow on data, host callbacks, and whatever takes their results.
+
+Such a run waits for values before it can enqueue what depends on them (`progress.py`). Its call returns at once all the
+same: a thread of the run's own enqueues it, and until it has, each of its results holds a promise in place of an array.
+"""
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
+from pathways.runtime.clients import ClientState
+from pathways.runtime.errors import RunCancelled
+from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.threads import started
+
+MOST = 64
+"""So many runs of one client are in the background at the most; the next call waits for one of them to end."""
+LOOK = 0.1
+"""Seconds between two looks whether a run that waits for another was cancelled."""
+PAUSE = 0.002
+"""Seconds between two looks whether runs have ended."""
+
+
+@dataclass(eq=False)
+class Promise:
+    """A run in the background; in a buffer, it stands for the array that the run will put there.
+
+    `calls_back`: the run calls back to the host, so that it matters even where nobody reads its results.
+    """
+
+    number: int
+    program: str
+    client: ClientState
+    calls_back: bool
+    where: Where | None = None
+    cancelled: bool = False
+    is_known: bool = False
+    """Whether the results are in their buffers."""
+    _gates: set[Gate] = field(default_factory=set[Gate])
+    """One a wait: nothing is shared that an interrupt could leave locked."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the results are in their buffers; whether they are."""
+        gate = Gate()
+        self._gates.add(gate)
+        try:
+            if not self.is_known:
+                gate.pass_through(timeout)
+        finally:
+            self._gates.discard(gate)
+        return self.is_known
+
+    def resolve(self) -> None:
+        """Wakes all who wait: the results are in their buffers."""
+        self.is_known = True
+        for gate in list(self._gates):
+            gate.open()
+
+    def check(self) -> None:
+        """Raises PWC0518 where the run was cancelled."""
+        if self.cancelled:
+            raise PathwaysError(self.cancellation)
+
+    @property
+    def cancellation(self) -> Diagnostic:
+        return RunCancelled(program=self.program, run=self.number, where=self.where)
+
+    def wait_for(self, others: Iterable["Promise"]) -> None:
+        """Waits for the runs that this one takes results of. Raises PWC0518 where it is cancelled meanwhile."""
+        for other in others:
+            while not other.wait(LOOK):
+                self.check()
+
+
+class BackgroundRuns:
+    """All runs of a process that are in the background."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, Promise] = {}
+
+    def start(self, promise: Promise, work: Callable[[], None]) -> bool:
+        """Has a thread do `work`, in the context of this one; waits for room first.
+
+        False where no thread can be started: then `work` is to be done by this one.
+        """
+        while len(self.of(promise.client)) >= MOST:
+            time.sleep(PAUSE)
+        context = contextvars.copy_context()
+
+        def run() -> None:
+            try:
+                context.run(work)
+            finally:
+                self.runs.pop(promise.number, None)
+
+        thread = threading.Thread(target=run, name=f"pathways-run-{promise.number}", daemon=True)
+        self.runs[promise.number] = promise
+        try:
+            if started(thread):
+                return True
+            del self.runs[promise.number]
+            return False
+        except BaseException:
+            promise.cancelled = True  # if the thread did start, before Ctrl-C came
+            if thread.ident is None:
+                self.runs.pop(promise.number, None)
+            raise
+
+    def of(self, client: ClientState | None = None) -> list[Promise]:
+        """The runs of a client, or of all, the oldest first."""
+        return [p for p in list(self.runs.values()) if client is None or p.client is client]
+
+    def drain(self, client: ClientState | None = None, *, calling_back: bool = False, timeout: float = 1e9) -> bool:
+        """Waits until no run of the client (or of any) is left; whether none is. `calling_back`: only of such runs."""
+        end = time.monotonic() + timeout
+        while any(p.calls_back or not calling_back for p in self.of(client)):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(PAUSE)
+        return True

@@ -1,0 +1,148 @@
+"""Control flow that is data: what decides is awaited, then bodies are enqueued, each time into slots of its own."""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.plan.nouns import Branch
+from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.transfers import Side
+from pathways.runtime.host.run.hangs import hang_behind
+from pathways.runtime.host.run.in_flight import Launch
+from pathways.runtime.host.run.progress import Dispatch, Pending, PreparedWave, Steps, drive
+from pathways.runtime.host.run.store import Poison
+
+Values: TypeAlias = list[Any]
+"""Arrays, or poison in place of them."""
+Working: TypeAlias = Generator[Sequence[Pending], None, Values]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedBody:
+    """A body that is ready to run, any number of times. Slots are its own; -1: an operand that it does not read.
+
+    `overwritten` are the operands that it donates to its computations.
+    """
+
+    waves: Sequence[PreparedWave]
+    launches: Sequence[Launch]
+    size: int
+    inputs: Sequence[int]
+    results: Sequence[int]
+    constants: Mapping[int, Any]
+    overwritten: frozenset[int] = frozenset()
+
+    def run(self, operands: Values, dispatch: Dispatch) -> Working:
+        """Enqueues it; yields what it waits for inside. The list of operands is emptied: it may be the last hold."""
+        tokens: list[Any] = []
+        slots: list[Any] = [*[None] * self.size, tokens]
+        for index, array in self.constants.items():
+            slots[index] = array
+        for index, value in zip(self.inputs, operands, strict=True):
+            if index >= 0:
+                slots[index] = value
+        operands.clear()
+        whole = False
+        try:
+            yield from drive(self.waves, slots, dispatch.begin(self, self.launches), dispatch)
+            whole = True
+        finally:
+            dispatch.ends_with(self, tokens, whole=whole)
+        return [slots[index] for index in self.results]
+
+
+@dataclass(frozen=True, eq=False)
+class _Deciding:
+    """A number that says how it goes on."""
+
+    array: Any
+
+    def is_known(self) -> bool:
+        return bool(self.array.is_ready())
+
+    def wait(self) -> None:
+        try:
+            self.array.block_until_ready()
+        except pjrt.FAILURES:
+            return  # whoever reads it finds out
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A branch as a task: slots of its operands and results, by their numbers, and the sides of its results.
+
+    `donated` are the operands that nobody needs afterwards. Whatever a body overwrites, and all results, share no
+    buffer with anything else: what does is copied.
+    """
+
+    branch: Branch
+    island: str
+    inputs: Sequence[int]
+    donated: frozenset[int]
+    outputs: Sequence[int]
+    sides: Sequence[Side]
+    bodies: Sequence[LoadedBody]
+    cause: Callable[[Diagnostic], Poison]
+
+    def start(self, slots: list[Any], run: Dispatch) -> Steps:
+        operands = [slots[i] for i in self.inputs]
+        others = {id(v) for n, v in enumerate(operands) if n not in self.donated}
+        others.update(id(c) for body in self.bodies for c in body.constants.values())
+        for number in self.donated:
+            slots[self.inputs[number]] = None
+        results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, others, run)
+        own = self._own(results, set(range(len(results))), others)
+        for index, value in zip(self.outputs, own, strict=True):
+            slots[index] = value
+
+    def _cond(self, operands: Values, others: set[int], run: Dispatch) -> Working:
+        number = yield from self._decided(operands[0])
+        if isinstance(number, Poison):
+            return [number] * len(self.outputs)
+        chosen = self.bodies[min(max(number, 0), len(self.bodies) - 1)]
+        return (yield from chosen.run(operands[1:], run))
+
+    def _while(self, operands: Values, others: set[int], run: Dispatch) -> Working:
+        test, body = self.bodies
+        count = len(operands) - len(self.outputs)
+        fixed, carried = operands[:count], operands[count:]
+        operands.clear()
+        overwritten = {i - count for i in body.overwritten}
+        while True:
+            (still,) = yield from test.run([*fixed, *carried], run)
+            goes_on = yield from self._decided(still)
+            if isinstance(goes_on, Poison):
+                return [goes_on] * len(self.outputs)
+            if not goes_on:
+                return carried
+            given = [*fixed, *self._own(carried, overwritten, others)]
+            carried.clear()
+            carried = yield from body.run(given, run)
+
+    def _decided(self, array: Any) -> Generator[Sequence[Pending], None, int | Poison]:
+        """The number in an array, or why there is none."""
+        if isinstance(array, Poison):
+            return array
+        yield (_Deciding(array),)
+        try:
+            return int(pjrt.to_host(pjrt.shard(array, 0)))
+        except pjrt.FAILURES as error:
+            branch = self.branch
+            failed = ComputationFailed(
+                computation=f"what decides {branch.name}", island=self.island, cause=str(error), where=branch.where
+            )
+            return self.cause(hang_behind(error) or failed)
+
+    def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
+        """The results, or what is carried: some of them (`which`) share no buffer with others, or with each other."""
+        known = Counter(id(v) for v in values)
+        own = list(values)
+        for i in which:
+            value, side = own[i], self.sides[i]
+            if (id(value) in others or known[id(value)] > 1) and pjrt.is_array(value):
+                known[id(value)] -= 1
+                own[i] = pjrt.copy_whole(value, pjrt.device_list(side.devices), side.real)
+        return own

@@ -1,0 +1,27 @@
+"""Which computations of a plan depend on one of them: pure, over the plan's own instructions."""
+
+from collections.abc import Iterator
+
+from pathways.dialect.plan.check import effects
+from pathways.dialect.plan.nouns import Copy, Plan, Recv, Run, Send
+from pathways.dialect.plan.order import Joined, linearize
+
+
+def dependents(plan: Plan, run: Run) -> Iterator[Run]:
+    """The computations that read, directly or not, what `run` makes, in order; what a branch makes is read by all."""
+    tainted: set[tuple[int, int]] = set()
+    channels: set[int] = set()
+    for at, instruction in linearize(plan):
+        parts = instruction.parts if isinstance(instruction, Joined) else ((at, instruction),)
+        reads = any((stream, slot) in tainted for stream, part in parts for slot in effects(part)[0])
+        taints = reads or instruction is run
+        if isinstance(instruction, Send):
+            (channels.add if reads else channels.discard)(instruction.channel)
+        elif isinstance(instruction, Recv):
+            taints = instruction.channel in channels
+        elif isinstance(instruction, Run) and reads and instruction is not run:
+            yield instruction
+        if isinstance(instruction, Run | Recv | Copy | Joined):
+            for stream, part in parts:
+                for slot in effects(part)[1]:
+                    (tainted.add if taints else tainted.discard)((stream, slot))

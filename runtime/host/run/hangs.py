@@ -1,0 +1,111 @@
+"""What becomes of a hang: its devices are lost, what was launched there fails, and all who wait go on.
+
+A stuck execution cannot be ended in its own process: its threads stay where they are, with devices that nothing uses
+any more. But its results can be failed (`pjrt.give_up`), and with them all that depends on them, on any island; each
+such error carries the number of the hang, by which the error that users see is found.
+"""
+
+import itertools
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.runtime.errors import Hang
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+from pathways.runtime.host.run.dependents import dependents
+from pathways.runtime.host.run.in_flight import Flight, Launch
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A launch that will never be done, and the positions in its gang that wait."""
+
+    launch: Launch
+    waiting: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class GivenUp:
+    """What a hang took along: launches, the one that hangs first, and devices with their queues."""
+
+    number: int = field(default_factory=lambda: next(_numbers))
+    stuck: list[Stuck] = field(default_factory=list[Stuck])
+    lost: dict[Any, DeviceQueue] = field(default_factory=dict[Any, DeviceQueue])
+    hang: Hang | None = None
+    """What is said of it; those who meet its errors wait for that."""
+    _said: threading.Event = field(default_factory=threading.Event)
+
+    def lose(self, launch: Launch) -> None:
+        self.lost |= zip(launch.devices, launch.queues, strict=True)
+
+    def say(self, hang: Hang) -> None:
+        self.hang = hang
+        self._said.set()
+
+    def wait(self) -> Hang | None:
+        self._said.wait()
+        return self.hang
+
+
+_numbers = itertools.count()
+_known: dict[int, GivenUp] = {}
+_MARK = re.compile(r"\[pathways hang (\d+)\]")
+
+
+def hang_behind(error: BaseException) -> Hang | None:
+    """The hang that an error of a device follows from."""
+    found = _MARK.search(str(error)) if _known else None
+    given_up = None if found is None else _known.get(int(found[1]))
+    return None if given_up is None else given_up.wait()
+
+
+def give_up(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Launch], bool]) -> GivenUp:
+    """Fails the first launch of a run that is not done and may hang, and all that will never be done because of it.
+
+    A launch that shares a device with it waits there, and its whole gang with it. One that depends on it fails with it;
+    but where some of its devices had what they need, they wait for the others for ever, and are lost, too.
+    """
+    done = GivenUp()
+    _known[done.number] = done
+    first = next((part for part in flight.parts() if hangs(part[1]) and _fail(done, *part, lose=True)), None)
+    if first is None:  # none that is known: whatever the run may use
+        for _, launch in flight.parts():
+            done.lose(launch)
+    else:
+        _fail_dependents(done, flight, *first)
+    left = sorted(((n, part, f) for f in flights for n, part in f.parts()), key=lambda of: of[0])
+    found = True
+    while found:
+        found = False
+        for number, launch, of in left:
+            if not done.lost.keys().isdisjoint(launch.devices) and _fail(done, number, launch, lose=True):
+                found = True
+                _fail_dependents(done, of, number, launch)
+    for device in done.lost:
+        pjrt.keep_for_ever(device)
+    return done
+
+
+def _fail(done: GivenUp, number: int, launch: Launch, *, lose: bool) -> bool:
+    """Fails a launch where it is not done, and loses its devices; whether it was not done."""
+    message = f"[pathways hang {done.number}] {launch.run.name} hangs, or waits behind what does"
+    asked = [pjrt.give_up(device, number, message) for device in launch.devices]
+    if any(asked):
+        done.stuck.append(Stuck(launch, tuple(i for i, waits in enumerate(asked) if waits)))
+        if lose:
+            done.lose(launch)
+    return any(asked)
+
+
+def _fail_dependents(done: GivenUp, flight: Flight, number: int, launch: Launch) -> None:
+    """Fails what a run launched behind a launch that will never be done, and that takes its results."""
+    partly = len(done.stuck[-1].waiting) < len(launch.devices)
+    runs = {id(run) for run in dependents(flight.plan, launch.run)}
+    of_program = {n for n, _ in flight.parts_of(None)}
+    for behind, part in flight.parts():
+        known = number in of_program and behind in of_program  # of what a body launches, the order alone is known
+        if behind > number and (id(part.run) in runs if known else True):
+            _fail(done, behind, part, lose=partly and len(part.devices) > 1)

@@ -1,0 +1,99 @@
+"""Enqueuing in waves: everything that waits for nothing, then whatever becomes possible when something is known.
+
+A regular plan is one wave. Computations that call back, and control flow that is data, are tasks: started behind the
+wave that made their operands, and over when their results are known (good or poison). Several are under way at a time.
+"""
+
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from pathways.runtime.host.load.steps import Part
+    from pathways.runtime.host.run.in_flight import Launch
+
+Slots: TypeAlias = list[Any]
+"""A run's buffers, and last of all the tokens of its last launches (steps.py)."""
+
+SHORTEST, LONGEST = 20e-6, 1e-3
+"""Seconds between two looks while one of several things is awaited."""
+
+
+class Pending(Protocol):
+    """Something that will be known."""
+
+    def is_known(self) -> bool | None:
+        """None: it cannot be asked, only waited for."""
+        ...
+
+    def wait(self) -> None: ...
+
+
+Steps: TypeAlias = Generator[Sequence[Pending], None, None]
+"""Work that yields what it waits for, any of it, and is sent on when something of that is known."""
+
+
+class Dispatch(Protocol):
+    """One run while it is enqueued (loaded_plan.py)."""
+
+    def begin(self, who: Any, launches: "Sequence[Launch]") -> int:
+        """The first launch id for what the program (None) or a body launches."""
+        ...
+
+    def enqueue(self, part: "Part", slots: Slots, base: int, *, last: bool) -> None: ...
+
+    def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
+        """A body's last launches. Where it was run as a whole, those of an earlier time are done before."""
+        ...
+
+
+class Task(Protocol):
+    """What is under way for some time, and then known."""
+
+    def start(self, slots: Slots, run: Dispatch) -> Steps: ...
+
+
+@dataclass(eq=False)
+class PreparedWave:
+    """What may be enqueued when certain tasks are over. Bit n of `needs`: the task with number n."""
+
+    needs: int
+    parts: "list[Part]"
+    tasks: list[tuple[int, Task]] = field(default_factory=list[tuple[int, Task]])
+
+
+def drive(waves: Sequence[PreparedWave], slots: Slots, base: int, run: Dispatch) -> Steps:
+    """Enqueues all waves, each as soon as it can be, and sees tasks through."""
+    over = 0
+    left = list(waves)
+    tasks: list[tuple[int, Steps, Sequence[Pending]]] = []
+    while left or tasks:
+        wave = next((w for w in left if not w.needs & ~over), None)
+        if wave is not None:
+            left.remove(wave)
+            for part in wave.parts:
+                run.enqueue(part, slots, base, last=not left and part is wave.parts[-1])
+            begun = [(number, task.start(slots, run), ()) for number, task in wave.tasks]
+        else:
+            yield [pending for _, _, pendings in tasks for pending in pendings]
+            begun = [t for t in tasks if any(p.is_known() for p in t[2])] or tasks[:1]
+            tasks = [t for t in tasks if t not in begun]
+        for number, steps, _ in begun:
+            awaited = next(steps, None)
+            if awaited is None:
+                over |= 1 << number
+            else:
+                tasks.append((number, steps, awaited))
+
+
+def wait_any(pendings: Sequence[Pending]) -> None:
+    """Returns when at least one is known; waits for the first where none can be asked."""
+    asked = [p for p in pendings if p.is_known() is not None]
+    if len(asked) < 2:
+        (asked or list(pendings))[0].wait()
+        return
+    pause = SHORTEST
+    while not any(p.is_known() for p in asked):
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST)

@@ -1,0 +1,343 @@
+"""Buffers that outlive a run: opaque handles with reference counts on the logical buffer, not on shards.
+
+A handle may be shared by several holders (a value returned twice, an argument returned as it is, a constant). What is
+shared is never overwritten: donating such a buffer donates a copy.
+"""
+
+import _thread
+import threading
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.sharding import Sharding
+from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.errors import (
+    ClientClosed,
+    ClientSuspended,
+    DeviceLost,
+    Forked,
+    NotYours,
+    UsedAfterDeletion,
+    UsedAfterDonation,
+)
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.run.background import Promise
+from pathways.runtime.interrupts import uninterrupted
+
+
+@dataclass(frozen=True)
+class Poison:
+    """What stands in a slot whose computation failed: the first cause, for everything downstream."""
+
+    cause: Diagnostic
+
+    def error(self) -> PathwaysError:
+        return PathwaysError(self.cause)
+
+
+@dataclass(frozen=True, eq=False)
+class Suspended:
+    """What stands in a buffer whose values have left device memory with their client."""
+
+    client: str
+
+
+DELETED = "delete()"
+"""Who took an array that its owner deleted; no program has this name."""
+
+Line: TypeAlias = Callable[[], Where | None]
+"""Finds the user's line; asked only where there is an error."""
+
+Origin: TypeAlias = tuple[str, str, Where | None]
+"""The computation that makes a value, its island, and the user's line."""
+
+
+@dataclass(eq=False)
+class StoredBuffer:
+    """One logical buffer: the array (or a promise of it, or poison), where it lies, and how many handles hold it.
+
+    `pinned`: a plan holds it, too (a constant). `dtype` is what the user sees, `key<fry>` for PRNG keys.
+    """
+
+    array: Any
+    type: ArrayType
+    dtype: str
+    sharding: Sharding
+    devices: tuple[pjrt.Device, ...]
+    name: str
+    origin: Origin
+    client: ClientState
+    bytes: int
+    """On each of its devices."""
+    run: int = -1
+    """The number of the run that made it."""
+    pinned: bool = False
+    holders: int = 0
+    counted: bool = False
+    """Whether its bytes are counted as held on its devices."""
+
+    @property
+    def is_shared(self) -> bool:
+        return self.pinned or self.holders > 1
+
+
+@dataclass(eq=False)
+class Store:
+    """All buffers that clients of this process hold."""
+
+    buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
+    changed: Callable[[tuple[Hashable, ...], int], None] = lambda _devices, _size: None
+    """Told what is held on which devices more or less than before."""
+    forked: bool = False
+    # Reentrant: a handle may die, and release, at any allocation under the lock.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @uninterrupted
+    def hold(self, buffer: StoredBuffer, array: Any = None) -> "Handle":
+        """A hold on a buffer. `array` is what a run has of it, should its last handle have gone meanwhile."""
+        with self._lock:
+            if buffer.array is None:
+                buffer.array = array
+            buffer.holders += 1
+            fresh = buffer.holders == 1
+            self.buffers[id(buffer)] = buffer
+            if buffer.client.closed:  # it went while its run was enqueued: nobody can read this
+                self._forget(buffer)
+                fresh = False
+        if fresh and not buffer.pinned and not isinstance(buffer.array, Promise):
+            self.count(buffer, True)
+        return Handle(self, buffer)
+
+    @uninterrupted
+    def count(self, buffer: StoredBuffer, held: bool) -> None:
+        """Counts the bytes of a buffer, or counts them no more; twice is once."""
+        with self._lock:
+            same, buffer.counted = buffer.counted == held, held
+        if not same:
+            self.changed(buffer.devices, buffer.bytes if held else -buffer.bytes)
+
+    @uninterrupted
+    def replace(self, buffer: StoredBuffer, was: Any, now: Any, *, held: bool) -> bool:
+        """Puts something else into a buffer that still holds what it `was`; whether it did. `held` in device memory?"""
+        with self._lock:
+            if buffer.array is not was:
+                return False
+            buffer.array = now
+            self.count(buffer, held)
+            return True
+
+    @uninterrupted
+    def share(self, handle: "Handle", where: Line) -> "tuple[Handle, Any]":
+        """Another hold on what a handle holds, and its array; until that hold is dropped, nobody overwrites it.
+
+        Raises as `Handle.array` does.
+        """
+        with self._lock:
+            array = handle.array(where)
+            return self.hold(handle.buffer), array
+
+    @uninterrupted
+    def claim(self, handle: "Handle", taker: str, claims: "list[Handle]") -> bool:
+        """Whether a run may overwrite what a handle holds: then nobody else can from now on read or share it.
+
+        What is claimed is added to `claims`, and is given up, or let go of where the run was not enqueued.
+        """
+        with self._lock:
+            if handle.buffer.is_shared or handle.taken_by is not None:
+                return False
+            claims.append(handle)
+            handle.taken_by = taker
+            return True
+
+    @uninterrupted
+    def keep(self, buffers: Iterable[StoredBuffer], kept: list[StoredBuffer]) -> None:
+        """A run reads what others hold, too: while it does, nothing overwrites it. It is added to `kept`."""
+        with self._lock:
+            for buffer in buffers:
+                buffer.holders += 1
+                kept.append(buffer)
+
+    @uninterrupted
+    def let_go(self, kept: list[StoredBuffer]) -> None:
+        """Ends what `keep` began."""
+        while kept:
+            self.release(kept.pop())
+
+    @uninterrupted
+    def release(self, buffer: StoredBuffer) -> None:
+        with self._lock:
+            buffer.holders -= 1
+            gone = buffer.holders == 0 and self._forget(buffer)
+        if gone:
+            self.count(buffer, False)
+
+    def _forget(self, buffer: StoredBuffer) -> bool:
+        """Nobody holds it any more; whether anybody did. Under the lock."""
+        gone = self.buffers.pop(id(buffer), None) is not None
+        if gone and not buffer.pinned:
+            buffer.array = None
+        return gone
+
+    def _all(self) -> list[StoredBuffer]:
+        """A copy: the garbage collector may run anywhere, and with it the death of a handle. Under the lock."""
+        return list(self.buffers.values())
+
+    def in_child(self) -> None:
+        """This process was forked: nothing here can be read, and whichever thread held the lock is not here."""
+        self.forked = True
+        self._lock = threading.RLock()
+
+    def of(self, client: ClientState) -> list[StoredBuffer]:
+        with self._lock:
+            return [b for b in self._all() if b.client is client]
+
+    def drop(self, client: ClientState) -> None:
+        """Frees all that a client holds; its handles stay, and hold nothing."""
+        for buffer in self.of(client):
+            with self._lock:
+                gone = self._forget(buffer)
+            if gone:
+                self.count(buffer, False)
+
+    def lose(self, device: Hashable, cause: Poison) -> None:
+        """All that has a shard on a device is gone, and its handles raise the cause.
+
+        What other threads read just now is not deleted under them: to ask a deleted array whether it is ready ends the
+        process (jaxlib 0.10, seen).
+        """
+        with self._lock:
+            for buffer in self._all():
+                if device in buffer.devices:
+                    buffer.array = cause
+
+    def resolve(self, promise: Promise, cause: Poison) -> None:
+        """Puts poison in place of a promise, wherever it still stands, and wakes all who wait for it."""
+        with self._lock:
+            for buffer in self._all():
+                if buffer.array is promise:
+                    buffer.array = cause
+        promise.resolve()
+
+    def owners_on(self, device: Hashable) -> dict[str, int]:
+        """Bytes on a device by client."""
+        with self._lock:
+            owners: Counter[str] = Counter()
+            for buffer in self._all():
+                if buffer.counted and device in buffer.devices:
+                    owners[buffer.client.label] += buffer.bytes
+            return dict(owners)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all logical buffers, replicas counted once."""
+        with self._lock:
+            return sum(b.type.bytes for b in self._all())
+
+
+class Handle:
+    """A client's hold on a buffer; dropping the last one, or giving it up, frees it."""
+
+    __slots__ = ("__weakref__", "_holds", "_store", "buffer", "taken_at", "taken_by")
+
+    def __init__(self, store: Store, buffer: StoredBuffer) -> None:
+        self._store = store
+        self._holds = True
+        self.buffer = buffer
+        self.taken_by: str | None = None
+        """The program that it was donated to, or is being donated to just now; `DELETED`."""
+        self.taken_at: Where | None = None
+
+    @uninterrupted
+    def __del__(self) -> None:
+        if not self._holds:
+            return
+        try:
+            self._store.release(self.buffer)
+        except KeyboardInterrupt:  # Python would print it here, and go on
+            _thread.interrupt_main()
+
+    @uninterrupted
+    def drop(self) -> None:
+        """Ends this hold. Twice is once."""
+        if self._holds:
+            self._holds = False
+            self._store.release(self.buffer)
+
+    @uninterrupted
+    def give_up(self, taker: str, where: Where | None = None) -> None:
+        """Ends this hold: the array was donated, at `where`. Other handles keep theirs."""
+        if self._holds:
+            self._holds, self.taken_by, self.taken_at = False, taker, where
+            self._store.release(self.buffer)
+
+    def unclaim(self) -> None:
+        """The run that claimed it was not enqueued: it is as it was."""
+        if self._holds:
+            self.taken_by = None
+
+    def share(self, where: Line) -> "tuple[Handle, Any]":
+        """Another hold on the same buffer, and its array; until it is dropped, nobody overwrites it."""
+        return self._store.share(self, where)
+
+    def array(self, where: Line) -> Any:
+        """The array or its poison. Raises, at the line that `where` finds, PWC0207 after it was donated, PWC0217
+        after it was deleted, PWC0508 for another client than its own, PWC0509 when that is gone."""
+        if self._store.forked:
+            raise PathwaysError(Forked(where=where()))
+        self.check_owner(where)
+        if self.taken_by is not None:
+            raise self._taken(self.taken_by, where)
+        if isinstance(self.buffer.array, Suspended):
+            raise PathwaysError(ClientSuspended(client=self.buffer.client.label, where=where()))
+        return self.buffer.array
+
+    def _taken(self, taker: str, where: Line) -> PathwaysError:
+        at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"
+        if taker == DELETED:
+            return PathwaysError(UsedAfterDeletion(name=self.buffer.name, deleted_at=at, where=where()))
+        return PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=taker, taken_at=at, where=where()))
+
+    def known(self, where: Line, timeout: float | None = None) -> Any:
+        """As `array`, when its run has put it there. Gives the promise where it has not within `timeout` seconds."""
+        array = self.array(where)
+        if isinstance(array, Promise) and array.wait(timeout):
+            return self.array(where)
+        return array
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the client of this context may read it."""
+        client = self.buffer.client
+        return not client.closed and not client.suspended and client is current_client.get()
+
+    def check_owner(self, where: Line) -> None:
+        owner, client = self.buffer.client, current_client.get()
+        if owner.closed:
+            raise closed(owner, f"an array that it made, {self.buffer.name}", where)
+        if owner is not client:
+            name = self.buffer.name
+            raise PathwaysError(NotYours(name=name, owner=owner.label, client=client.label, where=where()))
+
+
+def closed(client: ClientState, what: str, where: Line) -> PathwaysError:
+    return PathwaysError(ClientClosed(client=client.label, have_=what, where=where()))
+
+
+def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device] | None = None) -> Poison | None:
+    """The poison of the first lost device of some islands, among `devices` where these are given."""
+    for island in islands:
+        for position in list(island.lost):
+            if devices is None or island.devices[position] in devices:
+                return lost_poison(island, position)
+    return None
+
+
+def lost_poison(island: PhysicalIsland, position: int) -> Poison:
+    """What reading from a lost device gives."""
+    reason = island.lost.get(position, "it was away")
+    return Poison(island.causes.get(position) or DeviceLost(island=island.key, device=position, reason=reason))
