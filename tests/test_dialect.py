@@ -37,7 +37,7 @@ def test_schema_is_current(root: Path, tmp_path: Path) -> None:
     from grpc_tools import protoc  # pyright: ignore
 
     out = tmp_path / "plan.binpb"
-    folder = str(root / "dialect")
+    folder = str(root / "dialect" / "plan")
     assert protoc.main(["protoc", f"-I{folder}", f"--descriptor_set_out={out}", "plan.proto"]) == 0  # pyright: ignore
     assert out.read_bytes() == (root / "dialect" / "plan" / "plan.binpb").read_bytes(), "make proto"
 
