@@ -43,7 +43,7 @@ reference: $(VENV)/.ready
 
 # Golden files, after a wanted change of what passes or errors print.
 golden: $(VENV)/.ready
-	$(BIN)/python -m pytest tests/test_golden.py --update-golden
+	$(BIN)/python -m pytest tests/compiler/test_golden.py --update-golden
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -19,8 +19,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, say: tests
 
 import jax
 import pytest
-from fuzz_plans import base_plans
 from hypothesis import settings
+from support.fuzz_plans import base_plans
 
 from pathways.api.process import process
 from pathways.dialect.plan.nouns import Plan
@@ -46,7 +46,7 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def moe_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan.bin of a sample, with its dumps inside."""
-    from support import pwc
+    from support.processes import pwc
 
     path = tmp_path_factory.mktemp("plans") / "moe.bin"
     done = pwc("compile", str(ROOT / "samples" / "mixture_of_experts.py"), "-o", str(path), "--with-phases")

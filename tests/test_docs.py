@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import pwc_here, run_python
+from support.processes import pwc_here, run_python
 
 
 @pytest.mark.parametrize("guide", ["README.md", "docs/programs.md"])

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from random_programs import INPUTS, SHAPE, draw
+from support.random_programs import INPUTS, SHAPE, draw
 
 import pathways as pw
 

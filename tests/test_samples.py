@@ -1,24 +1,14 @@
 """Each sample, as a user runs it."""
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from support import run_python
+from support.processes import load_file, run_python
 
 import pathways as pw
 from pathways.compiler.schedule import SCHEDULES
 from pathways.dialect.plan.nouns import Run
-
-
-def load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"sample_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_figure2_prints_what_the_paper_says(root: Path) -> None:
@@ -29,7 +19,7 @@ def test_figure2_prints_what_the_paper_says(root: Path) -> None:
 
 @pytest.mark.parametrize(("sample", "steps"), [("train_lm", 30), ("mixture_of_experts", 6)])
 def test_training_equals_plain_jax(root: Path, sample: str, steps: int) -> None:
-    losses = load(root / "samples" / f"{sample}.py").train(steps)
+    losses = load_file(root / "samples" / f"{sample}.py").train(steps)
     assert len(losses) == steps
     for ours, plain in losses:
         assert ours == pytest.approx(plain, rel=1e-5)
@@ -39,13 +29,13 @@ def test_training_equals_plain_jax(root: Path, sample: str, steps: int) -> None:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_training_equals_plain_jax_under_every_schedule(root: Path, schedule: str) -> None:
-    for ours, plain in load(root / "samples" / "train_lm.py").train(3, schedule):
+    for ours, plain in load_file(root / "samples" / "train_lm.py").train(3, schedule):
         assert ours == pytest.approx(plain, rel=1e-5)
 
 
 def test_training_goes_on_when_a_device_is_lost(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On a topology with a spare island, replayed from the last snapshot: as if nothing had happened."""
-    sample = load(root / "samples" / "train_lm.py")
+    sample = load_file(root / "samples" / "train_lm.py")
     undisturbed = sample.train(12, topology="islands=3,devices=4")
     plan = sample.train_step.lower(*sample.example_args()).compile("islands=3,devices=4").plan
     runs = [i for s in plan.streams for i in s.instructions if isinstance(i, Run) and i.name.endswith("last_stage")]
@@ -58,7 +48,7 @@ def test_training_goes_on_when_a_device_is_lost(root: Path, tmp_path: Path, caps
 
 
 def test_decoding_with_two_models_equals_one(root: Path) -> None:
-    sample = load(root / "samples" / "speculative_decoding.py")
+    sample = load_file(root / "samples" / "speculative_decoding.py")
     tokens, rounds = sample.generate(sample.small, sample.large, sample.prompt)
     np.testing.assert_array_equal(np.asarray(tokens), sample.one_after_another(sample.large, sample.prompt))
     assert int(rounds) < sample.LENGTH - len(sample.prompt)

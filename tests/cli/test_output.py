@@ -1,0 +1,143 @@
+"""What is printed meets a full disk or a reader that has gone: every command ends, with its exit code, and says why."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.processes import ROOT, pwc_here
+
+from pathways.cli.main import main
+from pathways.dialect.plan.file import load_plan
+
+ALL = """
+import json, sys
+from pathways.cli.main import main
+codes = []
+for arguments in json.loads(sys.argv[2]):
+    try:
+        main(arguments, prog_name="pwc")
+    except SystemExit as end:
+        codes.append(end.code)
+    else:
+        codes.append("no exit")
+json.dump(codes, open(sys.argv[1], "w"))
+"""
+SOURCE = str(ROOT / "samples" / "figure2.py")
+
+
+def commands(folder: Path, moe_plan: Path) -> dict[str, tuple[list[str], int]]:
+    """Every command, and the exit code that it has where its output arrives."""
+    written, dumps, other = folder / "written.bin", folder / "dumps", folder / "other.bin"
+    assert pwc_here("compile", SOURCE, "-o", str(other), "--dump-phases-to", str(dumps))[0] == 0
+    return {
+        "help": (["--help"], 0),
+        "version": (["--version"], 0),
+        "compile": (["compile", SOURCE, "-o", str(written)], 0),
+        "run": (["run", str(moe_plan), "--outputs", str(folder / "out.npz")], 0),
+        "check": (["check", str(moe_plan)], 0),
+        "check refuses": (["check", str(moe_plan), "--topology", "islands=1,devices=1"], 5),
+        "inspect": (["inspect", str(moe_plan), "--all"], 0),
+        "why": (["why", str(moe_plan)], 0),
+        "why nothing": (["why", str(moe_plan), "nothing_of_this_name"], 2),
+        "diff of equal ones": (["diff", str(moe_plan), str(moe_plan)], 0),
+        "diff": (["diff", str(moe_plan), str(other)], 1),
+        "opt": (["opt", str(dumps / "04.transfer.mlir"), "--pass-pipeline=order-calls"], 0),
+        "passes": (["passes"], 0),
+        "explain": (["explain"], 0),
+        "a wrong option": (["inspect", str(moe_plan), "--wrong"], 2),
+    }
+
+
+def codes(
+    folder: Path, wanted: list[list[str]], stdout: int, stderr: int = subprocess.PIPE
+) -> tuple[list[object], str]:
+    """The exit code of each command, run with these streams; and what was printed on stderr."""
+    result = folder / "codes.json"
+    arguments = [sys.executable, "-c", ALL, str(result), json.dumps(wanted)]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(arguments, env=env, check=False, timeout=600, text=True, stdout=stdout, stderr=stderr)
+    assert done.returncode == 0, done.stderr
+    return json.loads(result.read_text()), done.stderr or ""
+
+
+@pytest.fixture
+def full() -> Iterator[int]:
+    with open("/dev/full", "wb", buffering=0) as file:
+        yield file.fileno()
+
+
+@pytest.fixture
+def closed() -> Iterator[int]:
+    """A pipe that nothing reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    yield writing
+    os.close(writing)
+
+
+def test_every_command_is_tried(tmp_path: Path, moe_plan: Path) -> None:
+    tried = {arguments[0] for arguments, _ in commands(tmp_path, moe_plan).values()}
+    assert set(main.commands) - tried == {"doctor"}  # starts processes that run for long
+
+
+def test_a_full_disk_is_an_error_at_the_end(tmp_path: Path, moe_plan: Path, full: int) -> None:
+    wanted = commands(tmp_path, moe_plan)
+    got, stderr = codes(tmp_path, [a for a, _ in wanted.values()], stdout=full)
+    silent = {"why nothing", "a wrong option"}  # print on stderr alone
+    assert dict(zip(wanted, got, strict=True)) == {n: code or 1 for n, (_, code) in wanted.items()}
+    assert "Traceback" not in stderr and "Exception ignored" not in stderr
+    assert stderr.count("error[PWC0810]") == len(wanted) - len(silent)
+    assert "No space left on device" in stderr
+    assert load_plan(tmp_path / "written.bin").name == "f" and (tmp_path / "out.npz").is_file()
+
+
+def test_a_reader_that_has_gone_changes_nothing(tmp_path: Path, moe_plan: Path, closed: int) -> None:
+    wanted = commands(tmp_path, moe_plan)
+    got, stderr = codes(tmp_path, [a for a, _ in wanted.values()], stdout=closed)
+    assert dict(zip(wanted, got, strict=True)) == {n: code for n, (_, code) in wanted.items()}
+    assert "Traceback" not in stderr and "Exception ignored" not in stderr and "PWC0810" not in stderr
+    assert load_plan(tmp_path / "written.bin").name == "f" and (tmp_path / "out.npz").is_file()
+
+
+@pytest.mark.parametrize("where", ["full", "closed"])
+def test_errors_that_cannot_be_printed_keep_their_exit_code(
+    where: str, tmp_path: Path, moe_plan: Path, request: pytest.FixtureRequest
+) -> None:
+    wanted = [(["explain", "PWC9999"], 2), (["check", str(moe_plan), "--topology", "devices=1"], 5)]
+    stream = request.getfixturevalue(where)
+    got, _ = codes(tmp_path, [a for a, _ in wanted], stdout=subprocess.DEVNULL, stderr=stream)
+    assert got == [code for _, code in wanted]
+
+
+def test_a_pipe_that_does_not_block_gets_everything(moe_plan: Path) -> None:
+    """More than a pipe holds, read slowly."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    arguments = ["-c", "from pathways.cli.main import main; main()", "inspect", str(moe_plan), "--ir", "plan"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, *arguments], stdout=writing, env=env) as process:
+        os.close(writing)
+        with os.fdopen(reading, "rb") as file:
+            read = file.read()
+        assert process.wait(600) == 0
+    assert read.decode() == pwc_here("inspect", str(moe_plan), "--ir", "plan")[1] and len(read) > 1 << 16
+
+
+def test_errors_as_json_are_json_where_the_disk_is_full(tmp_path: Path, full: int) -> None:
+    got, stderr = codes(tmp_path, [["explain", "--error-format", "json"]], stdout=full)
+    assert got == [1] and json.loads(stderr)["errors"][0]["code"] == "PWC0810"
+
+
+def test_input_that_is_no_text_or_closed(tmp_path: Path) -> None:
+    for stdin in (b"\xff\xfe", None):
+        arguments = ["-c", "from pathways.cli.main import main; main()", "opt", "-"]
+        command = " ".join(["exec", '"$0"', '"$@"', "<&-"]) if stdin is None else 'exec "$0" "$@"'
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            ["sh", "-c", command, sys.executable, *arguments], input=stdin, capture_output=True, env=env, check=False
+        )
+        assert done.returncode == 2 and b"error[PWC0801]" in done.stderr and b"Traceback" not in done.stderr

@@ -1,0 +1,177 @@
+"""The element types of a plan rule wherever values enter or leave, whatever `jax_enable_x64` says in which thread."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.processes import pwc, run_python
+
+import pathways as pw
+from pathways.api.reference import run_reference
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType, numpy_dtype, stored_names
+from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime.host.devices import pjrt
+
+WIDE = ("int64", "uint64", "float64", "complex128")
+
+
+def placed(function: Any, devices: int = 2) -> Any:
+    sharding = NamedSharding(pw.make_virtual_device_set().add_slice(devices=devices).mesh("x"), P("x"))
+    return jax.jit(function, in_shardings=sharding, out_shardings=sharding)
+
+
+def values(dtype: str) -> "np.ndarray[Any, Any]":
+    """Eight values, some of which need all the bits of a wide type."""
+    if dtype in ("int64", "uint64"):
+        return np.arange(8).astype(dtype) + np.array(2**40, dtype)
+    if dtype in ("float64", "complex128"):
+        return np.arange(8).astype(dtype) / 3
+    return np.array([1, 2] * 4 if dtype == "float8_e8m0fnu" else [0, 1] * 4).astype(numpy_dtype(dtype))
+
+
+def program(dtype: str) -> "pw.Program":
+    held = values(dtype)
+    f = placed(lambda x: (x, jnp.asarray(held)))
+    return pw.program(lambda x: f(x))
+
+
+@pytest.mark.parametrize("dtype", stored_names())
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_host_array_arrives_with_the_width_that_is_stated(dtype: str, wide: bool) -> None:
+    devices = pjrt.make_cpu_devices(2)
+    spec = MeshSpec((("x", 2),), (0, 1))
+    real = pjrt.named_sharding(spec, (("x",),), devices)
+    host = values(dtype)
+    with jax.enable_x64(wide):
+        array = pjrt.put(host, ArrayType((8,), dtype), Sharding(spec, (("x",),)), real, devices)
+        assert [s.data.dtype.name for s in array.addressable_shards] == [dtype] * 2
+        back = np.asarray(array)
+    assert back.dtype == host.dtype
+    np.testing.assert_array_equal(back, host)
+
+
+def test_a_width_that_the_devices_do_not_hold_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pjrt, "_NARROWED", frozenset[str]())
+    devices = pjrt.make_cpu_devices(1)
+    spec = MeshSpec((("x", 1),), (0,))
+    real = pjrt.named_sharding(spec, ((),), devices)
+    with pytest.raises(Exception, match="was put on devices as int32"):
+        pjrt.put(values("int64"), ArrayType((8,), "int64"), Sharding(spec, ((),)), real, devices)
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_wide_values_stay_wide_where_x64_is_off(dtype: str, tmp_path: Path) -> None:
+    x = values(dtype)
+    with jax.enable_x64(True):
+        compiled = program(dtype).lower(x).compile()
+    path = tmp_path / "plan.bin"
+    compiled.save(path)
+    found: list[Any] = []
+
+    def elsewhere() -> None:
+        found.extend(compiled(x))
+        found.extend(pw.load(path)(x))
+        found.extend(run_reference(compiled.plan, [x]))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert len(found) == 6
+    for array in (*found, *compiled(x), *compiled(found[0])):
+        assert str(array.dtype) == dtype
+        assert np.asarray(array).dtype == x.dtype
+        np.testing.assert_array_equal(np.asarray(array), x)
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_wide_values_come_back_from_suspension_and_snapshots(dtype: str, on_disk: bool, tmp_path: Path) -> None:
+    x = values(dtype)
+    with pw.Client("wide") as client:
+        with jax.enable_x64(True):
+            array, _ = program(dtype)(x)
+        array.block_until_ready()
+        client.suspend(tmp_path if on_disk else None)
+        client.resume()
+        pw.save({"x": array}, tmp_path / "s.npz")
+        for back in (array, pw.restore({"x": array}, tmp_path / "s.npz")["x"]):
+            assert np.asarray(back).dtype == x.dtype
+            np.testing.assert_array_equal(np.asarray(back), x)
+
+
+def test_what_is_submitted_sees_the_settings_of_the_caller() -> None:
+    f = placed(lambda x: x * 2)
+    p = pw.program(lambda x: f(x))
+    with pw.Client("wide") as client:
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            result = client.submit(p, values("float64")).result()
+            seen = client.submit(lambda: (jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision))  # pyright: ignore[reportAttributeAccessIssue]
+            assert seen.result() == (True, "highest")
+        assert client.submit(lambda: jax.config.jax_enable_x64).result() is False  # pyright: ignore[reportAttributeAccessIssue]
+        np.testing.assert_array_equal(client.submit(np.asarray, result).result(), values("float64") * 2)
+
+
+def test_a_program_is_traced_anew_where_settings_of_jax_differ() -> None:
+    f = placed(lambda: jnp.arange(8) * 1.0)
+    p = pw.program(lambda: f())
+    assert str(p().dtype) == "float32"
+    with jax.enable_x64(True):
+        assert str(p().dtype) == "float64"
+    assert str(p().dtype) == "float32"
+
+
+def test_a_wide_array_is_not_narrowed_by_a_program_that_was_traced_without() -> None:
+    p = program("int64")
+    with jax.enable_x64(True):
+        array, _ = p(values("int64"))
+    with pytest.raises(PathwaysError, match=r"a pw.Array of int64, while jax_enable_x64 is off"):
+        p(array)
+
+
+def test_a_stated_width_is_what_jax_makes_of_it() -> None:
+    f = placed(lambda x: x + 1)
+    lowered = pw.program(lambda x: f(x)).lower(jax.ShapeDtypeStruct((8,), "int64"))
+    assert lowered.compile().plan.inputs[0].dtype == "int32"
+
+
+_GANG = """
+import jax, numpy as np, pathways as pw
+from jax.sharding import NamedSharding, PartitionSpec as P
+s = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
+f = jax.jit(lambda x: x * 2 + x.sum(), in_shardings=s, out_shardings=s)
+step = pw.program(lambda x: f(x), example_args=lambda: (np.arange(8, dtype=np.float64) / 3,))
+"""
+
+
+def test_a_plan_compiled_with_x64_runs_in_a_process_without(tmp_path: Path) -> None:
+    model, plan, out = (tmp_path / name for name in ("model.py", "plan.bin", "out.npz"))
+    model.write_text(_GANG)
+    x = np.arange(8) / 3
+    np.savez(tmp_path / "in.npz", x=x)
+    done = pwc("compile", str(model), "-o", str(plan), JAX_ENABLE_X64="1")
+    assert done.returncode == 0, done.stderr
+    for more in ((), ("--reference",)):
+        done = pwc("run", str(plan), "--inputs", str(tmp_path / "in.npz"), "--outputs", str(out), *more)
+        assert done.returncode == 0, done.stderr
+        with np.load(out) as archive:
+            (result,) = archive.values()
+        assert result.dtype == np.float64
+        np.testing.assert_allclose(result, x * 2 + x.sum(), rtol=1e-15)
+
+
+def test_a_compiled_program_is_called_where_x64_is_off_again() -> None:
+    code = f"""{_GANG}
+with jax.enable_x64(True):
+    c = step.lower(*step.example_args).compile()
+(x,) = step.example_args
+np.testing.assert_allclose(np.asarray(c(x)), x * 2 + x.sum(), rtol=1e-15)
+"""
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr

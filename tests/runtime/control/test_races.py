@@ -1,0 +1,191 @@
+"""Moments that are rarely met: Ctrl-C in the middle of things, several threads at one thing, handles that die."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from support.clients import X, code_of, make
+from support.processes import run_python
+
+import pathways as pw
+from pathways.api.process import COMPILING, process
+from pathways.runtime.client import suspend
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.in_flight_limit import MOST, STRIDE, DeviceQueue, Gang
+from pathways.runtime.host.run.in_flight import Flights
+
+INTERRUPTED = """
+import signal, sys, threading, time
+from pathways.runtime import interrupts
+
+done = []
+
+@interrupts.uninterrupted
+def half():
+    signal.raise_signal(signal.SIGINT)
+    for _ in range(1000):
+        done.append(1)
+
+class Dies:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        done.append(2)
+
+interrupts.install()
+for work in (half, Dies):
+    done.clear()
+    try:
+        work()
+        time.sleep(60)
+        sys.exit(f"{work} swallowed it")
+    except KeyboardInterrupt:
+        print(len(done))
+signal.signal(signal.SIGINT, lambda *_: print("mine"))
+interrupts.install()
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_an_interrupt_waits_for_what_is_half_done() -> None:
+    done = run_python("-c", INTERRUPTED)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1000", "1", "mine"]
+
+
+class Slow:
+    """A token that is done when somebody has waited for it."""
+
+    def __init__(self, waits: list[float], seconds: float) -> None:
+        self.waits = waits
+        self.seconds = seconds
+
+    def block_until_ready(self) -> None:
+        self.waits.append(self.seconds)
+
+
+@pytest.mark.parametrize(("seconds", "each"), [(0.0, STRIDE), (10.0, 1)])
+def test_tokens_are_as_many_as_executions_are_slow(seconds: float, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("pathways.runtime.host.devices.in_flight_limit.time.monotonic", lambda: sum(waits))
+    queue = DeviceQueue()
+    gang, dues = Gang([queue]), list[int]()
+    for number in range(20 * STRIDE):
+        if gang.admit():
+            dues.append(number)
+            gang.started((Slow(waits, seconds), None))
+        assert queue.flying <= MOST
+    assert all(b - a == each for a, b in zip(dues[-4:], dues[-3:], strict=False))
+    assert dues[:3] == [0, 1, 2]  # nobody knows yet
+
+
+def test_a_handle_dies_while_its_client_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, held = make(1), process().store.bytes
+    with pw.Client("sleeper") as client:
+        arrays = [program(X), program(X)]
+        real = suspend.np.asarray
+        monkeypatch.setattr(
+            suspend.np, "asarray", lambda *a, **k: (arrays.__delitem__(slice(1, None)), real(*a, **k))[1]
+        )
+        client.suspend()
+        monkeypatch.undo()
+        back = pjrt.put
+        monkeypatch.setattr(pjrt, "put", lambda *a: (arrays.clear(), back(*a))[1])
+        client.resume()
+        monkeypatch.undo()
+        assert process().store.bytes == held
+        np.testing.assert_array_equal(np.asarray(program(X)), X + 1)
+
+
+def test_two_threads_resume_one_client(tmp_path: Any) -> None:
+    program = make(1)
+    with pw.Client("sleeper") as client:
+        arrays = [program(X) for _ in range(8)]
+        client.suspend(tmp_path)
+        threads = [threading.Thread(target=client.resume) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for array in arrays:
+            np.testing.assert_array_equal(np.asarray(array), X + 1)
+        client.suspend(tmp_path)
+    assert not list(tmp_path.iterdir())  # it went, and its files with it
+
+
+def test_nothing_is_submitted_to_a_client_that_closes() -> None:
+    client = pw.Client("closing")
+    began, go = threading.Event(), threading.Event()
+    first = client.submit(lambda: (began.set(), go.wait(60)))
+    began.wait(60)
+    closing = threading.Thread(target=client.close)
+    closing.start()
+    while not client._closing:  # pyright: ignore[reportPrivateUsage]
+        pass
+    assert code_of(client.submit, lambda: None) == "PWC0509"
+    go.set()
+    closing.join()
+    assert first.done() and client._worker is None  # pyright: ignore[reportPrivateUsage]
+
+
+def test_results_of_a_client_that_went_hold_nothing() -> None:
+    program, store = make(1), process().store
+    held = store.bytes
+    with pw.Client("left") as client:
+        buffer = program(X).handle.buffer
+        client.close()
+        late = store.hold(buffer)  # as its run would, were it still being enqueued
+    assert store.bytes == held and buffer.array is None
+    assert code_of(late.array, lambda: None) == "PWC0509"
+
+
+def test_what_others_load_is_not_recorded() -> None:
+    made, (device,) = Executables(), pjrt.make_cpu_devices(1)
+    module = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
+    with made.recording() as used:
+        other = threading.Thread(target=made.load, args=(module, [device]))
+        other.start()
+        other.join()
+        assert not used
+        made.load(module, [device])
+    assert len(used) == 1
+
+
+def test_a_run_that_goes_into_its_line_is_seen() -> None:
+    flights = Flights()
+    line = flights.line("island")
+
+    class Moving(dict[int, Any]):
+        """The run is put into its line, then taken from here, as soon as somebody looks."""
+
+        def copy(self) -> dict[int, Any]:
+            found = dict(self)
+            line.flights.append(flight)
+            self.clear()
+            return found
+
+    class Flight:
+        number = 7
+
+    flight: Any = Flight()
+    flights.enqueuing = Moving({7: flight})
+    assert flights.all() == [flight]
+
+
+def test_programs_are_placed_anew_in_the_order_of_traces() -> None:
+    """Who traces holds COMPILING, and may call what is being placed anew by another thread."""
+    compiled = pw.program(make(1).function).lower(X).compile()
+    lock, held = compiled._lock, list[bool]()  # pyright: ignore[reportPrivateUsage]
+
+    class Watching:
+        def __enter__(self) -> None:
+            held.append(COMPILING._is_owned())  # pyright: ignore
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    compiled._lock = Watching()  # pyright: ignore
+    compiled._place_anew()  # pyright: ignore[reportPrivateUsage]
+    assert held == [True]

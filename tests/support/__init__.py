@@ -1,0 +1,1 @@
+"""Helpers that several tests share: programs, plans, mutants, and processes that run `pwc`."""
