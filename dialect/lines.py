@@ -13,8 +13,8 @@ _FOLDERS = ("compiler", "runtime", "dialect", "cli")
 PACKAGE_ROOTS = tuple(
     f"{path}/"
     for path in (
-        Path(__file__).parent.parent.parent,
-        *(Path(__file__).resolve().parent.parent.parent / folder for folder in _FOLDERS),
+        Path(__file__).parents[1],
+        *(Path(__file__).resolve().parents[1] / folder for folder in _FOLDERS),
     )
 )
 """Folders of our own code, as links and resolved."""

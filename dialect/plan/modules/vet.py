@@ -139,7 +139,7 @@ def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits)
     What waits for ever is killed. Seconds are counted, not measured: time in which this process was stopped is none.
     """
     folders = dict.fromkeys(str(Path(str(m.__file__)).parent.parent) for m in (jaxlib, np, ml_dtypes))
-    package = str(Path(str(modules.__file__)).parent.parent.parent)
+    package = str(Path(str(modules.__file__)).parents[3])
     # -I: nothing of the environment; -S: nothing of the site, which may start anything
     command = [sys.executable, "-I", "-S", "-c", _START, package, *folders]
     with subprocess.Popen(command, stdin=asked, stdout=answered, stderr=said) as process:
