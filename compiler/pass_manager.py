@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pathways.compiler.errors import BadArguments, PassRaised
-from pathways.compiler.frontends.jax.compat import where_of_exception
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
@@ -24,6 +23,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.ir.program import Program
 from pathways.dialect.ir.verify import verify
+from pathways.dialect.lines import where_of_exception
 from pathways.dialect.phases import Phase
 
 NO_REMAT = "no"

@@ -6,11 +6,11 @@ from dataclasses import fields
 from typing import Any, TypeGuard
 
 from pathways.compiler.errors import UnknownPass
-from pathways.compiler.frontends.jax.compat import where_of_exception
 from pathways.compiler.pass_manager import PASSES
 from pathways.compiler.passes.base import Pass
 from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.lines import where_of_exception
 from pathways.dialect.phases import Phase
 
 _PASS = re.compile(r"\s*([\w./:-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")

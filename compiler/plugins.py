@@ -7,8 +7,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pathways.compiler.frontends.jax.compat import where_of_exception
 from pathways.dialect.diagnostics import Where
+from pathways.dialect.lines import where_of_exception
 
 GROUP = "pathways.passes"
 

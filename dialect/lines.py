@@ -1,8 +1,14 @@
-"""The user's line on the current stack: the innermost frame outside of this package, of JAX and of Python's own."""
+"""The user's line: the innermost frame outside of this package, of JAX and of Python's own.
 
+Whoever raises an error asks for it here, at any depth: `caller` reads it off the stack. A thread that works for a call
+that has returned has another stack; it says `on_behalf_of` the line of that call.
+"""
+
+import contextlib
 import inspect
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 import jax
@@ -18,14 +24,10 @@ PACKAGE_ROOTS = tuple(
     )
 )
 """Folders of our own code, as links and resolved."""
-
 _FOREIGN = (*PACKAGE_ROOTS, f"{Path(jax.__file__).parent}/", "<frozen ")
-
-
 _LIBRARIES = "/site-packages/"
-
-
 _STANDARD = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")})
+_given: ContextVar[Where | None] = ContextVar("pathways_line", default=None)
 
 
 def is_users(file: str) -> bool:
@@ -46,7 +48,10 @@ def innermost_users(places: Iterable[Where]) -> Where | None:
 
 
 def caller() -> Where | None:
-    """The user's frame; None where there is none (a console entry point)."""
+    """The line that this thread works for; None where there is none (a console entry point)."""
+    given = _given.get()
+    if given is not None:
+        return given
     found = innermost_users(_stack())
     return None if found is None or _LIBRARIES in found.file else found
 
@@ -56,3 +61,24 @@ def _stack() -> Iterator[Where]:
     while frame is not None:
         yield Where(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
+
+
+@contextlib.contextmanager
+def on_behalf_of(line: Where | None) -> Generator[None]:
+    """Within it `caller` gives this line, if it is one: that of the call that this thread does the work of."""
+    token = _given.set(line)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def where_of_exception(error: BaseException) -> Where | None:
+    """The user's innermost line in an exception's traceback."""
+    places: list[Where] = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(Where(code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return innermost_users(reversed(places))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from pathways.compiler.errors import BadPlacement, BadPolicy
-from pathways.compiler.frontends.jax.compat import where_of_exception
 from pathways.compiler.placement.balanced import balanced
 from pathways.compiler.placement.layout import LayoutPolicy
 from pathways.compiler.placement.min_cut import min_cut
@@ -14,6 +13,7 @@ from pathways.compiler.placement.problem import Placement
 from pathways.compiler.placement.spread import spread
 from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.lines import where_of_exception
 from pathways.dialect.topology import Topology
 
 Graph: TypeAlias = Any

@@ -134,7 +134,7 @@ class Array(ArrayMethods, JaxArray):
 
     def is_ready(self) -> bool:
         """Whether the values are there (or known never to come)."""
-        array = self.handle.array(caller)
+        array = self.handle.array()
         if isinstance(array, Poison | Promise):
             return isinstance(array, Poison)
         return bool(_waited(self.handle, array.is_ready))
@@ -145,7 +145,7 @@ class Array(ArrayMethods, JaxArray):
 
     def delete(self) -> None:
         """Gives the memory back now, unless others hold the same buffer. Twice is once."""
-        self.handle.check_owner(caller)
+        self.handle.check_owner()
         if not self.is_deleted():
             self.handle.give_up(DELETED, caller())
 
@@ -164,7 +164,7 @@ class Array(ArrayMethods, JaxArray):
         All results of that run raise PWC0518 from then on; what it has enqueued already still runs. False where there
         is nothing to cancel: everything was enqueued.
         """
-        promise = self.handle.array(caller)
+        promise = self.handle.array()
         if not isinstance(promise, Promise):
             return False
         process().controller.cancel([promise])
@@ -191,7 +191,7 @@ class Array(ArrayMethods, JaxArray):
         self._read(self.nbytes, pjrt.start_copy_to_host)
 
     def _future(self, timeout: float | None = None) -> Any:
-        array = self.handle.known(caller, timeout)
+        array = self.handle.known(timeout)
         if isinstance(array, Poison):
             raise array.error()
         if isinstance(array, Promise):
@@ -203,7 +203,7 @@ class Array(ArrayMethods, JaxArray):
         overwrites a copy, and one that was quicker makes this raise PWC0207.
         """
         self._future()
-        held, array = self.handle.share(caller)
+        held, array = self.handle.share()
         try:
             if isinstance(array, Poison):  # lost since
                 raise array.error()
@@ -292,7 +292,7 @@ class Array(ArrayMethods, JaxArray):
 
     def copy(self) -> "Array":
         """Another handle on the same buffer: it costs nothing, and stays when this one is donated or deleted."""
-        return type(self)(self.handle.share(caller)[0], self._port, self._sharding)
+        return type(self)(self.handle.share()[0], self._port, self._sharding)
 
     clone = __copy__ = copy
 
@@ -340,7 +340,7 @@ def _waited(handle: Handle, wait: Callable[[], T]) -> T:
     try:
         return wait()
     except pjrt.FAILURES as error:
-        now = handle.array(caller)  # raises PWC0207 where another thread donated it meanwhile
+        now = handle.array()  # raises PWC0207 where another thread donated it meanwhile
         if isinstance(now, Poison):  # lost while it was read
             raise now.error() from error
         name, island, where = handle.buffer.origin

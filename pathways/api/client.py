@@ -70,7 +70,7 @@ class Client:
         return f"pw.Client({self.name!r}, weight={self.weight:g}){', gone' if self._state.closed else ''}"
 
     def __enter__(self) -> "Client":
-        process().controller.check_open(self._state, caller)
+        process().controller.check_open(self._state)
         with self._state.lock:
             self._state.entered += 1
         _before.set((*_before.get(), current_client.get()))
@@ -94,7 +94,7 @@ class Client:
 
         It sees the context variables and the settings of JAX (`jax.enable_x64`, `jax.set_mesh`) of the caller.
         """
-        process().controller.check_open(self._state, caller)
+        process().controller.check_open(self._state)
         context, settings = contextvars.copy_context(), JaxSettings.of_this_thread()
         context.run(current_client.set, self._state)
 
@@ -104,7 +104,7 @@ class Client:
 
         with self._state.lock:
             if self._closing:
-                raise closed(self._state, "a client that is being closed", caller)
+                raise closed(self._state, "a client that is being closed")
             if self._worker is None:
                 self._worker = concurrent.futures.ThreadPoolExecutor(1, self._thread_name)
             return self._worker.submit(context.run, work)

@@ -219,7 +219,7 @@ class Compiled:
         if self._loaded.lost is not None:
             self._place_anew()
         run = debugging.run if debugging.asked() else LoadedPlan.run
-        handles = run(self._loaded, leaves, caller)
+        handles = run(self._loaded, leaves)
         ports = self.plan.results
         return [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
 

@@ -9,7 +9,7 @@ from pathways.runtime.client.ports import Input
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.load.bodies import put
 from pathways.runtime.host.run.progress import Slots
-from pathways.runtime.host.run.store import Handle, Line, Store, StoredBuffer
+from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
 
 
 class Bound:
@@ -36,9 +36,7 @@ class Binder:
         self._pauses = pauses
         self._donates = any(wanted is not None and wanted.port.donated for wanted in inputs)
 
-    def bind(
-        self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None], where: Line
-    ) -> None:
+    def bind(self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None]) -> None:
         """Puts the arguments into slots; `bound` is what the run then holds, also where this fails half way."""
         store = self._store
         used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
@@ -47,9 +45,9 @@ class Binder:
                 continue
             port, index, side = wanted.port, wanted.index, wanted.side
             if handle is None:
-                slots[index] = put(as_host(value, port, self._program, where), wanted.type, side)
+                slots[index] = put(as_host(value, port, self._program), wanted.type, side)
                 continue
-            array = wanted.arrive(handle, where)
+            array = wanted.arrive(handle)
             buffer = handle.buffer
             in_place = array is buffer.array
             if in_place and port.donated and pjrt.is_array(array):

@@ -20,6 +20,7 @@ from pathways.dialect.jax_api import (
     transfer_guard_device_to_device,
     transfer_guard_host_to_device,
 )
+from pathways.dialect.lines import caller
 from pathways.dialect.parts import read_part
 from pathways.dialect.plan.nouns import Run
 from pathways.runtime.client.inputs import handle_of
@@ -29,7 +30,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.load.launches import Shards
 from pathways.runtime.host.load.steps import Prepared
 from pathways.runtime.host.run.progress import Slots
-from pathways.runtime.host.run.store import Handle, Line, Poison
+from pathways.runtime.host.run.store import Handle, Poison
 
 _REFUSES = ("disallow", "disallow_explicit")
 
@@ -48,7 +49,7 @@ def asked() -> bool:
     )
 
 
-def run(loaded: LoadedPlan, arguments: Sequence[Any], where: Line) -> list[Handle]:
+def run(loaded: LoadedPlan, arguments: Sequence[Any]) -> list[Handle]:
     """Runs a plan under these settings. Raises as `LoadedPlan.run`, PWC0210 for an argument that must not be moved,
     PWC0211 (which is a FloatingPointError, too) for a result that is not a number."""
     levels = {_HOST: transfer_guard_host_to_device.value, _DEVICE: transfer_guard_device_to_device.value}
@@ -56,13 +57,13 @@ def run(loaded: LoadedPlan, arguments: Sequence[Any], where: Line) -> list[Handl
         if levels[source] in _REFUSES:
             level: str = levels[source]
             raise PathwaysError(
-                GuardedTransfer(name=name, program=loaded.plan.name, source=source, level=level, where=where())
+                GuardedTransfer(name=name, program=loaded.plan.name, source=source, level=level, where=caller())
             )
     look = Numbers(debug_nans.value, debug_infs.value) if debug_nans.value or debug_infs.value else None
     if any(level in _REFUSES for level in levels.values()):
         with transfer_guard("allow"):
-            return loaded.run(arguments, where, look)
-    return loaded.run(arguments, where, look)
+            return loaded.run(arguments, look)
+    return loaded.run(arguments, look)
 
 
 _HOST, _DEVICE = "the host", "other devices"

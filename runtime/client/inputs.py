@@ -8,9 +8,10 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import native, numpy_dtype
 from pathways.dialect.jax_api import dtypes, key_data
+from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Port
 from pathways.runtime.errors import WrongInput
-from pathways.runtime.host.run.store import Handle, Line
+from pathways.runtime.host.run.store import Handle
 
 
 def handle_of(value: Any) -> Handle | None:
@@ -19,13 +20,13 @@ def handle_of(value: Any) -> Handle | None:
     return handle if isinstance(handle, Handle) else None
 
 
-def as_host(value: Any, port: Port, program: str, where: Line = lambda: None) -> "np.ndarray[Any, Any]":
+def as_host(value: Any, port: Port, program: str) -> "np.ndarray[Any, Any]":
     """A value on the host in the stored form of `port`. Raises PWC0501 for another shape or element type."""
 
     def refuse(have: str) -> PathwaysError:
         shape = list(port.type.shape) if port.dtype == port.type.dtype else "stored as " + str(port.type)
         rule = f"{port.dtype} {shape}"
-        return PathwaysError(WrongInput(name=port.name, program=program, have_=have, rule=rule, where=where()))
+        return PathwaysError(WrongInput(name=port.name, program=program, have_=have, rule=rule, where=caller()))
 
     if port.dtype.startswith("key<"):
         value = _key_data(value, port.dtype, refuse)

@@ -10,6 +10,7 @@ import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import transfer_guard
+from pathways.dialect.lines import caller, on_behalf_of
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Branch, Plan, Port, Run
 from pathways.dialect.plan.order import linearize
@@ -35,7 +36,7 @@ from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.dispatch import Enqueuing
 from pathways.runtime.host.run.in_flight import Flight
 from pathways.runtime.host.run.progress import Slots, drive
-from pathways.runtime.host.run.store import Handle, Line, Poison, StoredBuffer, lost_among
+from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 from pathways.runtime.interrupts import uninterrupted
 
 
@@ -142,7 +143,7 @@ class LoadedPlan:
         """Where each argument goes; None for one that nobody reads."""
         return self._inputs
 
-    def run(self, arguments: Sequence[Any], where: Line = lambda: None, look: Look | None = None) -> list[Handle]:
+    def run(self, arguments: Sequence[Any], look: Look | None = None) -> list[Handle]:
         """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
 
         A run that waits for values is enqueued in the background, unless there is a `look`, called behind each step.
@@ -151,19 +152,19 @@ class LoadedPlan:
         """
         controller, client = self._controller, current_client.get()
         if (around := callbacks.running_here()) is not None:
-            error = CalledInside(program=self.plan.name, computation=around.computation, where=where())
+            error = CalledInside(program=self.plan.name, computation=around.computation, where=caller())
             raise PathwaysError(error)
         handles = [handle_of(v) for v in arguments]
-        controller.check_open(client, where)
+        controller.check_open(client)
         number = next(controller.numbers)
         if controller.recorder is not None:
             controller.recorder.submitted(number, self.plan, client.label)
         promised = [h for h in handles if _is_promised(h)] if controller.background.runs else ()
         if look is None and (self._awaits or promised):
-            return self._run_behind(number, client, arguments, handles, where)
+            return self._run_behind(number, client, arguments, handles)
         for handle in promised:
-            handle.known(where)
-        return self._run(number, client, arguments, handles, where, look=look)
+            handle.known()
+        return self._run(number, client, arguments, handles, look=look)
 
     def _run(
         self,
@@ -171,7 +172,6 @@ class LoadedPlan:
         client: ClientState,
         arguments: Sequence[Any],
         handles: Sequence[Handle | None],
-        where: Line,
         promise: Promise | None = None,
         look: Look | None = None,
     ) -> list[Handle]:
@@ -189,14 +189,14 @@ class LoadedPlan:
             flight = self._take_off(ticket, slots)
             for index, array in self._constants.items():
                 slots[index] = array
-            self._binder.bind(bound, slots, arguments, handles, where)
+            self._binder.bind(bound, slots, arguments, handles)
             launched = True
             self._enqueue(slots, Enqueuing(controller, ticket, flight, client, promise, look))
             return self._results(slots, bound.owners, client, number)
         finally:
             try:
                 for handle in bound.taken if launched else ():  # not before the results hold what they share with it
-                    handle.give_up(self.plan.name, where())
+                    handle.give_up(self.plan.name, caller())
                 for handle in () if launched else bound.claims:
                     handle.unclaim()
             finally:
@@ -209,17 +209,16 @@ class LoadedPlan:
         client: ClientState,
         arguments: Sequence[Any],
         handles: Sequence[Handle | None],
-        where: Line,
     ) -> list[Handle]:
         """Has a thread of its own enqueue the run; gives handles on what it promises.
 
         What is wrong with the arguments is raised here; what goes wrong later, whoever reads a result finds.
         """
-        controller, store, line = self._controller, self._controller.store, where()
+        controller, store, line = self._controller, self._controller.store, caller()
         if self._peaks:
             controller.check_fits(self._request(number, client, handles))
-        given = [self._given(*of, lambda: line) for of in zip(self._inputs, arguments, handles, strict=True)]
-        held = [None if h is None else h.share(lambda: line)[0] for h in handles]
+        given = [self._given(*of) for of in zip(self._inputs, arguments, handles, strict=True)]
+        held = [None if h is None else h.share()[0] for h in handles]
         earlier = [a for h in held if h is not None and isinstance(a := h.buffer.array, Promise)]
         known = {i: b for i, b in self._held.items() if b.client is client} | passed_on(self._inputs, held)
         promise = Promise(number, self.plan.name, client, self._calls_back, line)
@@ -230,8 +229,8 @@ class LoadedPlan:
             try:
                 given_up.pass_through()
                 promise.wait_for(earlier)
-                with transfer_guard("allow"):  # what a call copies was asked for when it was made
-                    results.keep(self._run(number, client, given, held, lambda: line, promise))
+                with transfer_guard("allow"), on_behalf_of(line):  # what a call copies was asked for when it was made
+                    results.keep(self._run(number, client, given, held, promise))
             except Exception as error:  # whatever it is, all who read a result must learn of it
                 store.resolve(promise, self._failure(error, line))
             finally:
@@ -249,14 +248,14 @@ class LoadedPlan:
             work()
         return results.handles
 
-    def _given(self, wanted: Input | None, value: Any, handle: Handle | None, where: Line) -> Any:
+    def _given(self, wanted: Input | None, value: Any, handle: Handle | None) -> Any:
         """An argument, checked, as it is now: the caller may change a host array right after the call."""
         if wanted is None:
             return value
         if handle is None:
-            return np.array(as_host(value, wanted.port, self.plan.name, where))
-        handle.array(where)
-        wanted.check(handle.buffer, where)
+            return np.array(as_host(value, wanted.port, self.plan.name))
+        handle.array()
+        wanted.check(handle.buffer)
         return value
 
     def _failure(self, error: Exception, line: Where | None) -> Poison:

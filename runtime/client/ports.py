@@ -6,12 +6,13 @@ from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.sharding import Sharding
 from pathways.runtime.clients import ClientState
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.host.devices import transfers
-from pathways.runtime.host.run.store import Handle, Line, Origin, Poison, StoredBuffer
+from pathways.runtime.host.run.store import Handle, Origin, Poison, StoredBuffer
 
 
 @dataclass(eq=False)
@@ -37,27 +38,27 @@ class Input:
             self._placed = buffer.sharding
         return True
 
-    def arrive(self, handle: Handle, where: Line) -> Any:
+    def arrive(self, handle: Handle) -> Any:
         """The array of a handle where it is wanted: itself, or moved there from another program's place."""
-        buffer, array = handle.buffer, handle.array(where)
-        self.check(buffer, where)
+        buffer, array = handle.buffer, handle.array()
+        self.check(buffer)
         if isinstance(array, Poison) or self.is_in_place(buffer):
             return array
         key = buffer.devices, buffer.sharding
         if key not in self._moves:
             source = transfers.Side(buffer.sharding, array.sharding, buffer.devices)
             self._moves[key] = transfers.prepare(self.type, source, self.side, self.compile_on).move
-        held, array = handle.share(where)  # a run elsewhere may donate it just now
+        held, array = handle.share()  # a run elsewhere may donate it just now
         try:
             return array if isinstance(array, Poison) else self._moves[key](array)
         finally:
             held.drop()
 
-    def check(self, buffer: StoredBuffer, where: Line) -> None:
+    def check(self, buffer: StoredBuffer) -> None:
         """Raises PWC0501 for a buffer of another shape or element type."""
         if buffer.dtype != self.port.dtype or buffer.type != self.type:
             have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{self.port.dtype} {list(self.type.shape)}"
-            error = WrongInput(name=self.port.name, program=self.program, have_=have, rule=need, where=where())
+            error = WrongInput(name=self.port.name, program=self.program, have_=have, rule=need, where=caller())
             raise PathwaysError(error)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.lines import caller
 from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import parse_bytes
@@ -27,13 +28,9 @@ from pathways.runtime.host.load.steps import Prepared
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.background import BackgroundRuns, Promise
 from pathways.runtime.host.run.in_flight import Flight, Flights
-from pathways.runtime.host.run.store import Line, Poison, Store, closed, lost_poison
+from pathways.runtime.host.run.store import Poison, Store, closed, lost_poison
 
 FETCH_LIMIT = os.environ.get("PATHWAYS_FETCH_LIMIT", "16GiB")
-
-
-def _NOBODY() -> None:
-    """The line of a run that waits already."""
 
 
 def _daemons() -> bool:
@@ -130,7 +127,7 @@ class Controller:
     def patience(self, ticket: Ticket, client: ClientState) -> None:
         """While a run waits: has the ends of runs noticed at once, and gives up where only its own client can help."""
         self.flights.hurry()
-        self.check_open(client, _NOBODY)
+        self._check_there(client)
         request = ticket.request
         if not request.bytes or self.turns.ask(lambda s: s.lacks_memory(request.number)) is None:
             return
@@ -189,14 +186,18 @@ class Controller:
         self.flights.stop()
         time.sleep(0.5 if _daemons() else 0.02)
 
-    def check_open(self, client: ClientState, where: Line) -> None:
+    def check_open(self, client: ClientState) -> None:
         """Raises PWC0509 for a client that is gone, PWC0515 for one that is suspended, PWC0520 behind a fork."""
+        self._check_there(client)
+        if client.suspended:
+            raise PathwaysError(ClientSuspended(client=client.label, where=caller()))
+
+    def _check_there(self, client: ClientState) -> None:
+        """As `check_open`, for a run that waits already: it goes on when its client is suspended."""
         if self.forked:
-            raise PathwaysError(Forked(where=where()))
-        if client.suspended and not client.closed and where is not _NOBODY:
-            raise PathwaysError(ClientSuspended(client=client.label, where=where()))
+            raise PathwaysError(Forked(where=caller()))
         if client.closed:
-            raise closed(client, "a client whose with block has ended, or that was closed", where)
+            raise closed(client, "a client whose with block has ended, or that was closed")
 
     def cancel(self, runs: Iterable[Promise]) -> None:
         """Gives up runs in the background: what they have enqueued is done, their results are never known."""

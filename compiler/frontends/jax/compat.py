@@ -226,14 +226,3 @@ _DISPATCH = ("jax._src.pjit", "jax._src.shard_map")
 def is_dispatch(frame: FrameType | None) -> bool:
     """Whether code is JAX's that looks where an argument lies, to compute there."""
     return frame is not None and frame.f_globals.get("__name__") in _DISPATCH
-
-
-def where_of_exception(error: BaseException) -> Where | None:
-    """The user's innermost line in an exception's traceback."""
-    places: list[Where] = []
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(Where(code.co_filename, trace.tb_lineno, code.co_name))
-        trace = trace.tb_next
-    return innermost_users(reversed(places))

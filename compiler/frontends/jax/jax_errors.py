@@ -15,8 +15,8 @@ from typing import Any, cast
 import jax
 
 from pathways.compiler.errors import AmbiguousSharding, NotDivisible, TooFewDimensions, UnknownAxis
-from pathways.compiler.frontends.jax import compat
 from pathways.dialect.diagnostics import Diagnostic, Where
+from pathways.dialect.lines import where_of_exception
 
 _AXIS = re.compile(r"Resource axis: (?P<axis>\S+) of (?P<spec>.*?) is not found in mesh: \((?P<axes>.*?)\)", re.DOTALL)
 _MANUAL = re.compile(r"axis marked as manual \(frozenset\(\{(?P<axes>.*?)\}\)\).*?refers to (?P<axis>'\w+')", re.DOTALL)
@@ -85,7 +85,7 @@ def translate(error: Exception, where: Where | None, again: Callable[[], Any] | 
 
     `where` is used where the traceback holds no line of the user's; `again` repeats what failed.
     """
-    line = compat.where_of_exception(error) or where
+    line = where_of_exception(error) or where
     text = str(error)
     if type(error).__name__ == "IndivisibleError":
         found = [NotDivisible(value=v, have_=h, where=line) for v, h in _indivisible(_unfiltered(error, again))]

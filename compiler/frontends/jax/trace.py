@@ -21,6 +21,7 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.ir.program import Program
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.jax_api import tree_util
+from pathways.dialect.lines import where_of_exception
 from pathways.dialect.mlir import make_context
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.plan.trees import DEEPEST, Tree, describe_tree
@@ -127,7 +128,7 @@ def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, w
         raise
     except RecursionError as error:
         have = f"calls that are nested deeper than Python allows: {error}"
-        line = compat.where_of_exception(error) or where
+        line = where_of_exception(error) or where
         raise PathwaysError(EndlessCalls(program=name, have_=have, where=line)) from None
     except Exception as error:
         if words := untraceable(error):
@@ -139,5 +140,5 @@ def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, w
 
 def _not_traceable(name: str, error: Exception, problem: str, advice: str, where: Where | None) -> PathwaysError:
     first = str(error).strip().splitlines()[0]
-    line = compat.where_of_exception(error) or where
+    line = where_of_exception(error) or where
     return PathwaysError(NotTraceable(program=name, problem=problem, have_=first, advice=advice, where=line))

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.lines import caller
 from pathways.dialect.sharding import Sharding
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.errors import (
@@ -49,9 +50,6 @@ class Suspended:
 
 DELETED = "delete()"
 """Who took an array that its owner deleted; no program has this name."""
-
-Line: TypeAlias = Callable[[], Where | None]
-"""Finds the user's line; asked only where there is an error."""
 
 Origin: TypeAlias = tuple[str, str, Where | None]
 """The computation that makes a value, its island, and the user's line."""
@@ -132,13 +130,13 @@ class Store:
             return True
 
     @uninterrupted
-    def share(self, handle: "Handle", where: Line) -> "tuple[Handle, Any]":
+    def share(self, handle: "Handle") -> "tuple[Handle, Any]":
         """Another hold on what a handle holds, and its array; until that hold is dropped, nobody overwrites it.
 
         Raises as `Handle.array` does.
         """
         with self._lock:
-            array = handle.array(where)
+            array = handle.array()
             return self.hold(handle.buffer), array
 
     @uninterrupted
@@ -280,33 +278,33 @@ class Handle:
         if self._holds:
             self.taken_by = None
 
-    def share(self, where: Line) -> "tuple[Handle, Any]":
+    def share(self) -> "tuple[Handle, Any]":
         """Another hold on the same buffer, and its array; until it is dropped, nobody overwrites it."""
-        return self._store.share(self, where)
+        return self._store.share(self)
 
-    def array(self, where: Line) -> Any:
-        """The array or its poison. Raises, at the line that `where` finds, PWC0207 after it was donated, PWC0217
+    def array(self) -> Any:
+        """The array or its poison. Raises PWC0207 after it was donated, PWC0217
         after it was deleted, PWC0508 for another client than its own, PWC0509 when that is gone."""
         if self._store.forked:
-            raise PathwaysError(Forked(where=where()))
-        self.check_owner(where)
+            raise PathwaysError(Forked(where=caller()))
+        self.check_owner()
         if self.taken_by is not None:
-            raise self._taken(self.taken_by, where)
+            raise self._taken(self.taken_by)
         if isinstance(self.buffer.array, Suspended):
-            raise PathwaysError(ClientSuspended(client=self.buffer.client.label, where=where()))
+            raise PathwaysError(ClientSuspended(client=self.buffer.client.label, where=caller()))
         return self.buffer.array
 
-    def _taken(self, taker: str, where: Line) -> PathwaysError:
+    def _taken(self, taker: str) -> PathwaysError:
         at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"
         if taker == DELETED:
-            return PathwaysError(UsedAfterDeletion(name=self.buffer.name, deleted_at=at, where=where()))
-        return PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=taker, taken_at=at, where=where()))
+            return PathwaysError(UsedAfterDeletion(name=self.buffer.name, deleted_at=at, where=caller()))
+        return PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=taker, taken_at=at, where=caller()))
 
-    def known(self, where: Line, timeout: float | None = None) -> Any:
+    def known(self, timeout: float | None = None) -> Any:
         """As `array`, when its run has put it there. Gives the promise where it has not within `timeout` seconds."""
-        array = self.array(where)
+        array = self.array()
         if isinstance(array, Promise) and array.wait(timeout):
-            return self.array(where)
+            return self.array()
         return array
 
     @property
@@ -315,17 +313,17 @@ class Handle:
         client = self.buffer.client
         return not client.closed and not client.suspended and client is current_client.get()
 
-    def check_owner(self, where: Line) -> None:
+    def check_owner(self) -> None:
         owner, client = self.buffer.client, current_client.get()
         if owner.closed:
-            raise closed(owner, f"an array that it made, {self.buffer.name}", where)
+            raise closed(owner, f"an array that it made, {self.buffer.name}")
         if owner is not client:
             name = self.buffer.name
-            raise PathwaysError(NotYours(name=name, owner=owner.label, client=client.label, where=where()))
+            raise PathwaysError(NotYours(name=name, owner=owner.label, client=client.label, where=caller()))
 
 
-def closed(client: ClientState, what: str, where: Line) -> PathwaysError:
-    return PathwaysError(ClientClosed(client=client.label, have_=what, where=where()))
+def closed(client: ClientState, what: str) -> PathwaysError:
+    return PathwaysError(ClientClosed(client=client.label, have_=what, where=caller()))
 
 
 def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device] | None = None) -> Poison | None:

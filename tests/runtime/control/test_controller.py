@@ -164,9 +164,9 @@ class World:
         for handle in run.results:
             if run.client.closed:
                 with pytest.raises(PathwaysError, match="PWC0509"):
-                    handle.array(lambda: None)
+                    handle.array()
             else:
-                array = handle.array(lambda: None)
+                array = handle.array()
                 assert array is not None and (not isinstance(array, Poison) or array.error().code == "PWC0512")
         current_client.reset(token)
 

@@ -137,7 +137,7 @@ def test_results_of_a_client_that_went_hold_nothing() -> None:
         client.close()
         late = store.hold(buffer)  # as its run would, were it still being enqueued
     assert store.bytes == held and buffer.array is None
-    assert code_of(late.array, lambda: None) == "PWC0509"
+    assert code_of(late.array) == "PWC0509"
 
 
 def test_what_others_load_is_not_recorded() -> None:

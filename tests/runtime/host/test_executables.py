@@ -48,7 +48,7 @@ def load(plan: Any, folder: Path | None = None) -> tuple[LoadedPlan, Executables
 
 def value(loaded: LoadedPlan) -> float:
     (handle,) = loaded.run([X])
-    found = handle.array(lambda: None)
+    found = handle.array()
     assert not isinstance(found, Poison), found.error()
     return float(np.asarray(found))
 
