@@ -21,7 +21,7 @@ SEEDS = range(4)
 
 @pytest.fixture(scope="module", params=MODELS)
 def models(request: pytest.FixtureRequest) -> Any:
-    return importlib.import_module(f"models.{request.param}")
+    return importlib.import_module(f"support.models.{request.param}")
 
 
 def trained(step: Any, arguments: tuple[Any, ...]) -> list[Any]:
