@@ -27,8 +27,7 @@ from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import bytecode, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.file import save_plan
-from pathways.dialect.presets import PRESETS
-from pathways.dialect.topology import Topology, parse_topology
+from pathways.dialect.topology import PRESETS, Topology, parse_topology
 
 EXAMPLE = """
 \b

@@ -11,7 +11,7 @@ from pathways.api.summary import channels, dcn_bytes, in_bodies, schedule_text, 
 from pathways.cli.errors import NoDump
 from pathways.cli.overview import overview
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.parts import read_part
+from pathways.dialect.labels import read_part
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.file import stored_fields
 from pathways.dialect.plan.memory import by_kind, peak, timeline

@@ -29,8 +29,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.files import whole_file
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.presets import PRESETS
-from pathways.dialect.topology import parse_bytes
+from pathways.dialect.topology import PRESETS, parse_bytes
 
 EXAMPLE = """
 \b

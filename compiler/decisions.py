@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import Program
+from pathways.dialect.labels import read_part
 from pathways.dialect.mlir import name_of, where_of
-from pathways.dialect.parts import read_part
 from pathways.dialect.plan.nouns import Decision
 
 _AWAITED = "which body runs, or how often, is data; its calls are on several meshes: awaited by the controller"

@@ -1,7 +1,7 @@
 """The machines a plan is made for: islands of hosts of devices, and the links between them.
 
 A spec is `islands=2,hosts=2,devices=4,kind=cpu,memory=16GiB`; `devices` is per host. A TOML file says the same, and
-lets islands differ; presets (presets.py) have names: `paper-c`.
+lets islands differ; those of `PRESETS` have names: `paper-c`.
 
     dcn_gbps = 12.5            # bytes/s between islands, in GB/s
 
@@ -70,8 +70,6 @@ class Topology:
 
 def parse_topology(spec: str) -> Topology:
     """Reads `islands=2,devices=4`, the path of a TOML file, or the name of a preset. Raises PWC0704."""
-    from pathways.dialect.presets import PRESETS  # they are topologies themselves
-
     if spec in PRESETS:
         return PRESETS[spec]
     if spec.endswith(".toml") or spec.startswith("@"):
@@ -203,3 +201,29 @@ def _number(source: str, key: str, value: Any) -> float:
 
 def _bad(source: str, problem: str) -> PathwaysError:
     return PathwaysError(BadTopology(source=source, problem=problem))
+
+
+_HOST_GBPS = 12.5
+
+
+def _tpu_v3(name: str, hosts: int, devices: int) -> Island:
+    return Island(name, devices=devices, hosts=hosts, memory=16 * 10**9, flops=61.5e12, ici_gbps=70.0)
+
+
+def _h100_host(name: str) -> Island:
+    return Island(name, devices=8, memory=80 * 10**9, flops=989e12, ici_gbps=450.0)
+
+
+PRESETS: dict[str, Topology] = {
+    "paper-a": Topology((_tpu_v3("island0", hosts=512, devices=4),), dcn_gbps=_HOST_GBPS),
+    "paper-b": Topology((_tpu_v3("island0", hosts=64, devices=8),), dcn_gbps=_HOST_GBPS),
+    "paper-c": Topology(tuple(_tpu_v3(f"island{i}", hosts=4, devices=8) for i in range(4)), dcn_gbps=4 * _HOST_GBPS),
+    "gpu-host": Topology((_h100_host("island0"),), dcn_gbps=_HOST_GBPS),
+    "gpu-hosts-2": Topology((_h100_host("island0"), _h100_host("island1")), dcn_gbps=4 * _HOST_GBPS),
+}
+"""By the name that `--topology` takes.
+
+The paper states islands, hosts and devices (section 5, table of machines). Memory and flop/s are the vendors' figures
+for a core of a TPU v3 and for an H100; the paper states no network rates, so that these are assumptions: one
+100 Gbit/s link (12.5 GB/s) a host.
+"""

@@ -51,7 +51,7 @@ def status_of(controller: Controller) -> Status:
     for island in controller.machine.islands:
         owners = [controller.store.owners_on(d) for d in island.devices]
         labels = sorted({label for o in owners for label in o})
-        ledger = controller.machine.ledger
+        ledger = controller.ledger
         limit = ledger.limits.get(island.devices[0])
         islands.append(
             IslandStatus(

@@ -3,11 +3,10 @@
 import re
 from dataclasses import replace
 
-from pathways.dialect.actions import read_action
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import Program
+from pathways.dialect.labels import read_action, read_part
 from pathways.dialect.mlir import name_of
-from pathways.dialect.parts import read_part
 
 CONSTANTS = "constants"
 MOVED = "transfer buffers"

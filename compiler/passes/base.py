@@ -4,20 +4,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from pathways.compiler.computations.temporaries import Analyzer
+from pathways.compiler.placement.binding import Binding
 from pathways.dialect.ir.program import Program
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import Topology
 
 PhaseName: TypeAlias = Phase | Literal["trace", "shard", "place", "transfer", "schedule", "plan"]
 """A phase, or how docs and dumps write it."""
-
-
-@dataclass(frozen=True)
-class Binding:
-    """Where a slice is bound: an island of the topology, and devices of it in order."""
-
-    island: str
-    devices: tuple[int, ...]
 
 
 @dataclass

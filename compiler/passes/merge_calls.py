@@ -13,8 +13,8 @@ from pathways.compiler.passes.order_calls import number_nodes
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Flow, Node
 from pathways.dialect.ir.program import Program
+from pathways.dialect.labels import Part, write_part
 from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
-from pathways.dialect.parts import Part, write_part
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, write_shardings
 from pathways.dialect.sharding import Dims

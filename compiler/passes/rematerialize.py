@@ -12,9 +12,9 @@ from pathways.compiler.schedule.arrange import in_order
 from pathways.compiler.schedule.attribute import read_schedule, write_schedule
 from pathways.compiler.schedule.estimate import describe
 from pathways.compiler.schedule.table import Pipeline, read_pipeline
-from pathways.dialect.actions import Action
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir.program import Program
+from pathways.dialect.labels import Action
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 

@@ -3,7 +3,7 @@
 What a policy of your own needs is importable from here: see docs/writing-a-placement-pass.md.
 """
 
-from pathways.compiler.passes.base import Binding as Binding
+from pathways.compiler.placement.binding import Binding as Binding
 from pathways.compiler.placement.cost import CostModel as CostModel
 from pathways.compiler.placement.cost import Estimate as Estimate
 from pathways.compiler.placement.find import POLICIES as POLICIES

@@ -11,8 +11,8 @@ from typing import Any
 import networkx as nx
 
 from pathways.compiler.errors import BadLayout
-from pathways.compiler.passes.base import Binding
 from pathways.compiler.placement.balanced import chain_order
+from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.cost import CostModel
 from pathways.compiler.placement.problem import Free, Placement
 from pathways.dialect.diagnostics import PathwaysError

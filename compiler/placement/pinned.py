@@ -5,7 +5,7 @@ from typing import Any
 import networkx as nx
 
 from pathways.compiler.errors import NotPinned
-from pathways.compiler.passes.base import Binding
+from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.problem import Free, Placement, SliceRequest
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Topology

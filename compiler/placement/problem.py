@@ -14,7 +14,7 @@ import networkx as nx
 
 from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.errors import BadPlacement, SliceTooLarge
-from pathways.compiler.passes.base import Binding
+from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.calls import PlacedCall, Source, placed_calls
 from pathways.compiler.placement.memory import slice_memory
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where

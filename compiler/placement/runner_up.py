@@ -5,7 +5,7 @@ from typing import Any
 
 import networkx as nx
 
-from pathways.compiler.passes.base import Binding
+from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.cost import CostModel
 from pathways.compiler.placement.problem import Placement, SliceRequest
 from pathways.dialect.topology import Topology

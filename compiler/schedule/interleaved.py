@@ -2,9 +2,8 @@
 s mod S, and the bubble shrinks by the number of chunks. With one chunk it is 1F1B."""
 
 from pathways.compiler.schedule.one_f_one_b import one_f_one_b
-from pathways.compiler.schedule.table import Pipeline, Table
-from pathways.compiler.schedule.unsuitable import refuse
-from pathways.dialect.actions import Action
+from pathways.compiler.schedule.table import Pipeline, Table, refuse
+from pathways.dialect.labels import Action
 
 
 def interleaved(pipeline: Pipeline) -> Table:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways.dialect.actions import Action
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import Program
+from pathways.dialect.labels import Action
 from pathways.dialect.mlir import name_of, where_of
 
 _SEVERAL = -1

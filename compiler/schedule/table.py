@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
-from pathways.dialect.actions import Action, read_action
+from pathways.compiler.errors import UnsuitableSchedule
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import Program
+from pathways.dialect.labels import Action, read_action
 
 Table: TypeAlias = tuple[tuple[Action, ...], ...]
 """For each slice of a pipeline what it does, in order."""
@@ -69,3 +71,15 @@ def read_pipeline(program: Program) -> Pipeline | None:
     rows = tuple(slices.index(slice_of[stage]) for stage in sorted(slice_of))
     microbatches = 1 + max(a.microbatch for a in calls)
     return Pipeline(slices, rows, microbatches, {a: tuple(numbers) for a, numbers in calls.items()})
+
+
+def refuse(schedule: str, have: str, need: str, advice: str) -> NoReturn:
+    """Raises PWC0404."""
+    raise PathwaysError(UnsuitableSchedule(schedule=schedule, have_=have, rule=need, advice=advice))
+
+
+def one_stage_a_slice(schedule: str, pipeline: Pipeline, advice: str) -> None:
+    """Raises PWC0404 where a slice has several stages."""
+    if pipeline.rows != tuple(range(pipeline.stages)):
+        shown = ", ".join(f"{s}: {len(pipeline.stages_of(i))} stages" for i, s in enumerate(pipeline.slices))
+        refuse(schedule, shown, "one stage a slice", advice)

@@ -6,9 +6,8 @@ slice that is free takes F if it may have one more in flight, else I, else W, of
 
 import heapq
 
-from pathways.compiler.schedule.table import Pipeline, Table
-from pathways.compiler.schedule.unsuitable import one_stage_a_slice
-from pathways.dialect.actions import Action
+from pathways.compiler.schedule.table import Pipeline, Table, one_stage_a_slice
+from pathways.dialect.labels import Action
 
 
 def zero_bubble(pipeline: Pipeline) -> Table:

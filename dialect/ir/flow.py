@@ -8,7 +8,7 @@ every pass the verifier makes a new one.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, from_mlir
@@ -16,8 +16,21 @@ from pathways.dialect.ir import pw
 from pathways.dialect.mlir import Value
 from pathways.dialect.sdy import Placed
 
-if TYPE_CHECKING:
-    from pathways.dialect.ir.program import Program
+
+class _Argument(Protocol):
+    @property
+    def sharding(self) -> Placed | None: ...
+
+
+class Function(Protocol):
+    """What a flow is made of: a program, or a body of one."""
+
+    @property
+    def block(self) -> Any: ...
+    @property
+    def arguments(self) -> Sequence[_Argument]: ...
+    @property
+    def returned(self) -> Sequence[Value]: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -43,15 +56,15 @@ class Node:
 class Flow:
     """All nodes and values of a program."""
 
-    def __init__(self, program: "Program") -> None:
-        self.program = program
-        self.values: list[Value] = list(program.block.arguments)
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self.values: list[Value] = list(function.block.arguments)
         self.arguments = range(len(self.values))
         self.nodes: list[Node] = []
         self.makers: list[int] = [-1] * len(self.values)
         """For each value the number of the node that makes it; -1: an argument."""
         numbers: dict[Value, int] = {v: i for i, v in enumerate(self.values)}
-        for op in program.block.operations:
+        for op in function.block.operations:
             if not isinstance(op, (pw.CallOp, pw.TransferOp, pw.ControlFlowOp)):
                 continue
             number, first = len(self.nodes), len(self.values)
@@ -64,7 +77,7 @@ class Flow:
             operands = tuple([numbers[v] for v in op.operands])
             mesh = "" if isinstance(op, pw.ControlFlowOp) else op.mesh
             self.nodes.append(Node(number, op, callee, mesh, operands, made))
-        self.returned = [numbers[v] for v in program.returned]
+        self.returned = [numbers[v] for v in function.returned]
         self.numbers = numbers
 
     def __len__(self) -> int:
@@ -81,7 +94,7 @@ class Flow:
     @cached_property
     def places(self) -> list[Placed | None]:
         """Mesh and sharding of each value, from phase `shard` on; None: an argument that nothing uses."""
-        places: list[Placed | None] = [a.sharding for a in self.program.arguments]
+        places: list[Placed | None] = [a.sharding for a in self._function.arguments]
         for node in self.nodes:
             shardings = node.op.sharding if node.is_transfer else node.op.out_shardings
             if shardings is None or len(shardings) != len(node.results):

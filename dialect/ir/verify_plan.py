@@ -6,7 +6,7 @@ from typing import Any
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import Program
 from pathways.dialect.ir.wellformed import Broken
-from pathways.dialect.parts import read_part
+from pathways.dialect.labels import read_part
 
 
 def check_plans(program: Program) -> Iterator[Broken]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax.devices import VirtualSlice
-from pathways.compiler.passes.base import Binding, Session
+from pathways.compiler.passes.base import Session
+from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.default import CPU_KIND, default_topology
 from pathways.compiler.plugins import PluginError, find_plugin
 from pathways.dialect.diagnostics import PathwaysError

@@ -20,8 +20,8 @@ from pathways.dialect.jax_api import (
     transfer_guard_device_to_device,
     transfer_guard_host_to_device,
 )
+from pathways.dialect.labels import read_part
 from pathways.dialect.lines import caller
-from pathways.dialect.parts import read_part
 from pathways.dialect.plan.nouns import Run
 from pathways.runtime.client.inputs import handle_of
 from pathways.runtime.client.loaded_plan import LoadedPlan

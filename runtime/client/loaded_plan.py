@@ -108,7 +108,7 @@ class LoadedPlan:
     def _limited_peaks(self) -> dict[Hashable, int]:
         """What a run takes on each device that has a limit; constants are held as long as the plan is loaded."""
         peaks: dict[Hashable, int] = {}
-        ledger = self._controller.machine.ledger
+        ledger = self._controller.ledger
         for mesh in range(len(self.plan.meshes)):
             stated = self.plan.topology.island(self.plan.meshes[mesh].island).memory is not None
             for device in self._sides.devices(mesh) if stated else ():

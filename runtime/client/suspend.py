@@ -80,7 +80,7 @@ def resume(controller: Controller, client: ClientState) -> None:
     """Brings everything back, when there is room for it. Raises PWC0506 and PWC0507 as a run does."""
     kept = {b: k for b, k in client.kept.items() if b.array is k.where}
     wanted: dict[Hashable, int] = {}
-    limits = controller.machine.ledger.limits
+    limits = controller.ledger.limits
     for buffer in kept:
         for device in buffer.devices:
             if device in limits:

@@ -19,6 +19,7 @@ from pathways.runtime import interrupts
 from pathways.runtime.clients import ClientState
 from pathways.runtime.control.admission import Ticket, Turns
 from pathways.runtime.control.scheduling import POLICIES, STRIDE, Policy, Request
+from pathways.runtime.control.scheduling.ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits
 from pathways.runtime.host.devices.executable_cache import Executables
@@ -54,6 +55,7 @@ class Controller:
 
     machine: Machine
     policy: Policy = field(default_factory=lambda: POLICIES[STRIDE]())
+    ledger: Ledger = field(default_factory=Ledger)
     store: Store = field(default_factory=Store)
     executables: Executables = field(default_factory=Executables)
     flights: Flights = field(default_factory=Flights)
@@ -71,7 +73,7 @@ class Controller:
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.flights, self.machine.platform == "cpu", self.end_hang)
-        self.turns = Turns(Scheduler(self.policy, self.machine.ledger))
+        self.turns = Turns(Scheduler(self.policy, self.ledger))
         self.store.changed = self._held
         interrupts.install()
         if hasattr(os, "register_at_fork"):
@@ -86,10 +88,10 @@ class Controller:
     @property
     def eager(self) -> bool:
         """Whether anybody waits for runs to be done: a turn, or memory."""
-        return self.turns.contended or bool(self.machine.ledger.limits) or self.recorder is not None
+        return self.turns.contended or bool(self.ledger.limits) or self.recorder is not None
 
     def _held(self, devices: tuple[Hashable, ...], size: int) -> None:
-        if self.machine.ledger.limits:
+        if self.ledger.limits:
             self.turns.post(lambda scheduler: scheduler.hold(devices, size))
 
     def enter(self, request: Request, client: ClientState, promise: Promise | None = None) -> Ticket:
@@ -114,7 +116,7 @@ class Controller:
     def check_fits(self, request: Request) -> None:
         """Raises PWC0506 where a run takes more memory than there is."""
         for device, size in request.bytes.items():
-            limit = self.machine.ledger.limits[device]
+            limit = self.ledger.limits[device]
             if size > limit:
                 island = self.island_of(device)
                 raise PathwaysError(
@@ -140,11 +142,11 @@ class Controller:
             return  # somebody else gave memory back meanwhile
         if set(owners) <= {request.client}:
             island = self.island_of(device)
-            free = self.machine.ledger.free(device)
+            free = self.ledger.free(device)
             raise PathwaysError(
                 MemoryHeld(
                     program=request.program, island=island.key, size=readable(request.bytes[device]),
-                    free=readable(free), limit=readable(self.machine.ledger.limits[device]),
+                    free=readable(free), limit=readable(self.ledger.limits[device]),
                     held=readable(sum(owners.values())), client=request.client,
                 )
             )  # fmt: skip
@@ -154,7 +156,7 @@ class Controller:
         self.turns.ask(lambda _: self._limit(plan, islands))
 
     def _limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
-        ledger = self.machine.ledger
+        ledger = self.ledger
         for name, island in islands.items():
             memory = plan.topology.island(name).memory
             for device in island.devices if memory is not None else ():

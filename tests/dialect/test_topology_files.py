@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from support.processes import ROOT, pwc_here
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.presets import PRESETS
-from pathways.dialect.topology import Island, Topology, load_topology, parse_topology, write_topology
+from pathways.dialect.topology import PRESETS, Island, Topology, load_topology, parse_topology, write_topology
 
 PAGE = (ROOT / "docs" / "topologies.md").read_text()
 

@@ -10,7 +10,6 @@ from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.gather import Group, gather
 from pathways.compiler.frontends.jax.graph import Branch, Call, Constant, Graph, Move, Value
 from pathways.compiler.frontends.jax.homes import Homes
-from pathways.compiler.frontends.jax.identity import remembered_by_identity
 from pathways.compiler.frontends.jax.lower import Lowering, load_into, symbol_of
 from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.compiler.frontends.jax.order import order
@@ -18,6 +17,7 @@ from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import INLINE_LIMIT, Argument, constant_name
+from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import Module, func, ir, location
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, write_parameters

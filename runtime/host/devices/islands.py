@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Island
-from pathways.runtime.control.scheduling.ledger import Ledger
 from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
 from pathways.runtime.host.devices import pjrt, thread_limits
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
@@ -50,7 +49,6 @@ class Machine:
         self._next_launch = 0
         self.changes = 0
         """How often the health of a device has changed."""
-        self.ledger = Ledger()
 
     def take_launches(self, count: int) -> int:
         """The first of so many launch ids, unique among all in flight: collectives of equal ids would meet."""

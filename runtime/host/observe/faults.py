@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.parts import read_part
+from pathways.dialect.labels import read_part
 from pathways.dialect.plan.nouns import Plan, Run
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched

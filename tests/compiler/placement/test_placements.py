@@ -18,8 +18,8 @@ from support.random_programs import INPUTS, SHAPE, draw
 
 import pathways as pw
 from pathways.compiler.computations.flops import flops_of
-from pathways.compiler.passes.base import Binding
 from pathways.compiler.placement import POLICIES, CostModel, Placement, SliceRequest, load_policy
+from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.memory import slice_memory
 from pathways.compiler.placement.problem import Free, check
 from pathways.compiler.placement.runner_up import runners_up
@@ -27,8 +27,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import make_context, parse
 from pathways.dialect.plan.file import load_plan
-from pathways.dialect.presets import PRESETS
-from pathways.dialect.topology import Island, Topology, parse_topology, write_topology
+from pathways.dialect.topology import PRESETS, Island, Topology, parse_topology, write_topology
 
 NAMES = ("spread", "balanced", "min-cut", "optimal")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathways.compiler.passes.base import Binding
 from pathways.compiler.placement import POLICIES
+from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.problem import Placement, SliceRequest, check
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island, Topology, parse_topology

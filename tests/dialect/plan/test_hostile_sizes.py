@@ -17,7 +17,7 @@ import pathways as pw
 from pathways.api.summary import LONGEST, WIDEST, table
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.parts import read_part
+from pathways.dialect.labels import read_part
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.codec import plan_message
 from pathways.dialect.plan.file import read_plan, write_plan

@@ -140,7 +140,7 @@ def test_memory_of_others_is_waited_for() -> None:
     wanter.join(60)
     holder.join(60)
     np.testing.assert_array_equal(found[0], 2 * host)
-    assert settled() and not any(process().machine.ledger.reserved.values())
+    assert settled() and not any(process().controller.ledger.reserved.values())
 
 
 def test_a_waiting_run_ends_with_its_client() -> None:
@@ -168,7 +168,9 @@ def test_a_waiting_run_ends_with_its_client() -> None:
 
 def test_what_never_fits_is_refused() -> None:
     big = limited(1 << 20, size=8192)
-    process().machine.ledger.limits.update(dict.fromkeys(next(iter(big._loaded._peaks)) and big._loaded._peaks, 4096))
+    process().controller.ledger.limits.update(
+        dict.fromkeys(next(iter(big._loaded._peaks)) and big._loaded._peaks, 4096)
+    )
     assert code_of(big, np.ones(8192, np.float32)) == "PWC0506"
 
 

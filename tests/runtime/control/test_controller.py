@@ -49,7 +49,7 @@ class World:
             devices: list[Any] = [(name, position) for position in range(PER_ISLAND)]
             self.machine.bind(name, devices)
             for device in devices:
-                self.machine.ledger.limit(device, limit)
+                self.controller.ledger.limit(device, limit)
         self.islands = self.machine.islands
         self.clients = [ClientState(name, weight) for name, weight in zip("abcd", (1, 2, 4, 1), strict=True)]
         self.numbers = itertools.count()
@@ -200,7 +200,7 @@ def test_random_runs_and_losses(policy: str, seed: int) -> None:
         assert run.outcome in ("done", "cancelled")
         world.read(run)
         run.results.clear()
-    controller, ledger = world.controller, world.machine.ledger
+    controller, ledger = world.controller, world.controller.ledger
     assert not controller.store.buffers and controller.store.bytes == 0
     assert set(ledger.held.values()) == {0} and set(ledger.reserved.values()) == {0}
     scheduler = controller.turns.scheduler

@@ -1,12 +1,40 @@
-"""The parts of a merged call, as text: `2F3 stage model.py:12 step`, or `- add` for one of no pipeline and no line.
+"""What calls are labeled with, as text: actions of a pipeline, and the parts of a merged call.
 
-Names have no blanks; a file may have some, and so the function of the line comes last.
+An action is written as PyTorch's pipelining writes it: `2F3` is stage 2, forward, microbatch 3. F is forward, B
+backward, I the part of a backward that gives the gradient of the stage's input, W the part that gives the gradients of
+its weights. A part is `2F3 stage model.py:12 step`, or `- add` for one of no pipeline and no line; names have no
+blanks; a file may have some, and so the function of the line comes last.
 """
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from pathways.dialect.diagnostics import Where
+
+KINDS: Final = ("F", "B", "I", "W")
+_ACTION = re.compile(r"(\d+)([FBIW])(\d+)")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Action:
+    """What one slice does for one microbatch."""
+
+    stage: int
+    kind: str
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+
+def read_action(text: str) -> Action:
+    """Raises ValueError for anything else."""
+    match = _ACTION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no action like 2F3: stage, F, B, I or W, microbatch")
+    return Action(int(match[1]), match[2], int(match[3]))
+
 
 _PART = re.compile(r"(?P<action>\S+) (?P<name>\S*)(?: (?P<line>.*))?")
 _LINE = re.compile(r":([0-9]{1,18})(?: ([^\s:]*))?$")
