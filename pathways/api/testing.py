@@ -9,6 +9,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.lines import caller
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import faults
+from pathways.runtime.host.observe.fault_steps import FaultSteps
 from pathways.runtime.host.observe.faults import Fault as Fault
 from pathways.runtime.host.observe.faults import InjectedFault as InjectedFault
 
@@ -47,12 +48,10 @@ def fault(
         )
         raise PathwaysError(error)
     made = Fault(kind, program, computation, step, client, device, seconds, times, after, message)
-    faults.active.append(made)
-    try:
+    controller = process().controller
+    steps = FaultSteps(made, controller.executables, controller.machine.take_launches, controller.lose)
+    with controller.observed_by(steps):
         yield made
-        process().controller.background.drain()
-    finally:
-        faults.active.remove(made)
     if not made.happened:
         wanted = {"program": program, "computation": computation, "step": step, "client": client}
         asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items() if value is not None) or "any step"

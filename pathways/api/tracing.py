@@ -20,7 +20,7 @@ def trace(path: str | Path) -> Generator[None]:
     flight. Costs 10 to 20 % while it records, nothing otherwise. Raises PWC0606 where the file cannot be written.
     """
     controller = process().controller
-    if controller.recorder is not None:
+    if any(isinstance(o, Recorder) for o in controller.observers):
         problem, rule = "a trace is being recorded already", "one trace at a time"
         error = BadArguments(
             problem=problem, have_=str(path), rule=rule, advice="leave the first one's with block first", where=caller()
@@ -28,13 +28,12 @@ def trace(path: str | Path) -> Generator[None]:
         raise PathwaysError(error)
     recorder = Recorder(Path(path))
     recorder.start()
-    controller.recorder = recorder
     try:
-        yield
+        with controller.observed_by(recorder):
+            try:
+                yield
+            finally:
+                controller.background.drain()
+                controller.flights.drain()
     finally:
-        try:
-            controller.background.drain()
-            controller.flights.drain()
-        finally:
-            controller.recorder = None
-            recorder.stop(controller.machine.islands)
+        recorder.stop(controller.machine.islands)

@@ -7,8 +7,7 @@ from typing import Any
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.client.ports import Input
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.load.bodies import put
-from pathways.runtime.host.run.progress import Slots
+from pathways.runtime.host.devices.layouts import put
 from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
 
 
@@ -36,8 +35,8 @@ class Binder:
         self._pauses = pauses
         self._donates = any(wanted is not None and wanted.port.donated for wanted in inputs)
 
-    def bind(self, bound: Bound, slots: Slots, arguments: Sequence[Any], handles: Sequence[Handle | None]) -> None:
-        """Puts the arguments into slots; `bound` is what the run then holds, also where this fails half way."""
+    def bind(self, bound: Bound, values: list[Any], arguments: Sequence[Any], handles: Sequence[Handle | None]) -> None:
+        """Puts the arguments into their slots; `bound` is what the run then holds, also where this fails half way."""
         store = self._store
         used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
         for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
@@ -45,7 +44,7 @@ class Binder:
                 continue
             port, index, side = wanted.port, wanted.index, wanted.side
             if handle is None:
-                slots[index] = put(as_host(value, port, self._program), wanted.type, side)
+                values[index] = put(as_host(value, port, self._program), wanted.type, side)
                 continue
             array = wanted.arrive(handle)
             buffer = handle.buffer
@@ -57,7 +56,7 @@ class Binder:
                 bound.owners[index] = buffer
             if port.donated:
                 bound.taken.append(handle)
-            slots[index] = array
+            values[index] = array
         if self._pauses:
             store.keep(bound.owners.values(), bound.kept)
 

@@ -27,9 +27,10 @@ from pathways.runtime.client.inputs import handle_of
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.errors import GuardedTransfer, NotANumber
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.load.launches import Shards
-from pathways.runtime.host.load.steps import Prepared
-from pathways.runtime.host.run.progress import Slots
+from pathways.runtime.host.devices.layouts import Shards
+from pathways.runtime.host.run.in_flight import Flight
+from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.prepared import Frame, Step
 from pathways.runtime.host.run.store import Handle, Poison
 
 _REFUSES = ("disallow", "disallow_explicit")
@@ -59,11 +60,11 @@ def run(loaded: LoadedPlan, arguments: Sequence[Any]) -> list[Handle]:
             raise PathwaysError(
                 GuardedTransfer(name=name, program=loaded.plan.name, source=source, level=level, where=caller())
             )
-    look = Numbers(debug_nans.value, debug_infs.value) if debug_nans.value or debug_infs.value else None
+    watching = (Numbers(debug_nans.value, debug_infs.value),) if debug_nans.value or debug_infs.value else ()
     if any(level in _REFUSES for level in levels.values()):
         with transfer_guard("allow"):
-            return loaded.run(arguments, look)
-    return loaded.run(arguments, look)
+            return loaded.run(arguments, watching)
+    return loaded.run(arguments, watching)
 
 
 _HOST, _DEVICE = "the host", "other devices"
@@ -82,25 +83,25 @@ def _moved(loaded: LoadedPlan, arguments: Sequence[Any]) -> Iterator[tuple[str, 
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(Observer):
     """Looks at what each computation makes, when it is there."""
 
     nans: bool
     infs: bool
 
-    def __call__(self, prepared: Prepared, slots: Slots) -> None:
+    def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
         """Raises PWC0211 where a result of the step holds what is not a number."""
-        instruction = prepared.instruction
+        instruction = step.instruction
         if not isinstance(instruction, Run):
             return
-        for number, index in enumerate(prepared.outputs):
-            value = slots[index]
+        for number, index in enumerate(step.outputs):
+            value = frame.values[index]
             if not isinstance(value, Poison) and (have := self._found(value)):
                 names = ", ".join(read_part(part).name for part in instruction.parts)
                 raise NumberError(
                     NotANumber(
                         computation=instruction.name + (f" (merged of {names})" if names else ""),
-                        island=prepared.island.key,
+                        island=step.island.key,
                         have_=f"{have} of result {number}",
                         setting="jax.debug_nans" if self.nans else "jax.debug_infs",
                         where=instruction.where,

@@ -25,17 +25,19 @@ from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import CalledInside, ComputationFailed
 from pathways.runtime.host.devices import callbacks, pjrt
 from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.host.load.bodies import load_bodies, put_constants
 from pathways.runtime.host.load.costs import IslandCost, costs_of
 from pathways.runtime.host.load.precompile import load_ahead
-from pathways.runtime.host.load.steps import Preparer, Sides
+from pathways.runtime.host.load.steps import Preparer
 from pathways.runtime.host.load.waves import defer
-from pathways.runtime.host.observe.fault_steps import Look
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.dispatch import Enqueuing
+from pathways.runtime.host.run.dispatch import Dispatch
 from pathways.runtime.host.run.in_flight import Flight
-from pathways.runtime.host.run.progress import Slots, drive
+from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.prepared import Frame
+from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 from pathways.runtime.interrupts import uninterrupted
 
@@ -63,7 +65,7 @@ class LoadedPlan:
         self._results_of = self._result_ports()
         runs = list(plan.runs())
         self._only = self._outputs_of(runs[0]) if len(runs) == 1 and not plan.bodies else ()
-        self._held = self._hold_constants()
+        self._held = self._hold_constants(dict(self._constants))
         self._keys = frozenset(i.key for i in self._islands.values())
         self._line = controller.flights.line(min(self._keys)) if self._keys else None
         self._peaks = self._limited_peaks()
@@ -92,13 +94,14 @@ class LoadedPlan:
             if isinstance(i, Run | Branch)
             for slot in i.outputs
         }
+        constants = {slot for slot, _ in self._constants}
         found: list[Result] = []
         for port in self.plan.results:
             index = self._offsets[port.island] + port.slot
             type_, layout = self._prepared.types[index]
             maker = makers.get(index)
             origin = (maker.name if maker else "the program", port.island, maker.where if maker else None)
-            found.append(Result(port, index, type_, self._sides.of(layout), origin, index in self._constants))
+            found.append(Result(port, index, type_, self._sides.of(layout), origin, index in constants))
         return found
 
     def _outputs_of(self, run: Run) -> Sequence[int]:
@@ -143,10 +146,10 @@ class LoadedPlan:
         """Where each argument goes; None for one that nobody reads."""
         return self._inputs
 
-    def run(self, arguments: Sequence[Any], look: Look | None = None) -> list[Handle]:
+    def run(self, arguments: Sequence[Any], observers: Sequence[Observer] = ()) -> list[Handle]:
         """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
 
-        A run that waits for values is enqueued in the background, unless there is a `look`, called behind each step.
+        A run that waits for values is enqueued in the background, unless it has `observers` of its own.
         Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones, PWC0506 and PWC0507 where memory does
         not suffice, PWC0508 for arguments of another client.
         """
@@ -157,14 +160,14 @@ class LoadedPlan:
         handles = [handle_of(v) for v in arguments]
         controller.check_open(client)
         number = next(controller.numbers)
-        if controller.recorder is not None:
-            controller.recorder.submitted(number, self.plan, client.label)
+        for observer in controller.observers:
+            observer.submitted(number, self.plan, client.label)
         promised = [h for h in handles if _is_promised(h)] if controller.background.runs else ()
-        if look is None and (self._awaits or promised):
+        if not observers and (self._awaits or promised):
             return self._run_behind(number, client, arguments, handles)
         for handle in promised:
             handle.known()
-        return self._run(number, client, arguments, handles, look=look)
+        return self._run(number, client, arguments, handles, observers=observers)
 
     def _run(
         self,
@@ -173,26 +176,23 @@ class LoadedPlan:
         arguments: Sequence[Any],
         handles: Sequence[Handle | None],
         promise: Promise | None = None,
-        look: Look | None = None,
+        observers: Sequence[Observer] = (),
     ) -> list[Handle]:
         """Enqueues the run on this thread."""
         controller = self._controller
-        recorder = controller.recorder
         bound = Bound()
+        frame = Frame(self._prepared.size, self._constants)
         ticket = flight = None
-        slots: Slots = [*[None] * self._prepared.size, []]
         launched = False
         try:
             ticket = controller.enter(self._request(number, client, handles), client, promise)
-            if recorder is not None:
-                recorder.turn(number)
-            flight = self._take_off(ticket, slots)
-            for index, array in self._constants.items():
-                slots[index] = array
-            self._binder.bind(bound, slots, arguments, handles)
+            for observer in controller.observers:
+                observer.turn(number)
+            flight = self._take_off(ticket, frame)
+            self._binder.bind(bound, frame.values, arguments, handles)
             launched = True
-            self._enqueue(slots, Enqueuing(controller, ticket, flight, client, promise, look))
-            return self._results(slots, bound.owners, client, number)
+            self._enqueue(frame, Dispatch(controller, ticket, flight, client, promise, observers))
+            return self._results(frame.values, bound.owners, client, number)
         finally:
             try:
                 for handle in bound.taken if launched else ():  # not before the results hold what they share with it
@@ -200,7 +200,7 @@ class LoadedPlan:
                 for handle in () if launched else bound.claims:
                     handle.unclaim()
             finally:
-                self._flown(ticket, flight, slots)
+                self._flown(ticket, flight, frame.values)
                 controller.store.let_go(bound.kept)
 
     def _run_behind(
@@ -275,43 +275,43 @@ class LoadedPlan:
         turns = self._turns
         return Request(number, client.label, self.plan.name, self._keys, client.weight, self._seconds / turns, bytes_)
 
-    def _take_off(self, ticket: Ticket, slots: Slots) -> Flight:
+    def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
         """From now on the run is watched."""
         controller, request = self._controller, ticket.request
 
         def done(seconds: float) -> None:
             self._seconds += (seconds - self._seconds) / 8
-            if controller.recorder is not None:
-                controller.recorder.done(request.number)
+            for observer in controller.observers:
+                observer.done(request.number)
             controller.turns.finished(ticket)
 
-        flight = Flight(request.number, self.plan, self._queues, slots[-1], request.client, done)
+        flight = Flight(request.number, self.plan, self._queues, frame.tokens, request.client, done)
         flight.thread = threading.get_ident()
         controller.flights.enqueuing[request.number] = flight
         if not controller.watchdog.is_watching:
             controller.watchdog.ensure()
         return flight
 
-    def _enqueue(self, slots: Slots, run: Enqueuing) -> None:
-        base = run.begin(None, self._prepared.launches)
+    def _enqueue(self, frame: Frame, run: Dispatch) -> None:
+        frame.base = run.begin(None, self._prepared.launches)
         first = self._waves[0]
         if len(self._waves) == 1 and not first.tasks:
             for part in first.parts:
-                run.enqueue(part, slots, base, last=part is first.parts[-1])
+                run.enqueue(part, frame, last=part is first.parts[-1])
             return
         try:
-            for pendings in drive(self._waves, slots, base, run):
+            for pendings in drive(self._waves, frame, run):
                 run.wait(pendings)
         finally:
-            slots[-1].extend(run.tokens())
+            frame.tokens.extend(run.tokens())
             self._turns += (run.turns - self._turns) / 8
 
-    def _is_done(self, slots: Slots) -> bool:
+    def _is_done(self, values: list[Any]) -> bool:
         """Whether a run of one computation is done already: what is small runs on the thread that enqueues it."""
-        return bool(self._only) and all(pjrt.is_array(slots[i]) and slots[i].is_ready() for i in self._only)
+        return bool(self._only) and all(pjrt.is_array(values[i]) and values[i].is_ready() for i in self._only)
 
     @uninterrupted
-    def _flown(self, ticket: Ticket | None, flight: Flight | None, slots: Slots) -> None:
+    def _flown(self, ticket: Ticket | None, flight: Flight | None, values: list[Any]) -> None:
         """The run is in the queues of devices: others may enqueue, and its end is watched.
 
         All that it may take stays reserved until then: handles may die, and devices still work on what they held.
@@ -323,11 +323,11 @@ class LoadedPlan:
         if flight is not None:
             flight.thread = 0
         try:
-            done = self._is_done(slots)
+            done = self._is_done(values)
             if not done:
                 controller.turns.enqueued(ticket, dict(self._peaks) if self._peaks else None)
-            if controller.recorder is not None:
-                controller.recorder.enqueued(ticket.request.number)
+            for observer in controller.observers:
+                observer.enqueued(ticket.request.number)
         finally:
             try:
                 if done and flight is not None:
@@ -339,23 +339,25 @@ class LoadedPlan:
             finally:
                 controller.flights.enqueuing.pop(ticket.request.number, None)
 
-    def _results(self, slots: Slots, owners: dict[int, StoredBuffer], client: ClientState, number: int) -> list[Handle]:
+    def _results(
+        self, values: list[Any], owners: dict[int, StoredBuffer], client: ClientState, number: int
+    ) -> list[Handle]:
         handles: list[Handle] = []
         for result in self._results_of:
             index = result.index
             buffer = owners.get(index) or self._held.get(index)
             if buffer is None or buffer.client is not client:
-                array = slots[index]
+                array = values[index]
                 if self.lost is not None and not isinstance(array, Poison):  # while the run was enqueued
                     array = lost_among(self._islands.values(), result.side.devices) or array
                 buffer = owners[index] = result.stored(array, client, number)
-            handles.append(self._controller.store.hold(buffer, slots[index]))
+            handles.append(self._controller.store.hold(buffer, values[index]))
         return handles
 
-    def _hold_constants(self) -> dict[int, StoredBuffer]:
+    def _hold_constants(self, constants: Mapping[int, Any]) -> dict[int, StoredBuffer]:
         """Constants that are results: held by the plan, too, so that nobody overwrites them."""
         client = current_client.get()
-        return {r.index: r.stored(self._constants[r.index], client, -1) for r in self._results_of if r.pinned}
+        return {r.index: r.stored(constants[r.index], client, -1) for r in self._results_of if r.pinned}
 
 
 def _is_promised(handle: Handle | None) -> TypeGuard[Handle]:

@@ -12,6 +12,7 @@ from pathways.dialect.sharding import Sharding
 from pathways.runtime.clients import ClientState
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.host.devices import transfers
+from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.store import Handle, Origin, Poison, StoredBuffer
 
 
@@ -22,7 +23,7 @@ class Input:
     port: Port
     index: int
     type: ArrayType
-    side: transfers.Side
+    side: Side
     program: str
     compile_on: transfers.Compile
     _placed: Sharding | None = None
@@ -46,7 +47,7 @@ class Input:
             return array
         key = buffer.devices, buffer.sharding
         if key not in self._moves:
-            source = transfers.Side(buffer.sharding, array.sharding, buffer.devices)
+            source = Side(buffer.sharding, array.sharding, buffer.devices)
             self._moves[key] = transfers.prepare(self.type, source, self.side, self.compile_on).move
         held, array = handle.share()  # a run elsewhere may donate it just now
         try:
@@ -69,7 +70,7 @@ class Result:
     port: Port
     index: int
     type: ArrayType
-    side: transfers.Side
+    side: Side
     origin: Origin
     pinned: bool
 

@@ -6,9 +6,8 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.lines import caller
@@ -25,10 +24,10 @@ from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, N
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
-from pathways.runtime.host.load.steps import Prepared
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.background import BackgroundRuns, Promise
-from pathways.runtime.host.run.in_flight import Flight, Flights
+from pathways.runtime.host.run.in_flight import Flights
+from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.store import Poison, Store, closed, lost_poison
 
 FETCH_LIMIT = os.environ.get("PATHWAYS_FETCH_LIMIT", "16GiB")
@@ -37,16 +36,6 @@ FETCH_LIMIT = os.environ.get("PATHWAYS_FETCH_LIMIT", "16GiB")
 def _daemons() -> bool:
     """Whether there are threads of the program's own that go on until the interpreter is gone."""
     return any(t.daemon and not t.name.startswith("pathways-") for t in threading.enumerate())
-
-
-class Recorder(Protocol):
-    """Is told when runs and steps happen (recorder.py)."""
-
-    def submitted(self, number: int, plan: Plan, client: str) -> None: ...
-    def turn(self, number: int) -> None: ...
-    def enqueued(self, number: int) -> None: ...
-    def done(self, number: int) -> None: ...
-    def step(self, flight: Flight, prepared: Prepared, base: int, begin: int, end: int) -> None: ...
 
 
 @dataclass(eq=False)
@@ -68,8 +57,8 @@ class Controller:
     ending: bool = False
     forked: bool = False
     """Whether this is a copy in a child process: its devices and threads are not here."""
-    recorder: Recorder | None = None
-    """Who records, while anybody does."""
+    observers: tuple[Observer, ...] = ()
+    """Told of every run."""
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.flights, self.machine.platform == "cpu", self.end_hang)
@@ -88,7 +77,17 @@ class Controller:
     @property
     def eager(self) -> bool:
         """Whether anybody waits for runs to be done: a turn, or memory."""
-        return self.turns.contended or bool(self.ledger.limits) or self.recorder is not None
+        return self.turns.contended or bool(self.ledger.limits) or bool(self.observers)
+
+    @contextlib.contextmanager
+    def observed_by(self, observer: Observer) -> Generator[None]:
+        """Within it the observer is told of all runs; at its end runs in the background are done."""
+        self.observers = (*self.observers, observer)
+        try:
+            yield
+            self.background.drain()
+        finally:
+            self.observers = tuple(o for o in self.observers if o is not observer)
 
     def _held(self, devices: tuple[Hashable, ...], size: int) -> None:
         if self.ledger.limits:

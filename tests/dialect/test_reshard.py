@@ -14,7 +14,8 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.reshard import most_pieces, plan_reshard
 from pathways.dialect.sharding import MeshSpec, Sharding, intersect, volume
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.transfers import Side, prepare
+from pathways.runtime.host.devices.layouts import Side
+from pathways.runtime.host.devices.transfers import prepare
 
 SHAPE = (8, 16)
 MESHES = [(), (("a", 2),), (("a", 4),), (("a", 2), ("b", 2)), (("a", 2), ("b", 4)), (("a", 1), ("b", 2))]

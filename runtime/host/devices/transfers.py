@@ -7,13 +7,13 @@ device joins what it got. Nothing goes through the host, nothing waits.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.reshard import Piece, plan_reshard
-from pathways.dialect.sharding import Box, MeshSpec, Sharding, volume
+from pathways.dialect.sharding import Box, volume
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.layouts import Side
 
 Move: TypeAlias = Callable[[pjrt.Array], pjrt.Array]
 
@@ -38,21 +38,6 @@ class Transfer:
 
 Compile: TypeAlias = Callable[[str, pjrt.Device], pjrt.Executable]
 """StableHLO text and the device to run it on -> executable; whoever gives it may cache."""
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """One end of a transfer: the sharding by position, the real one, and the devices in mesh order."""
-
-    sharding: Sharding
-    real: pjrt.NamedSharding
-    devices: tuple[pjrt.Device, ...]
-
-    @cached_property
-    def local(self) -> Sharding:
-        """The sharding by position among its own devices, comparable between plans."""
-        spec = MeshSpec(self.sharding.mesh.axes, tuple(range(self.sharding.mesh.size)))
-        return Sharding(spec, self.sharding.dims)
 
 
 def prepare(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Transfer:

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.plan.check import effects
 from pathways.dialect.plan.nouns import Branch, Plan, Port, Run
 from pathways.dialect.plan.order import linearize
-from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
-from pathways.runtime.host.devices.transfers import Side
-from pathways.runtime.host.load.steps import Preparer, Sides, offsets_of
+from pathways.runtime.host.devices.layouts import Sides, put
+from pathways.runtime.host.load.steps import Preparer, offsets_of
 from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.control_flow import LoadedBody
 
@@ -48,18 +47,13 @@ def _overwritten(plan: Plan, offsets: Mapping[str, int]) -> set[int]:
     }
 
 
-def put_constants(plan: Plan, sides: Sides) -> dict[int, Any]:
-    """The arrays of a plan's constants, by slot."""
-    held: dict[int, Any] = {}
+def put_constants(plan: Plan, sides: Sides) -> list[tuple[int, Any]]:
+    """The slots and arrays of a plan's constants."""
+    held: list[tuple[int, Any]] = []
     offsets = offsets_of(plan)
     for constant in plan.constant_buffers:
         buffer = plan.stream(constant.island).buffers[constant.slot]
         raw = plan.constants[constant.member]
         host = np.frombuffer(raw, numpy_dtype(buffer.type.dtype)).reshape(buffer.type.shape)
-        held[offsets[constant.island] + constant.slot] = put(host, buffer.type, sides.of(buffer.layout))
+        held.append((offsets[constant.island] + constant.slot, put(host, buffer.type, sides.of(buffer.layout))))
     return held
-
-
-def put(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.Array:
-    """Copies a host array to where a side says."""
-    return pjrt.put(host, type_, side.sharding, side.real, side.devices)

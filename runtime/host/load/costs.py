@@ -7,8 +7,8 @@ from typing import TypeAlias
 from pathways.dialect.plan.nouns import Plan, Run
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.load.launches import code_of
-from pathways.runtime.host.load.steps import Sides
 from pathways.runtime.host.run.fallible import watched_callbacks
 
 Totals: TypeAlias = defaultdict[str, float]

@@ -10,9 +10,10 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.check import effects
 from pathways.dialect.plan.nouns import Computation, Free, Plan, Run
 from pathways.dialect.sharding import size_of_axes
-from pathways.runtime.host.devices import pjrt, transfers
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables, Wanted
 from pathways.runtime.host.devices.in_flight_limit import Gang
+from pathways.runtime.host.devices.layouts import Shards, Side
 
 MOST_DEVICES = 16
 """A larger gang is started at once."""
@@ -20,22 +21,7 @@ SMALL = 1 << 16
 """Bytes of a result that is kept until its execution is seen to be done."""
 
 
-class Shards(list[Any]):
-    """The shards of a value, single-device arrays in the order of its mesh."""
-
-    def is_ready(self) -> bool:
-        return all(a.is_ready() for a in self)
-
-    def block_until_ready(self) -> None:
-        for array in self:
-            array.block_until_ready()
-
-    @property
-    def addressable_shards(self) -> list[Any]:
-        return [s for a in self for s in a.addressable_shards]
-
-
-Launch: TypeAlias = Callable[[Sequence[Any], int, bool, bool], tuple[list[Any], list[Any]]]
+Launcher: TypeAlias = Callable[[Sequence[Any], int, bool, bool], tuple[list[Any], list[Any]]]
 """Operands (arrays or shards), launch id, whether the credit and whether the run want tokens -> results and tokens."""
 
 
@@ -65,9 +51,9 @@ def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
 
 
 def prepare(
-    computation: Computation, devices: Sequence[pjrt.Device], sides: Sequence[transfers.Side], kept: Sequence[bool],
+    computation: Computation, devices: Sequence[pjrt.Device], sides: Sequence[Side], kept: Sequence[bool],
     gang: Gang, executables: Executables,
-) -> Launch:  # fmt: skip
+) -> Launcher:  # fmt: skip
     """A computation on each of its devices. `sides` are its results' layouts; `kept` ones stay shards."""
     shards = [pjrt.shard_type(t, s.sharding) for t, s in zip(computation.outputs, sides, strict=True)]
     starts: list[tuple[int, Any, Any]] = []
@@ -104,11 +90,31 @@ def prepare(
     return launch
 
 
+def as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, small: int | None) -> Launcher:
+    """A computation on all of its devices at once. `small` is the number of a small result, where there is one."""
+    execute, started = executable.execute_sharded, gang.started
+
+    def launch(operands: Sequence[Any], launch_id: int, due: bool, last: bool) -> tuple[list[Any], list[Any]]:
+        if not (due or last):
+            return execute(operands, launch_id=launch_id).consume_with_handlers(handlers), _NO_TOKENS
+        results = execute(operands, launch_id=launch_id, with_tokens=True)
+        token = results.consume_token()
+        arrays = results.consume_with_handlers(handlers)
+        if due:
+            started((token, None if small is None else arrays[small]))
+        return arrays, [token]
+
+    return launch
+
+
+_NO_TOKENS: list[Any] = []
+
+
 def smallest(outputs: Sequence[ArrayType]) -> int | None:
     """The number of the smallest result, where it is so small that it may live a little longer than it must."""
     number = min(range(len(outputs)), key=lambda n: outputs[n].bytes, default=None)
     return None if number is None or outputs[number].bytes > SMALL else number
 
 
-def _assembler(type_: Any, side: transfers.Side) -> Callable[[Sequence[Any]], Any]:
+def _assembler(type_: Any, side: Side) -> Callable[[Sequence[Any]], Any]:
     return lambda shards: pjrt.assemble(type_, side.real, shards)

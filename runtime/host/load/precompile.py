@@ -2,8 +2,8 @@
 
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.executable_cache import Executables, Owner, Wanted
+from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.load.launches import code_of
-from pathways.runtime.host.load.steps import Sides
 
 
 def load_ahead(plan: Plan, sides: Sides, executables: Executables) -> None:

@@ -1,13 +1,8 @@
-"""Instructions prepared for devices: each a function of a run's slots that never waits for data.
+"""Instructions prepared for devices: each a step of a run's frame that never waits for data."""
 
-A run's slots are a list: the buffers of all islands, what is on its way between islands, and last of all the tokens of
-the launches after which nothing of this run is left in a device's queue.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any
 
 from pathways.dialect.diagnostics import Diagnostic, InternalError, Where
 from pathways.dialect.dtypes import ArrayType
@@ -16,71 +11,21 @@ from pathways.dialect.plan.nouns import Branch, Copy, Free, Instruction, Layout,
 from pathways.dialect.plan.order import Joined
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt, transfers
+from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.host.devices.executable_cache import Executables
-from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, Gang
-from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.devices.in_flight_limit import Gang
+from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.load import launches
 from pathways.runtime.host.load.waves import Wave
 from pathways.runtime.host.run.control_flow import Choice, LoadedBody
 from pathways.runtime.host.run.fallible import Awaited, Launched, failed, watched_callbacks
 from pathways.runtime.host.run.in_flight import Launch
-from pathways.runtime.host.run.progress import PreparedWave, Slots, Task
+from pathways.runtime.host.run.prepared import Frame, Part, Step
+from pathways.runtime.host.run.progress import PreparedWave, Task
 from pathways.runtime.host.run.store import Poison, lost_among
 
-Step: TypeAlias = Callable[[Slots, int], None]
-"""One prepared instruction: of the slots, and of the first launch id of the run."""
 TURN = 32
 """Steps that a run enqueues before it lets others go first."""
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What a step does, for those who look closer than the hot path: its instruction, and the slots it changes."""
-
-    instruction: Instruction
-    island: PhysicalIsland
-    plan: Plan
-    devices: tuple[pjrt.Device, ...] = ()
-    queues: tuple[DeviceQueue, ...] = ()
-    outputs: Sequence[int] = ()
-    gone: Sequence[int] = ()
-    launch: int = -1
-    """Its launch id, less the first of the run, or of the body."""
-
-    def fail(self, slots: Slots, poison: Poison) -> None:
-        """In place of the step: its results are poison."""
-        for index in self.outputs:
-            slots[index] = poison
-        for index in self.gone:
-            slots[index] = None
-
-
-@dataclass(eq=False)
-class Part:
-    """Steps that are enqueued in one turn."""
-
-    steps: list[Step] = field(default_factory=list[Step])
-    prepared: list[Prepared] = field(default_factory=list[Prepared])
-
-
-class Sides:
-    """Layouts of a plan on this machine's devices; each made once, since JAX takes its time to make a sharding."""
-
-    def __init__(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
-        self.plan = plan
-        self.islands = islands
-        self._known: dict[Layout, transfers.Side] = {}
-
-    def devices(self, mesh: int) -> tuple[pjrt.Device, ...]:
-        spec = self.plan.meshes[mesh]
-        return self.islands[spec.island].at(spec.devices) if spec.island in self.islands else ()
-
-    def of(self, layout: Layout) -> transfers.Side:
-        if layout not in self._known:
-            devices = self.devices(layout.mesh)
-            real = pjrt.named_sharding(self.plan.meshes[layout.mesh].spec, layout.dims, devices)
-            self._known[layout] = transfers.Side(self.plan.sharding(layout), real, devices)
-        return self._known[layout]
 
 
 class Preparer:
@@ -99,10 +44,8 @@ class Preparer:
         self._sides = sides
         self._executables = executables
         self._channels: dict[int, int] = {}
-        self._last: set[int] = set()
         self._marks: dict[int, int] = {}
         """The slots of `Launched`, by step."""
-        self._prepared: Prepared | None = None
         self._shards = launches.kept_as_shards(plan)
         self._gangs: dict[tuple[int, int], Gang] = {}
         """By computation and mesh: how long one takes, all calls of it learn together."""
@@ -119,8 +62,8 @@ class Preparer:
 
     def _parts(self, order: Sequence[tuple[int, Instruction]]) -> list[Part]:
         """One step an instruction; a free right behind the computation it waits for is part of its step."""
-        self._last = self._last_launches(order)
-        parts: list[Part] = [Part()]
+        last = self._last_launches(order)
+        parts: list[Part] = [Part([])]
         skip = False
         for (at, instruction), following in zip_longest(order, order[1:]):
             freed = following[1] if following is not None and following[0] == at else None
@@ -129,11 +72,12 @@ class Preparer:
                 continue
             skip = isinstance(instruction, Run) and isinstance(freed, Free)
             if len(parts[-1].steps) == TURN:
-                parts.append(Part())
-            step = self._step(at, instruction, freed.slots if isinstance(freed, Free) else ())
-            parts[-1].steps.append(step)
-            parts[-1].prepared.append(self._prepared or self._other(at, instruction))
-            self._prepared = None
+                parts.append(Part([]))
+            if isinstance(instruction, Run):
+                slots = freed.slots if isinstance(freed, Free) else ()
+                parts[-1].steps.append(self._run(instruction, at, slots, last=len(self.launches) in last))
+            else:
+                parts[-1].steps.append(self._other(at, instruction))
         return parts
 
     def _choice(self, joined: Joined) -> Choice:
@@ -159,19 +103,6 @@ class Preparer:
             self._cause,
         )
 
-    def _other(self, at: int, instruction: Instruction) -> Prepared:
-        """What a step of no computation does."""
-        island = self.plan.streams[at].island
-        offset = self.offsets[island]
-        _, writes, drops = effects(instruction)
-        return Prepared(
-            instruction,
-            self._sides.islands[island],
-            self.plan,
-            outputs=[offset + s for s in writes],
-            gone=[offset + s for s in drops],
-        )
-
     def _awaited(self, run: Run, at: int) -> Awaited:
         mark = self._marks.get(run.step, -1)
         return Awaited(run, self.plan.streams[at].island, self._outputs(run, at), mark, self._cause)
@@ -192,11 +123,22 @@ class Preparer:
                 last.add(len(self.launches) + number)
         return last
 
-    def _step(self, at: int, instruction: Instruction, freed: Sequence[int] = ()) -> Step:
-        offset = self.offsets[self.plan.streams[at].island]
+    def _other(self, at: int, instruction: Instruction) -> Step:
+        """A step that launches no computation."""
+        name = self.plan.streams[at].island
+        offset = self.offsets[name]
+        _, writes, drops = effects(instruction)
+        return Step(
+            self._work(instruction, offset),
+            instruction,
+            self._sides.islands[name],
+            self.plan,
+            outputs=[offset + s for s in writes],
+            gone=[offset + s for s in drops],
+        )
+
+    def _work(self, instruction: Instruction, offset: int) -> Callable[[Frame], None]:
         match instruction:
-            case Run():
-                return self._run(instruction, at, freed)
             case Send():
                 # The receiving island's copy does the work; until then the channel holds the buffer, since the
                 # sending island may free its slot at once.
@@ -211,17 +153,17 @@ class Preparer:
                 return self._move(offset + instruction.source, offset + instruction.target, instruction.where)
             case Free():
                 return _free([offset + s for s in instruction.slots])
-            case Branch():
-                raise InternalError("a branch is no step")
+            case Run() | Branch():
+                raise InternalError(f"{type(instruction).__name__} is no step of this kind")
 
-    def _run(self, run: Run, at: int, freed: Sequence[int]) -> Step:
+    def _run(self, run: Run, at: int, freed: Sequence[int], *, last: bool) -> Step:
+        """The launch of a computation; `last`: some device has nothing more to do behind it in this wave."""
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
         watched = watched_callbacks(run, computation)
         previous: list[Launched] = []
         devices = self._sides.devices(run.mesh)
-        sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
         physical = self._sides.islands[island]
         queues = tuple(physical.queues[d] for d in mesh.devices)
         gang = self._gangs.setdefault((run.computation, run.mesh), Gang(queues))
@@ -231,58 +173,65 @@ class Preparer:
         admit = gang.admit
         number = len(self.launches)
         self.launches.append(Launch(run, physical.key, devices, queues))
-        last = number in self._last or bool(watched)
+        last = last or bool(watched)
         mark = -1
         if watched:
             mark = self._marks[run.step] = self.size
             self.size += 1
-        self._prepared = Prepared(run, physical, self.plan, devices, queues, outputs, gone, number)
-        if launches.is_alone(computation):
-            kept = [(at, s) in self._shards for s in run.outputs]
-            launch = launches.prepare(computation, devices, sides, kept, gang, self._executables)
-        else:
-            executable = self._executables.load(computation.module, devices, watched, (run.name, run.where))
-            handlers = pjrt.result_handlers(computation.outputs, [s.real for s in sides])
-            launch = _as_gang(executable, handlers, gang, launches.smallest(computation.outputs))
+        launch = self._launcher(run, at, watched, gang)
 
-        def step(slots: Slots, base: int) -> None:
+        def enqueue(frame: Frame) -> None:
+            values = frame.values
             try:
                 due = admit()
                 if previous:
                     previous.pop().wait()
                 errors = [w.begin() for w in watched] if watched else _NO_TOKENS
-                arrays, tokens = launch([slots[i] for i in inputs], base + number, due, last)
+                arrays, tokens = launch([values[i] for i in inputs], frame.base + number, due, last)
                 if tokens:  # the watchdog sees progress at each
-                    slots[-1].extend(tokens)
+                    frame.tokens.extend(tokens)
                     if watched:
-                        slots[mark] = launched = Launched(errors, tokens, queues)
+                        values[mark] = launched = Launched(errors, tokens, queues)
                         previous.append(launched)
                 for slot, array in zip(outputs, arrays, strict=True):
-                    slots[slot] = array
+                    values[slot] = array
             except Exception as error:  # whatever it is, dependents must learn of it and others go on
-                poison = _poison([slots[i] for i in inputs]) or self._cause(failed(run, island, error))
+                poison = _poison([values[i] for i in inputs]) or self._cause(failed(run, island, error))
                 for slot in outputs:
-                    slots[slot] = poison
+                    values[slot] = poison
             for slot in gone:
-                slots[slot] = None
+                values[slot] = None
 
-        return step
+        return Step(enqueue, run, physical, self.plan, outputs, gone, devices, queues, number)
 
-    def _move(self, source: int, target: int, where: Where | None, *, release: bool = False) -> Step:
+    def _launcher(self, run: Run, at: int, watched: Sequence[Watched], gang: Gang) -> launches.Launcher:
+        """What starts a computation on its gang: its devices one by one, where they need nothing of each other."""
+        computation = self.plan.computations[run.computation]
+        devices = self._sides.devices(run.mesh)
+        sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
+        if launches.is_alone(computation):
+            kept = [(at, s) in self._shards for s in run.outputs]
+            return launches.prepare(computation, devices, sides, kept, gang, self._executables)
+        executable = self._executables.load(computation.module, devices, watched, (run.name, run.where))
+        handlers = pjrt.result_handlers(computation.outputs, [s.real for s in sides])
+        return launches.as_gang(executable, handlers, gang, launches.smallest(computation.outputs))
+
+    def _move(self, source: int, target: int, where: Where | None, *, release: bool = False) -> Callable[[Frame], None]:
         here, there = self.types[source], self.types[target]
         move = transfers.prepare(here[0], self._sides.of(here[1]), self._sides.of(there[1]), self.compile_on).move
         island = self.plan.meshes[there[1].mesh].island
 
-        def step(slots: Slots, base: int) -> None:
+        def enqueue(frame: Frame) -> None:
+            values = frame.values
             try:
-                slots[target] = move(slots[source])
+                values[target] = move(values[source])
             except Exception as error:  # as above
                 cause = ComputationFailed(computation="a transfer", island=island, cause=str(error), where=where)
-                slots[target] = _poison([slots[source]]) or self._cause(cause)
+                values[target] = _poison([values[source]]) or self._cause(cause)
             if release:
-                slots[source] = None
+                values[source] = None
 
-        return step
+        return enqueue
 
     def _cause(self, failure: Diagnostic) -> Poison:
         """A failure on islands that have lost a device is the loss."""
@@ -290,23 +239,6 @@ class Preparer:
 
     def compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
         return self._executables.load(text, [device])
-
-
-def _as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, small: int | None) -> launches.Launch:
-    """A computation on all of its devices at once. `small` is the number of a small result, where there is one."""
-    execute, started = executable.execute_sharded, gang.started
-
-    def launch(operands: Sequence[Any], launch_id: int, due: bool, last: bool) -> tuple[list[Any], list[Any]]:
-        if not (due or last):
-            return execute(operands, launch_id=launch_id).consume_with_handlers(handlers), _NO_TOKENS
-        results = execute(operands, launch_id=launch_id, with_tokens=True)
-        token = results.consume_token()
-        arrays = results.consume_with_handlers(handlers)
-        if due:
-            started((token, None if small is None else arrays[small]))
-        return arrays, [token]
-
-    return launch
 
 
 _NO_TOKENS: list[Any] = []
@@ -322,19 +254,19 @@ def offsets_of(plan: Plan) -> dict[str, int]:
     return offsets
 
 
-def _pass_on(source: int, target: int) -> Step:
-    def step(slots: Slots, base: int) -> None:
-        slots[target] = slots[source]
+def _pass_on(source: int, target: int) -> Callable[[Frame], None]:
+    def enqueue(frame: Frame) -> None:
+        frame.values[target] = frame.values[source]
 
-    return step
+    return enqueue
 
 
-def _free(indices: list[int]) -> Step:
-    def step(slots: Slots, base: int) -> None:
-        for index in indices:
-            slots[index] = None
+def _free(slots: list[int]) -> Callable[[Frame], None]:
+    def enqueue(frame: Frame) -> None:
+        for slot in slots:
+            frame.values[slot] = None
 
-    return step
+    return enqueue
 
 
 def _poison(inputs: Sequence[Any]) -> Poison | None:

@@ -71,15 +71,6 @@ class Fault:
             return True
 
 
-active: list[Fault] = []
-"""All faults that may happen; empty in most processes."""
-
-
-def find(plan: Plan, run: Run, client: str) -> Fault | None:
-    """The fault that happens now, before this step."""
-    return next((f for f in list(active) if f.meets(plan, run, client) and f.take()), None)
-
-
 @dataclass(eq=False)
 class _Gang:
     """The program that brings faults to a gang. It is never freed: a callback must not die while a device is in it."""

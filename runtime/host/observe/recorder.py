@@ -14,17 +14,18 @@ from pathways.dialect.files import write_whole
 from pathways.dialect.plan.nouns import Copy, Plan, Recv, Run
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.load.steps import Prepared
 from pathways.runtime.host.observe import perfetto
 from pathways.runtime.host.observe.perfetto import DeviceSpan, Launched, Moved, RunSpan
 from pathways.runtime.host.run.in_flight import Flight
+from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.prepared import Frame, Step
 
 MOST_LAUNCHES = 200_000
 """More would make a file that nobody can open."""
 
 
 @dataclass(eq=False)
-class Recorder:
+class Recorder(Observer):
     """Records all runs of this process from `start` to `stop`. Times are nanoseconds of `time.perf_counter_ns`."""
 
     path: Path
@@ -53,16 +54,15 @@ class Recorder:
         if number in self.runs:
             self.runs[number].done = time.perf_counter_ns()
 
-    def step(self, flight: Flight, prepared: Prepared, base: int, begin: int, end: int) -> None:
-        """One step was enqueued between two times; `base` is the first launch id of the run, or of its body's run."""
-        instruction, island = prepared.instruction, prepared.island
+    def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
+        instruction, island = step.instruction, step.island
         with self._lock:
             if len(self.launches) >= MOST_LAUNCHES:
                 return
             if isinstance(instruction, Run):
-                positions = tuple(island.devices.index(d) for d in prepared.devices)
-                launch = base + prepared.launch
-                devices, plan = prepared.devices, prepared.plan
+                positions = tuple(island.devices.index(d) for d in step.devices)
+                base, launch = frame.base, frame.base + step.launch
+                devices, plan = step.devices, step.plan
                 self.launches[launch] = Launched(
                     launch, flight.number, base, island.key, positions, instruction, plan, begin, end, devices
                 )

@@ -1,7 +1,7 @@
 """Control flow that is data: what decides is awaited, then bodies are enqueued, each time into slots of its own."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -9,10 +9,11 @@ from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan.nouns import Branch
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.transfers import Side
+from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.hangs import hang_behind
 from pathways.runtime.host.run.in_flight import Launch
-from pathways.runtime.host.run.progress import Dispatch, Pending, PreparedWave, Steps, drive
+from pathways.runtime.host.run.prepared import Frame
+from pathways.runtime.host.run.progress import Enqueuer, Pending, PreparedWave, Work, drive
 from pathways.runtime.host.run.store import Poison
 
 Values: TypeAlias = list[Any]
@@ -32,26 +33,23 @@ class LoadedBody:
     size: int
     inputs: Sequence[int]
     results: Sequence[int]
-    constants: Mapping[int, Any]
+    constants: Sequence[tuple[int, Any]]
     overwritten: frozenset[int] = frozenset()
 
-    def run(self, operands: Values, dispatch: Dispatch) -> Working:
+    def run(self, operands: Values, dispatch: Enqueuer) -> Working:
         """Enqueues it; yields what it waits for inside. The list of operands is emptied: it may be the last hold."""
-        tokens: list[Any] = []
-        slots: list[Any] = [*[None] * self.size, tokens]
-        for index, array in self.constants.items():
-            slots[index] = array
+        frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches))
         for index, value in zip(self.inputs, operands, strict=True):
             if index >= 0:
-                slots[index] = value
+                frame.values[index] = value
         operands.clear()
         whole = False
         try:
-            yield from drive(self.waves, slots, dispatch.begin(self, self.launches), dispatch)
+            yield from drive(self.waves, frame, dispatch)
             whole = True
         finally:
-            dispatch.ends_with(self, tokens, whole=whole)
-        return [slots[index] for index in self.results]
+            dispatch.ends_with(self, frame.tokens, whole=whole)
+        return [frame.values[index] for index in self.results]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,25 +85,26 @@ class Choice:
     bodies: Sequence[LoadedBody]
     cause: Callable[[Diagnostic], Poison]
 
-    def start(self, slots: list[Any], run: Dispatch) -> Steps:
-        operands = [slots[i] for i in self.inputs]
+    def start(self, frame: Frame, run: Enqueuer) -> Work:
+        values = frame.values
+        operands = [values[i] for i in self.inputs]
         others = {id(v) for n, v in enumerate(operands) if n not in self.donated}
-        others.update(id(c) for body in self.bodies for c in body.constants.values())
+        others.update(id(c) for body in self.bodies for _, c in body.constants)
         for number in self.donated:
-            slots[self.inputs[number]] = None
+            values[self.inputs[number]] = None
         results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, others, run)
         own = self._own(results, set(range(len(results))), others)
         for index, value in zip(self.outputs, own, strict=True):
-            slots[index] = value
+            values[index] = value
 
-    def _cond(self, operands: Values, others: set[int], run: Dispatch) -> Working:
+    def _cond(self, operands: Values, others: set[int], run: Enqueuer) -> Working:
         number = yield from self._decided(operands[0])
         if isinstance(number, Poison):
             return [number] * len(self.outputs)
         chosen = self.bodies[min(max(number, 0), len(self.bodies) - 1)]
         return (yield from chosen.run(operands[1:], run))
 
-    def _while(self, operands: Values, others: set[int], run: Dispatch) -> Working:
+    def _while(self, operands: Values, others: set[int], run: Enqueuer) -> Working:
         test, body = self.bodies
         count = len(operands) - len(self.outputs)
         fixed, carried = operands[:count], operands[count:]

@@ -15,7 +15,8 @@ from pathways.runtime.host.devices.callbacks import Watched, result_types
 from pathways.runtime.host.devices.in_flight_limit import DeviceLost, DeviceQueue
 from pathways.runtime.host.devices.waits import until_done
 from pathways.runtime.host.run.hangs import hang_behind
-from pathways.runtime.host.run.progress import Dispatch, Slots, Steps
+from pathways.runtime.host.run.prepared import Frame
+from pathways.runtime.host.run.progress import Enqueuer, Work
 from pathways.runtime.host.run.store import Poison
 
 
@@ -31,25 +32,25 @@ class Awaited:
     cause: Callable[[Diagnostic], Poison]
     """What a failure follows from: the loss of a device, say."""
 
-    def start(self, slots: Slots, run: Dispatch) -> Steps:
-        yield (Outcome(self, slots),)
-        self.wait(slots)
+    def start(self, frame: Frame, run: Enqueuer) -> Work:
+        yield (Outcome(self, frame.values),)
+        self.wait(frame.values)
 
-    def is_known(self, slots: Slots) -> bool | None:
-        values = [slots[i] for i in self.outputs]
-        return all(isinstance(v, Poison) or v.is_ready() for v in values) if values else None
+    def is_known(self, values: list[Any]) -> bool | None:
+        results = [values[i] for i in self.outputs]
+        return all(isinstance(r, Poison) or r.is_ready() for r in results) if results else None
 
-    def wait(self, slots: Slots) -> None:
+    def wait(self, values: list[Any]) -> None:
         """Returns when its results are known; if it failed anywhere, its whole gang's are poison."""
-        launched: Launched | None = slots[self.mark] if self.mark >= 0 else None
-        if any(isinstance(slots[i], Poison) for i in self.outputs) or (self.mark >= 0 and launched is None):
+        launched: Launched | None = values[self.mark] if self.mark >= 0 else None
+        if any(isinstance(values[i], Poison) for i in self.outputs) or (self.mark >= 0 and launched is None):
             return
         problem: Exception | None = None
         try:
             if launched is not None:
                 launched.wait()
             for index in self.outputs:
-                slots[index].block_until_ready()
+                values[index].block_until_ready()
         except (DeviceLost, *pjrt.FAILURES) as error:
             problem = error
         raised = self._raised(launched)
@@ -57,7 +58,7 @@ class Awaited:
             return
         poison = self.cause(failed(self.run, self.island, problem or raised or Exception(), raised))
         for index in self.outputs:
-            slots[index] = poison
+            values[index] = poison
         if not self.outputs:  # nobody will ever read it
             print(poison.error(), file=sys.stderr)
 
@@ -70,13 +71,13 @@ class Outcome:
     """What an awaited computation gives in one run."""
 
     awaited: Awaited
-    slots: Slots
+    values: list[Any]
 
     def is_known(self) -> bool | None:
-        return self.awaited.is_known(self.slots)
+        return self.awaited.is_known(self.values)
 
     def wait(self) -> None:
-        self.awaited.wait(self.slots)
+        self.awaited.wait(self.values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,14 +7,10 @@ wave that made their operands, and over when their results are known (good or po
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from pathways.runtime.host.load.steps import Part
-    from pathways.runtime.host.run.in_flight import Launch
-
-Slots: TypeAlias = list[Any]
-"""A run's buffers, and last of all the tokens of its last launches (steps.py)."""
+from pathways.runtime.host.run.in_flight import Launch
+from pathways.runtime.host.run.prepared import Frame, Part
 
 SHORTEST, LONGEST = 20e-6, 1e-3
 """Seconds between two looks while one of several things is awaited."""
@@ -30,18 +26,18 @@ class Pending(Protocol):
     def wait(self) -> None: ...
 
 
-Steps: TypeAlias = Generator[Sequence[Pending], None, None]
+Work: TypeAlias = Generator[Sequence[Pending], None, None]
 """Work that yields what it waits for, any of it, and is sent on when something of that is known."""
 
 
-class Dispatch(Protocol):
-    """One run while it is enqueued (loaded_plan.py)."""
+class Enqueuer(Protocol):
+    """One run while it is enqueued (dispatch.py)."""
 
-    def begin(self, who: Any, launches: "Sequence[Launch]") -> int:
+    def begin(self, who: Any, launches: Sequence[Launch]) -> int:
         """The first launch id for what the program (None) or a body launches."""
         ...
 
-    def enqueue(self, part: "Part", slots: Slots, base: int, *, last: bool) -> None: ...
+    def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None: ...
 
     def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
         """A body's last launches. Where it was run as a whole, those of an earlier time are done before."""
@@ -51,7 +47,7 @@ class Dispatch(Protocol):
 class Task(Protocol):
     """What is under way for some time, and then known."""
 
-    def start(self, slots: Slots, run: Dispatch) -> Steps: ...
+    def start(self, frame: Frame, run: Enqueuer) -> Work: ...
 
 
 @dataclass(eq=False)
@@ -59,32 +55,32 @@ class PreparedWave:
     """What may be enqueued when certain tasks are over. Bit n of `needs`: the task with number n."""
 
     needs: int
-    parts: "list[Part]"
+    parts: list[Part]
     tasks: list[tuple[int, Task]] = field(default_factory=list[tuple[int, Task]])
 
 
-def drive(waves: Sequence[PreparedWave], slots: Slots, base: int, run: Dispatch) -> Steps:
+def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
     """Enqueues all waves, each as soon as it can be, and sees tasks through."""
     over = 0
     left = list(waves)
-    tasks: list[tuple[int, Steps, Sequence[Pending]]] = []
+    tasks: list[tuple[int, Work, Sequence[Pending]]] = []
     while left or tasks:
         wave = next((w for w in left if not w.needs & ~over), None)
         if wave is not None:
             left.remove(wave)
             for part in wave.parts:
-                run.enqueue(part, slots, base, last=not left and part is wave.parts[-1])
-            begun = [(number, task.start(slots, run), ()) for number, task in wave.tasks]
+                run.enqueue(part, frame, last=not left and part is wave.parts[-1])
+            begun = [(number, task.start(frame, run), ()) for number, task in wave.tasks]
         else:
             yield [pending for _, _, pendings in tasks for pending in pendings]
             begun = [t for t in tasks if any(p.is_known() for p in t[2])] or tasks[:1]
             tasks = [t for t in tasks if t not in begun]
-        for number, steps, _ in begun:
-            awaited = next(steps, None)
+        for number, work, _ in begun:
+            awaited = next(work, None)
             if awaited is None:
                 over |= 1 << number
             else:
-                tasks.append((number, steps, awaited))
+                tasks.append((number, work, awaited))
 
 
 def wait_any(pendings: Sequence[Pending]) -> None:

@@ -23,6 +23,7 @@ from pathways.dialect.plan.nouns import Plan, Run
 from pathways.dialect.plan.order import linearize
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.client.arguments import Bound
+from pathways.runtime.host.run.prepared import Frame
 
 MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
 
@@ -43,13 +44,14 @@ class Meter:
         self.loaded: Any = pw.Compiled(plan)._loaded  # pyright: ignore[reportPrivateUsage]
         order = linearize(plan)
         prepared = self.loaded._prepared
-        steps = [prepared._step(at, i) for at, i in order]
-        self.slots: list[Any] = [*[None] * prepared.size, []]
-        for index, array in self.loaded._constants.items():
-            self.slots[index] = array
-        self.loaded._binder.bind(Bound(), self.slots, arguments, [None] * len(arguments), lambda: None)
+        steps = [
+            prepared._run(i, at, (), last=False) if isinstance(i, Run) else prepared._other(at, i) for at, i in order
+        ]
+        self.frame = Frame(prepared.size, self.loaded._constants, base=0)
+        self.values = self.frame.values
+        self.loaded._binder.bind(Bound(), self.values, arguments, [None] * len(arguments))
         self.held = [
-            self.slots[self.loaded._offsets[p.island] + p.slot] for p in plan.inputs if p.slot >= 0 and not p.donated
+            self.values[self.loaded._offsets[p.island] + p.slot] for p in plan.inputs if p.slot >= 0 and not p.donated
         ]
         self.peaks: dict[str, int] = {s.island: 0 for s in plan.streams}
         self.after: list[tuple[str, int, dict[int, int]]] = []
@@ -58,8 +60,8 @@ class Meter:
             island = plan.streams[at].island
             if isinstance(instruction, Run):
                 self.note({island: self.extra(instruction, island)})
-            step(self.slots, 0)
-            for array in self.slots[:-1]:
+            step.enqueue(self.frame)
+            for array in self.values:
                 if array is not None:
                     array.block_until_ready()
             self.note({})
@@ -68,7 +70,7 @@ class Meter:
         """Bytes on each device of an island, by its number there."""
         devices: dict[Any, int] = {d: i for i, d in enumerate(self.loaded._islands[island].devices)}
         found: dict[int, int] = dict.fromkeys(devices.values(), 0)
-        for array in {id(a): a for a in (*self.slots[:-1], *self.held) if a is not None}.values():
+        for array in {id(a): a for a in (*self.values, *self.held) if a is not None}.values():
             for shard in array.addressable_shards:
                 if shard.device in devices:
                     found[devices[shard.device]] += int(shard.data.nbytes)

@@ -1,0 +1,69 @@
+"""How the arrays of a plan lie on the devices of this machine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.nouns import Layout, Plan
+from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.islands import PhysicalIsland
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One end of a transfer: the sharding by position, the real one, and the devices in mesh order."""
+
+    sharding: Sharding
+    real: pjrt.NamedSharding
+    devices: tuple[pjrt.Device, ...]
+
+    @cached_property
+    def local(self) -> Sharding:
+        """The sharding by position among its own devices, comparable between plans."""
+        spec = MeshSpec(self.sharding.mesh.axes, tuple(range(self.sharding.mesh.size)))
+        return Sharding(spec, self.sharding.dims)
+
+
+class Sides:
+    """Layouts of a plan on this machine's devices; each made once, since JAX takes its time to make a sharding."""
+
+    def __init__(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
+        self.plan = plan
+        self.islands = islands
+        self._known: dict[Layout, Side] = {}
+
+    def devices(self, mesh: int) -> tuple[pjrt.Device, ...]:
+        spec = self.plan.meshes[mesh]
+        return self.islands[spec.island].at(spec.devices) if spec.island in self.islands else ()
+
+    def of(self, layout: Layout) -> Side:
+        if layout not in self._known:
+            devices = self.devices(layout.mesh)
+            real = pjrt.named_sharding(self.plan.meshes[layout.mesh].spec, layout.dims, devices)
+            self._known[layout] = Side(self.plan.sharding(layout), real, devices)
+        return self._known[layout]
+
+
+class Shards(list[Any]):
+    """The shards of a value, single-device arrays in the order of its mesh."""
+
+    def is_ready(self) -> bool:
+        return all(a.is_ready() for a in self)
+
+    def block_until_ready(self) -> None:
+        for array in self:
+            array.block_until_ready()
+
+    @property
+    def addressable_shards(self) -> list[Any]:
+        return [s for a in self for s in a.addressable_shards]
+
+
+def put(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.Array:
+    """Copies a host array to where a side says."""
+    return pjrt.put(host, type_, side.sharding, side.real, side.devices)

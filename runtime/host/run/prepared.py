@@ -1,0 +1,60 @@
+"""What one run works on, and the steps that it enqueues: instructions prepared for devices, none of which waits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.dialect.plan.nouns import Instruction, Plan
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.run.store import Poison
+
+
+class Frame:
+    """The values of one run of a plan, or of one run of a body."""
+
+    __slots__ = ("base", "tokens", "values")
+
+    def __init__(self, size: int, constants: Sequence[tuple[int, Any]], base: int = -1) -> None:
+        self.values: list[Any] = [None] * size
+        """By slot: the buffers of all islands, then what is on its way between islands."""
+        self.tokens: list[Any] = []
+        """Of the launches after which nothing of this run is left in a device's queue."""
+        self.base = base
+        """The first of its launch ids; -1: it has none yet."""
+        for slot, array in constants:
+            self.values[slot] = array
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One instruction, prepared: `enqueue` does it; the rest says what it does, for those who look closer.
+
+    `outputs` are the slots that it fills, `gone` those that it empties; `launch` is its launch id, less the first of
+    the frame; -1: it launches no computation.
+    """
+
+    enqueue: Callable[[Frame], None]
+    instruction: Instruction
+    island: PhysicalIsland
+    plan: Plan
+    outputs: Sequence[int] = ()
+    gone: Sequence[int] = ()
+    devices: tuple[pjrt.Device, ...] = ()
+    queues: tuple[DeviceQueue, ...] = ()
+    launch: int = -1
+
+    def fail(self, frame: Frame, poison: Poison) -> None:
+        """Fills its outputs with poison, in place of enqueuing it."""
+        for slot in self.outputs:
+            frame.values[slot] = poison
+        for slot in self.gone:
+            frame.values[slot] = None
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Steps that are enqueued in one turn."""
+
+    steps: list[Step]
