@@ -214,7 +214,7 @@ ORDER = """
 from dataclasses import dataclass
 
 from pathways.compiler.passes.base import Pass
-from pathways.dialect import pw
+from pathways.dialect.ir import pw
 from pathways.dialect.phases import Phase
 
 

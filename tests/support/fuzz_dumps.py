@@ -1,6 +1,8 @@
-"""Mutants of dumps of every phase: each compiles on, or is refused with a code. By hand: `fuzz_dumps.py FIRST COUNT`.
+"""Mutants of dumps of every phase: each compiles on, or is refused with a code.
 
-A mutant is its seed. Workers are processes of their own, so that a death is one mutant's and the others go on.
+
+By hand: `python tests/support/fuzz_dumps.py FIRST COUNT`. A mutant is its seed.
+Workers are processes of their own, so that a death is one mutant's and the others go on.
 """
 
 import random
@@ -11,6 +13,9 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
 from support.processes import ROOT, run_python
 
@@ -197,7 +202,6 @@ def run(first: int, count: int) -> tuple[dict[str, int], list[Broke]]:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--worker":
-        sys.path.insert(0, str(Path(__file__).parents[1]))
         work(int(sys.argv[2]), int(sys.argv[3]))
     else:
         found, bad = run(int(sys.argv[1]), int(sys.argv[2]))

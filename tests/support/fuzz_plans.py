@@ -2,7 +2,7 @@
 
 By hand, ten thousand mutants of seed 0 (mutant n is of seed 0 + n, whatever the count):
 
-    PYTHONPATH=.:tests python tests/support/fuzz_plans.py --count 10000 --first 0
+    python tests/support/fuzz_plans.py --count 10000 --first 0
 
 A worker process reads, validates, shows and runs one plan after the other; its death, its silence and everything that
 is not a coded error are findings. What passes is compared with `plan_interpreter.py`, which does what the plan says.
@@ -25,6 +25,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
@@ -134,7 +137,7 @@ class Worker:
             env = os.environ | {
                 "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PATHWAYS_HANG_TIMEOUT": "30", "JAX_PLATFORMS": "cpu",
             }  # fmt: skip
-            command = [sys.executable, "-c", "import fuzz_plans; fuzz_plans.work()"]
+            command = [sys.executable, "-c", "from support import fuzz_plans; fuzz_plans.work()"]
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=env
