@@ -12,7 +12,8 @@ from pathways.api.summary import dcn_bytes, in_bodies, size
 from pathways.cli.inspect import describe, dump_of
 from pathways.dialect.mlir import parse_text, pretty
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan.nouns import Plan, Port, Run
+from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.terminal import lines_of
 

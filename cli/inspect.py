@@ -14,8 +14,9 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.labels import read_part
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.file import stored_fields
+from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.memory import by_kind, peak, timeline
-from pathways.dialect.plan.nouns import Branch, Buffer, Copy, Free, Instruction, Plan, Port, Recv, Run, Send, Stream
+from pathways.dialect.plan.nouns import Buffer, Plan, Port, Stream
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.terminal import lines_of
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 from pathways.api.summary import dcn_bytes, in_bodies, runs_of, schedule_text, size, table
 from pathways.cli.groups import ROWS, counted, grouped, listed
-from pathways.dialect.plan.nouns import Branch, Copy, Free, Plan, Port, Recv, Run, Send, Stream
+from pathways.dialect.plan.instructions import Branch, Copy, Free, Recv, Run, Send
+from pathways.dialect.plan.nouns import Plan, Port, Stream
 
 _KINDS = {
     Send: ("send", "sends"),

@@ -6,6 +6,7 @@ from typing import Any
 from pathways.compiler.buffers.streams import plan_meshes
 from pathways.compiler.computations.localize import localize
 from pathways.compiler.decisions import explain
+from pathways.compiler.instruction_ops import read_instruction
 from pathways.compiler.schedule.attribute import read_schedule
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
@@ -14,31 +15,25 @@ from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.places import number_slots
 from pathways.dialect.ir.program import Argument, Program, constant_name, described, main_of
-from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, ir, name_of, portable, where_of
+from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, ir, portable
+from pathways.dialect.plan.instructions import Instruction, Run
 from pathways.dialect.plan.nouns import (
     Body,
-    Branch,
     BufferKind,
     Buffers,
     Computation,
     ConstantData,
-    Copy,
-    Free,
-    Instruction,
     Layout,
     Plan,
     PlanSlice,
     Port,
-    Recv,
-    Run,
-    Send,
     Stream,
 )
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, read_parameters
-from pathways.dialect.plan.trees import read_tree
 from pathways.dialect.sdy import meshes_of, read_sharding
 from pathways.dialect.sharding import Dims, replicated, size_of_axes
 from pathways.dialect.topology import Island, Topology
+from pathways.dialect.trees import read_tree
 
 
 def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
@@ -114,7 +109,8 @@ class _Numbers:
         operations = (op.operation for op in program.module.body.operations)
         symbols = (op.attributes["sym_name"].value for op in operations if op.name == "builtin.module")
         self.computations = {symbol: i for i, symbol in enumerate(symbols)}
-        self.bodies = {symbol: i for i, symbol in enumerate(program.bodies)}
+        bodies = {symbol: i for i, symbol in enumerate(program.bodies)}
+        self.tables = {"meshes": self.meshes, "computations": self.computations, "bodies": bodies}
 
 
 class _Reader:
@@ -149,7 +145,10 @@ class _Reader:
         instructions: list[Instruction] = []
         for op in plan.operation.regions[0].blocks[0].operations:
             if not isinstance(op, pw.BuffersOp):
-                instructions.append(self.instruction(op))
+                instruction = read_instruction(op, self.numbers.tables)
+                if isinstance(instruction, Run):
+                    self.donated[op.callee] = instruction.donated
+                instructions.append(instruction)
                 continue
             attributes = op.operation.attributes
             key = attributes["types"], attributes["sharding"]
@@ -161,50 +160,6 @@ class _Reader:
                 known[key] = tuple(kinds.setdefault(kind, len(kinds)) for kind in made)
             groups.append(Buffers(op.name, op.role, op.owner, known[key], op.birth, op.deaths))
         return Stream(plan.island, plan.peak_bytes, tuple(kinds), tuple(groups), tuple(instructions))
-
-    def instruction(self, op: Any) -> Instruction:
-        where = where_of(op.operation)
-        match op:
-            case pw.RunOp():
-                self.donated[op.callee] = op.donated
-                computation, mesh = self.numbers.computations[op.callee], self.numbers.meshes[op.mesh]
-                name = name_of(op.operation)
-                return Run(
-                    op.step,
-                    computation,
-                    mesh,
-                    op.inputs,
-                    op.outputs,
-                    op.donated,
-                    name,
-                    where,
-                    op.temporaries or 0,
-                    op.action or "",
-                    op.parts or (),
-                )
-            case pw.SendOp():
-                return Send(op.step, op.channel, op.slot, op.to, where)
-            case pw.RecvOp():
-                return Recv(op.step, op.channel, op.slot, op.source, where)
-            case pw.CopyOp():
-                return Copy(op.step, op.source, op.target, where)
-            case pw.BranchOp():
-                return Branch(
-                    op.step,
-                    op.kind,
-                    tuple(self.numbers.bodies[s] for s in op.bodies),
-                    op.inputs,
-                    op.taken,
-                    op.outputs,
-                    op.made,
-                    tuple(self.numbers.meshes[s] for s in op.meshes),
-                    name_of(op.operation),
-                    where,
-                    op.temporaries or 0,
-                    op.donated,
-                )
-            case _:
-                return Free(op.step, op.slots)
 
     def computation(self, symbol: str, op: Operation) -> Computation:
         main = main_of(op)

@@ -8,7 +8,7 @@ from support.processes import load_file, run_python
 
 import pathways as pw
 from pathways.compiler.schedule import SCHEDULES
-from pathways.dialect.plan.nouns import Run
+from pathways.dialect.plan.instructions import Run
 
 
 def test_figure2_prints_what_the_paper_says(root: Path) -> None:

@@ -12,21 +12,9 @@ from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.places import number_slots, physical_devices
 from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.memory import Peak, peak_of, peaks
-from pathways.dialect.plan.nouns import (
-    Branch,
-    BufferKind,
-    Buffers,
-    Copy,
-    Free,
-    Instruction,
-    Layout,
-    PlanMesh,
-    Recv,
-    Run,
-    Send,
-    Stream,
-)
+from pathways.dialect.plan.nouns import BufferKind, Buffers, Layout, PlanMesh, Stream
 from pathways.dialect.sdy import Placed
 
 

@@ -7,15 +7,17 @@ from pathways.compiler.buffers.liveness import donations, lifetimes
 from pathways.compiler.buffers.streams import plan_streams
 from pathways.compiler.computations.temporaries import temporaries_of
 from pathways.compiler.errors import OutOfMemory
+from pathways.compiler.instruction_ops import InstructionWriter
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.declare import INTEGERS, SYMBOL
+from pathways.dialect.ir.declare import INTEGERS
 from pathways.dialect.ir.program import Body, Program, described, main_of
-from pathways.dialect.mlir import Attribute, ir, location
+from pathways.dialect.mlir import Attribute, ir
 from pathways.dialect.phases import Phase
+from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.memory import Peak, by_kind, readable
-from pathways.dialect.plan.nouns import Branch, Buffers, Copy, Free, Instruction, Recv, Run, Send, Stream
+from pathways.dialect.plan.nouns import Buffers, Stream
 from pathways.dialect.sdy import Placed, write_shardings
 
 _Donated: TypeAlias = dict[str, tuple[int, ...]]
@@ -101,11 +103,11 @@ class _Writer:
     def __init__(self, program: Program, stream: Stream) -> None:
         self.program = program
         self.stream = stream
-        self.computations = list(program.computations)
         self.meshes = list(program.meshes)
+        tables = {"meshes": self.meshes, "computations": list(program.computations), "bodies": list(program.bodies)}
+        self._instructions = InstructionWriter(program.context, tables)
         self._unknown: Any = ir.Location.unknown()
         self._shared: dict[tuple[int, ...], dict[str, Attribute]] = {}
-        self._symbols: dict[str, Attribute] = {}
 
     def run(self) -> None:
         stream = self.stream
@@ -125,9 +127,9 @@ class _Writer:
             slot += len(group.kinds)
         self._buffers(born.get(-1, []), ip)
         for instruction in stream.instructions:
-            if isinstance(instruction, Run | Recv | Copy | Branch):
+            if instruction.effects.writes:
                 self._buffers(born.get(instruction.step, []), ip)
-            self._instruction(instruction, ip)
+            self._instructions.write(instruction, ip)
 
     def _buffers(self, groups: list[tuple[int, Buffers]], ip: Any) -> None:
         for slot, group in groups:
@@ -158,60 +160,6 @@ class _Writer:
                 "bytes": INTEGERS.write(tuple(k.bytes for k in kinds)),
             }
         return self._shared[numbers]
-
-    def _symbol(self, name: str) -> Attribute:
-        if name not in self._symbols:
-            self._symbols[name] = SYMBOL.write(name)
-        return self._symbols[name]
-
-    def _instruction(self, instruction: Instruction, ip: Any) -> None:
-        step = instruction.step
-        match instruction:
-            case Run():
-                pw.RunOp.create(
-                    ip=ip,
-                    loc=location(instruction.where, instruction.name, self.program.context),
-                    step=step,
-                    callee=self._symbol(self.computations[instruction.computation]),
-                    mesh=self._symbol(self.meshes[instruction.mesh]),
-                    inputs=instruction.inputs,
-                    outputs=instruction.outputs,
-                    donated=instruction.donated,
-                    temporaries=instruction.temporaries or None,
-                    action=instruction.action or None,
-                    parts=instruction.parts or None,
-                )
-            case Send():
-                loc, to = self._moved(instruction), self._symbol(instruction.to)
-                pw.SendOp.create(ip=ip, loc=loc, step=step, channel=instruction.channel, slot=instruction.slot, to=to)
-            case Recv():
-                loc, source = self._moved(instruction), self._symbol(instruction.source)
-                channel, slot = instruction.channel, instruction.slot
-                pw.RecvOp.create(ip=ip, loc=loc, step=step, channel=channel, slot=slot, source=source)
-            case Copy():
-                source, target = instruction.source, instruction.target
-                pw.CopyOp.create(ip=ip, loc=self._moved(instruction), step=step, source=source, target=target)
-            case Branch():
-                bodies = list(self.program.bodies)
-                pw.BranchOp.create(
-                    ip=ip,
-                    loc=location(instruction.where, instruction.name, self.program.context),
-                    step=step,
-                    kind=instruction.kind,
-                    bodies=tuple(bodies[i] for i in instruction.bodies),
-                    inputs=instruction.inputs,
-                    taken=instruction.taken,
-                    outputs=instruction.outputs,
-                    made=instruction.made,
-                    donated=instruction.donated,
-                    meshes=tuple(self.meshes[m] for m in instruction.meshes),
-                    temporaries=instruction.temporaries or None,
-                )
-            case Free():
-                pw.FreeOp.create(ip=ip, loc=self._unknown, step=step, slots=instruction.slots)
-
-    def _moved(self, instruction: Send | Recv | Copy) -> Any:
-        return location(instruction.where, "moved", self.program.context)
 
 
 def _mark_donated(computation: Any, positions: tuple[int, ...]) -> None:

@@ -14,8 +14,8 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.declare import FLAG, NUMBER, STRING, SYMBOL, PwOp
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, name_of, sdy, short_text, where_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan.nouns import Schedule
-from pathways.dialect.plan.trees import read_tree
+from pathways.dialect.schedule_numbers import Schedule
+from pathways.dialect.trees import read_tree
 
 Broken: TypeAlias = tuple[Operation, str, str]
 """The op, what is wrong with it, and the rule."""

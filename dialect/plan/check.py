@@ -18,21 +18,9 @@ from pathways.dialect.plan.check_channels import channel_problems
 from pathways.dialect.plan.check_places import place_problems
 from pathways.dialect.plan.check_signature import port_problems, tree_problems
 from pathways.dialect.plan.check_types import computation_problems, layout_problem
+from pathways.dialect.plan.instructions import Branch, Copy, Run
 from pathways.dialect.plan.limits import check_amounts, check_work
-from pathways.dialect.plan.nouns import (
-    Branch,
-    Buffer,
-    BufferKind,
-    Copy,
-    Free,
-    Instruction,
-    Layout,
-    Plan,
-    Recv,
-    Run,
-    Send,
-    Stream,
-)
+from pathways.dialect.plan.nouns import Buffer, BufferKind, Layout, Plan, Stream
 from pathways.dialect.plan.signature import parameter_problem
 from pathways.dialect.sharding import Dims
 
@@ -113,7 +101,7 @@ def _stream(plan: Plan, stream: Stream) -> _Problems:
         if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
             yield f"{name} ({instruction.name}) {problem}", "each input at most once"
             return
-        reads, writes, drops = effects(instruction)
+        reads, writes, drops = instruction.effects
         if bad := [s for s in (*reads, *writes, *drops) if not 0 <= s < count]:
             yield f"{name} names slots {bad} of {count}", "slots that exist"
             return
@@ -193,19 +181,3 @@ def _fits(plan: Plan, buffer: Buffer, type_: ArrayType, dims: Dims, mesh: int) -
     if buffer.layout.mesh == mesh and buffer.layout.dims == dims:
         return True
     return plan.sharding(buffer.layout).same_layout(plan.sharding(Layout(mesh, dims)), type_.shape)
-
-
-def effects(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Slots that an instruction reads, writes and drops."""
-    match instruction:
-        case Run() | Branch():
-            inputs = instruction.inputs
-            return inputs, instruction.outputs, tuple(inputs[i] for i in instruction.donated)
-        case Send():
-            return (instruction.slot,), (), ()
-        case Recv():
-            return (), (instruction.slot,), ()
-        case Copy():
-            return (instruction.source,), (instruction.target,), ()
-        case Free():
-            return instruction.slots, (), instruction.slots

@@ -6,7 +6,8 @@ A body's own branches run bodies before it only, so that nothing runs itself.
 from collections.abc import Iterator, Sequence
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.nouns import Branch, Buffer, Plan, Port
+from pathways.dialect.plan.instructions import Branch
+from pathways.dialect.plan.nouns import Buffer, Plan, Port
 
 _Problems = Iterator[tuple[str, str]]
 

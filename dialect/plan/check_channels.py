@@ -5,7 +5,8 @@ A channel is the number of one transfer in a function, from one island to anothe
 
 from collections.abc import Iterator
 
-from pathways.dialect.plan.nouns import Plan, Recv, Send, Stream
+from pathways.dialect.plan.instructions import Recv, Send
+from pathways.dialect.plan.nouns import Plan, Stream
 
 
 def channel_problems(plan: Plan) -> Iterator[tuple[str, str]]:

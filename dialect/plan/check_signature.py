@@ -7,7 +7,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.jax_api import eval_shape, random
 from pathways.dialect.plan.check_types import type_problem
 from pathways.dialect.plan.nouns import ConstantData, Plan, Port, Stream
-from pathways.dialect.plan.trees import count_leaves, tree_problem
+from pathways.dialect.trees import count_leaves, tree_problem
 
 _Problems = Iterator[tuple[str, str]]
 _WORDS = {"fry": 2, "rbg": 4, "urbg": 4}

@@ -13,11 +13,13 @@ from google.protobuf.message import DecodeError
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan import nouns as nouns
+from pathways.dialect.plan.instructions import INSTRUCTIONS
 from pathways.dialect.plan.signature import Parameter
-from pathways.dialect.plan.trees import read_tree, write_tree
 from pathways.dialect.ranges import RangeReader, write_ranges
+from pathways.dialect.schedule_numbers import Schedule
 from pathways.dialect.terminal import printable
 from pathways.dialect.topology import Island, Topology
+from pathways.dialect.trees import read_tree, write_tree
 
 __all__ = [
     "CLASSES",
@@ -59,9 +61,9 @@ CLASSES: dict[str, type] = {
             nouns.Stream,
             nouns.Computation,
             nouns.Port,
-            nouns.Schedule,
+            Schedule,
         ),
-        *(nouns.Run, nouns.Send, nouns.Recv, nouns.Copy, nouns.Free, nouns.Branch),
+        *INSTRUCTIONS,
         *(nouns.ConstantData, nouns.Body, nouns.Plan),
         *(Where, ArrayType, Island, Topology, Parameter),
     )
@@ -139,7 +141,7 @@ def _encode_message(value: Any, kind: str, message: Any) -> None:
         case "Axis":
             message.name, message.size = value
         case "Instruction":
-            target = getattr(message, type(value).__name__.lower())
+            target = getattr(message, value.KIND)
             target.SetInParent()
             _encode(value, target)
         case _:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import PlanTooLarge
+from pathways.dialect.plan.instructions import Branch, Copy, Recv, Send
 from pathways.dialect.plan.memory import classes_of
-from pathways.dialect.plan.nouns import Branch, Buffer, Copy, Layout, Plan, Recv, Send
+from pathways.dialect.plan.nouns import Buffer, Layout, Plan
 from pathways.dialect.reshard import most_pieces
 
 MOST_BODIES = 1 << 12

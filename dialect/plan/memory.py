@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from pathways.dialect.plan.nouns import Branch, Copy, Free, Plan, PlanMesh, Recv, Run, Stream
+from pathways.dialect.plan.instructions import Branch, Copy, Free, Recv, Run
+from pathways.dialect.plan.nouns import Plan, PlanMesh, Stream
 
 TEMPORARIES = "temporaries of "
 

@@ -7,14 +7,15 @@ the same size for 1 shard and for 2,048.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
 
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.instructions import Instruction, Run
 from pathways.dialect.plan.signature import Parameter
-from pathways.dialect.plan.trees import Tree
+from pathways.dialect.schedule_numbers import Schedule
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 from pathways.dialect.topology import Topology
+from pathways.dialect.trees import Tree
 
 FORMAT = 4
 """The version of the format that this code writes, and the only one it reads."""
@@ -112,87 +113,6 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Run:
-    """Enqueue `computation` (index) on the gang of `mesh` (index); slots in, slots out."""
-
-    step: int
-    computation: int
-    mesh: int
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    donated: tuple[int, ...]
-    name: str
-    where: Where | None
-    temporaries: int = 0
-    """Bytes on one device that the executable needs while it runs."""
-    action: str = ""
-    """What it is of a pipeline: `2F3` is stage 2, forward, microbatch 3."""
-    parts: tuple[str, ...] = ()
-    """The calls it was merged of, each with its action and line."""
-
-
-@dataclass(frozen=True)
-class Send:
-    step: int
-    channel: int
-    slot: int
-    to: str
-    where: Where | None
-
-
-@dataclass(frozen=True)
-class Recv:
-    step: int
-    channel: int
-    slot: int
-    source: str
-    where: Where | None
-
-
-@dataclass(frozen=True)
-class Copy:
-    step: int
-    source: int
-    target: int
-    where: Where | None
-
-
-@dataclass(frozen=True)
-class Free:
-    step: int
-    slots: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Branch:
-    """Await what decides, then run bodies (indices into `Plan.bodies`); a part is in each stream that takes part.
-
-    `kind` cond: operand 0 is awaited, the number of the body to run on the other operands. `while`: the second body is
-    run for as long as the first says so; the last operands are carried, and become the results. `inputs` are slots of
-    this island, `taken` says which operands they are; so do `outputs` and `made` for results.
-    """
-
-    step: int
-    kind: str
-    bodies: tuple[int, ...]
-    inputs: tuple[int, ...]
-    taken: tuple[int, ...]
-    outputs: tuple[int, ...]
-    made: tuple[int, ...]
-    meshes: tuple[int, ...]
-    """Meshes with all devices of this island that bodies work on."""
-    name: str
-    where: Where | None
-    temporaries: int = 0
-    """Bytes on one of their devices that bodies need beside inputs and outputs."""
-    donated: tuple[int, ...] = ()
-    """Positions in `inputs`: what a loop carries, and nobody needs afterwards."""
-
-
-Instruction: TypeAlias = Run | Send | Recv | Copy | Free | Branch
-
-
-@dataclass(frozen=True)
 class Stream:
     """What one island does, in order. Slots are indices into `buffers`, which are `groups` spread out."""
 
@@ -272,26 +192,6 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """The order of the work, and what it costs. `note` says why it is not what was asked for.
-
-    A bubble is the part of the time in which the slices of a pipeline wait; `bound` is the least that any order of the
-    same work has. Both are given for equal stages (F 1, B 2, I 1, W 1), and `estimated` with the flops of each call.
-    """
-
-    name: str
-    note: str = ""
-    stages: int = 0
-    slices: int = 0
-    microbatches: int = 0
-    bubble: float = 0.0
-    bound: float = 0.0
-    estimated_bubble: float = 0.0
-    estimated_bound: float = 0.0
-    estimated_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
 class Plan:
     """A compiled program. `constants` are raw bytes by member name; `phases` are dumps by file name."""
 
@@ -312,7 +212,7 @@ class Plan:
     reproducible: bool = True
     """False where a time limit decided something: the same source may give another plan."""
     decisions: tuple[Decision, ...] = ()
-    schedule: Schedule = Schedule("program")
+    schedule: Schedule = field(default_factory=lambda: Schedule("program"))
     temporaries: str = ""
     """Whether the temporaries of executables are `estimated` or `measured`, by XLA."""
     bodies: tuple[Body, ...] = ()

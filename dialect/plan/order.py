@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import UnsafePlan
-from pathways.dialect.plan.nouns import Branch, Instruction, Plan, Recv, Send
+from pathways.dialect.plan.instructions import Branch, Instruction, Recv, Send
+from pathways.dialect.plan.nouns import Plan
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from pathways.api.process import process
 from pathways.dialect import jax_api
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.jax_api import ShapedArray, device_put, export, jit, tree_util
-from pathways.dialect.plan.nouns import Branch, Computation, Copy, Layout, Plan, Recv, Run, Send
+from pathways.dialect.plan.instructions import Branch, Copy, Recv, Run, Send
+from pathways.dialect.plan.nouns import Computation, Layout, Plan
 from pathways.dialect.plan.order import Joined, linearize
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.host.devices import pjrt

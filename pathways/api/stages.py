@@ -30,8 +30,8 @@ from pathways.dialect.plan.file import save_plan
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.plan.signature import NAME, in_order, shown
-from pathways.dialect.plan.trees import build_tree, compatible, describe_tree
 from pathways.dialect.topology import Topology, parse_topology
+from pathways.dialect.trees import build_tree, compatible, describe_tree
 from pathways.runtime.client import debugging
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.errors import CannotReplace, WrongStructure

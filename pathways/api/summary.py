@@ -5,10 +5,12 @@ from collections.abc import Iterable, Sequence
 
 from pathways.compiler.pass_manager import Timing
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.instructions import Branch, Recv, Run, Send
 from pathways.dialect.plan.memory import by_kind, peak
 from pathways.dialect.plan.memory import readable as size
-from pathways.dialect.plan.nouns import Branch, Buffer, Plan, Recv, Run, Schedule, Send
+from pathways.dialect.plan.nouns import Buffer, Plan
 from pathways.dialect.reshard import plan_reshard
+from pathways.dialect.schedule_numbers import Schedule
 from pathways.dialect.sharding import Sharding
 
 WIDEST = 120

@@ -22,7 +22,7 @@ from pathways.dialect.jax_api import (
 )
 from pathways.dialect.labels import read_part
 from pathways.dialect.lines import caller
-from pathways.dialect.plan.nouns import Run
+from pathways.dialect.plan.instructions import Run
 from pathways.runtime.client.inputs import handle_of
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.errors import GuardedTransfer, NotANumber

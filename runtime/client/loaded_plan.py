@@ -12,7 +12,8 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import transfer_guard
 from pathways.dialect.lines import caller, on_behalf_of
 from pathways.dialect.plan.check import validate
-from pathways.dialect.plan.nouns import Branch, Plan, Port, Run
+from pathways.dialect.plan.instructions import Branch, Run
+from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.order import linearize
 from pathways.runtime.client.arguments import Binder, Bound
 from pathways.runtime.client.inputs import as_host, handle_of

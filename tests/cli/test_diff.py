@@ -9,7 +9,9 @@ from support.fuzz_modules import module_of, text_of
 from support.processes import ROOT, pwc_here
 
 from pathways.dialect.plan.file import load_plan, save_plan
-from pathways.dialect.plan.nouns import Computation, Plan, Run, Schedule
+from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Computation, Plan
+from pathways.dialect.schedule_numbers import Schedule
 
 SAMPLE = ROOT / "samples" / "mixture_of_experts.py"
 

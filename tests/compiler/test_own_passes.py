@@ -11,7 +11,7 @@ from pathways.compiler.pass_manager import PASSES
 from pathways.compiler.pass_text import parse_pipeline
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.file import load_plan
-from pathways.dialect.plan.nouns import Run
+from pathways.dialect.plan.instructions import Run
 
 GUIDE = (ROOT / "docs" / "writing-a-placement-pass.md").read_text()
 SAMPLES = ["mixture_of_experts", "speculative_decoding"]

@@ -1,6 +1,5 @@
 """Mutants of dumps of every phase: each compiles on, or is refused with a code.
 
-
 By hand: `python tests/support/fuzz_dumps.py FIRST COUNT`. A mutant is its seed.
 Workers are processes of their own, so that a death is one mutant's and the others go on.
 """

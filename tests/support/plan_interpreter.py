@@ -14,7 +14,8 @@ from jax.sharding import PartitionSpec as P
 
 from pathways.api.reference import exported
 from pathways.dialect.dtypes import numpy_dtype
-from pathways.dialect.plan.nouns import Branch, Copy, Free, Instruction, Plan, Recv, Run, Send
+from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
+from pathways.dialect.plan.nouns import Plan
 
 
 class Stuck(Exception):

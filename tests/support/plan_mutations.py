@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 from pathways.dialect.plan.codec import schema
 from pathways.dialect.plan.file import write_plan
-from pathways.dialect.plan.nouns import Copy, Free, Plan, Stream
+from pathways.dialect.plan.instructions import Copy, Free
+from pathways.dialect.plan.nouns import Plan, Stream
 
 Path: TypeAlias = tuple[str | int, ...]
 _KEPT = frozenset({"module", "local", "constants", "phases", "executables", "callbacks"})

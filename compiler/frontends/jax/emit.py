@@ -21,9 +21,9 @@ from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import Module, func, ir, location
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, write_parameters
-from pathways.dialect.plan.trees import Tree, write_tree
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sources import remember_sources
+from pathways.dialect.trees import Tree, write_tree
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from pathways.dialect.jax_api import tree_util
 from pathways.dialect.lines import where_of_exception
 from pathways.dialect.mlir import make_context
 from pathways.dialect.plan.signature import Parameter
-from pathways.dialect.plan.trees import DEEPEST, Tree, describe_tree
 from pathways.dialect.sources import Sources
+from pathways.dialect.trees import DEEPEST, Tree, describe_tree
 
 
 @dataclass(frozen=True)

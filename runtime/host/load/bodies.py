@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from pathways.dialect.dtypes import numpy_dtype
-from pathways.dialect.plan.check import effects
-from pathways.dialect.plan.nouns import Branch, Plan, Port, Run
+from pathways.dialect.plan.instructions import Branch, Run
+from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.order import linearize
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.layouts import Sides, put
@@ -43,7 +43,7 @@ def _overwritten(plan: Plan, offsets: Mapping[str, int]) -> set[int]:
         for stream in plan.streams
         for instruction in stream.instructions
         if isinstance(instruction, Run | Branch)
-        for slot in effects(instruction)[2]
+        for slot in instruction.effects[2]
     }
 
 

@@ -4,7 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pathways.dialect.plan.nouns import Plan, Run
+from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.layouts import Sides

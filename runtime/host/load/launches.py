@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.check import effects
-from pathways.dialect.plan.nouns import Computation, Free, Plan, Run
+from pathways.dialect.plan.instructions import Free, Run
+from pathways.dialect.plan.nouns import Computation, Plan
 from pathways.dialect.sharding import size_of_axes
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables, Wanted
@@ -45,7 +45,7 @@ def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
             if isinstance(i, Run) and is_alone(plan.computations[i.computation]):
                 made.update((at, s) for s in i.outputs)
             elif not isinstance(i, Free):
-                read.update((at, s) for s in effects(i)[0])
+                read.update((at, s) for s in i.effects[0])
         read.update((at, p.slot) for p in plan.results if p.island == stream.island)
     return made - read
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pathways.dialect.diagnostics import Diagnostic, InternalError, Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.check import effects
-from pathways.dialect.plan.nouns import Branch, Copy, Free, Instruction, Layout, Plan, Recv, Run, Send
+from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
+from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.order import Joined
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt, transfers
@@ -127,7 +127,7 @@ class Preparer:
         """A step that launches no computation."""
         name = self.plan.streams[at].island
         offset = self.offsets[name]
-        _, writes, drops = effects(instruction)
+        _, writes, drops = instruction.effects
         return Step(
             self._work(instruction, offset),
             instruction,

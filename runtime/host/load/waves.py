@@ -9,8 +9,8 @@ order. What waits for one thing does not wait for another.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pathways.dialect.plan.check import effects
-from pathways.dialect.plan.nouns import Instruction, Plan, Recv, Run, Send
+from pathways.dialect.plan.instructions import Instruction, Recv, Run, Send
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, Placed
 
 
@@ -63,7 +63,7 @@ class _Deferring:
         writes: list[tuple[int, int]] = []
         drops: list[tuple[int, int]] = []
         for stream, part in parts:
-            for slots, found in zip((reads, writes, drops), effects(part), strict=True):
+            for slots, found in zip((reads, writes, drops), part.effects, strict=True):
                 slots += [(stream, slot) for slot in found]
         needs = 0
         for slot in reads:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.nouns import Run
+from pathways.dialect.plan.instructions import Run
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import PhysicalIsland

@@ -16,7 +16,8 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.labels import read_part
-from pathways.dialect.plan.nouns import Plan, Run
+from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.host.devices.transfers import program_text

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways.dialect.plan.nouns import Copy, Plan, Recv, Run, Send
+from pathways.dialect.plan.instructions import Copy, Recv, Run, Send
+from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.islands import PhysicalIsland
 
 _CONTROLLER = 1

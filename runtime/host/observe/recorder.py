@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pathways.dialect.files import write_whole
-from pathways.dialect.plan.nouns import Copy, Plan, Recv, Run
+from pathways.dialect.plan.instructions import Copy, Recv, Run
+from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import perfetto

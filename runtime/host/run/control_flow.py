@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostics import Diagnostic
-from pathways.dialect.plan.nouns import Branch
+from pathways.dialect.plan.instructions import Branch
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side

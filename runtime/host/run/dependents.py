@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from pathways.dialect.plan.check import effects
-from pathways.dialect.plan.nouns import Copy, Plan, Recv, Run, Send
+from pathways.dialect.plan.instructions import Copy, Recv, Run, Send
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, linearize
 
 
@@ -13,7 +13,7 @@ def dependents(plan: Plan, run: Run) -> Iterator[Run]:
     channels: set[int] = set()
     for at, instruction in linearize(plan):
         parts = instruction.parts if isinstance(instruction, Joined) else ((at, instruction),)
-        reads = any((stream, slot) in tainted for stream, part in parts for slot in effects(part)[0])
+        reads = any((stream, slot) in tainted for stream, part in parts for slot in part.effects[0])
         taints = reads or instruction is run
         if isinstance(instruction, Send):
             (channels.add if reads else channels.discard)(instruction.channel)
@@ -23,5 +23,5 @@ def dependents(plan: Plan, run: Run) -> Iterator[Run]:
             yield instruction
         if isinstance(instruction, Run | Recv | Copy | Joined):
             for stream, part in parts:
-                for slot in effects(part)[1]:
+                for slot in part.effects[1]:
                     (tainted.add if taints else tainted.discard)((stream, slot))

@@ -8,7 +8,8 @@ from typing import Any
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.host_callbacks import find
-from pathways.dialect.plan.nouns import Computation, Run
+from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Computation
 from pathways.runtime.errors import ComputationFailed, UnknownCallback
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched, result_types

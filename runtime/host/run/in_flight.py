@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Container, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways.dialect.plan.nouns import Plan, Run
+from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.interrupts import uninterrupted

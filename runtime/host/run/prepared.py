@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways.dialect.plan.nouns import Instruction, Plan
+from pathways.dialect.plan.instructions import Instruction
+from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland

@@ -17,8 +17,9 @@ from pathways.compiler.schedule.timeline import Cycle, bubble, play
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import Program
 from pathways.dialect.labels import Action, read_action
+from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.memory import timeline
-from pathways.dialect.plan.nouns import Plan, Run
+from pathways.dialect.plan.nouns import Plan
 
 
 def behind(pipeline: Pipeline, table: Table) -> list[tuple[int, ...]]:

@@ -23,10 +23,10 @@ from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import ir, location, make_context, name_of, parse, text, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import codec
-from pathways.dialect.plan.trees import build_tree, describe_tree, read_tree, write_tree
 from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.topology import parse_topology
+from pathways.dialect.trees import build_tree, describe_tree, read_tree, write_tree
 
 
 def test_reference_page_is_current(root: Path) -> None:

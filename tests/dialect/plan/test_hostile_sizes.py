@@ -21,20 +21,9 @@ from pathways.dialect.labels import read_part
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.codec import plan_message
 from pathways.dialect.plan.file import read_plan, write_plan
+from pathways.dialect.plan.instructions import Branch, Free, Recv, Send
 from pathways.dialect.plan.memory import classes_of
-from pathways.dialect.plan.nouns import (
-    Branch,
-    BufferKind,
-    Buffers,
-    ConstantData,
-    Free,
-    Layout,
-    Plan,
-    PlanMesh,
-    Recv,
-    Send,
-    Stream,
-)
+from pathways.dialect.plan.nouns import BufferKind, Buffers, ConstantData, Layout, Plan, PlanMesh, Stream
 from pathways.dialect.ranges import LARGEST, MOST, RangeReader, read_ranges
 
 

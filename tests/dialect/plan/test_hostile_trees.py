@@ -17,7 +17,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.codec import plan_message
 from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.plan.trees import DEEPEST, LEAF, Tree, build_tree, describe_tree, read_tree, write_tree
+from pathways.dialect.trees import DEEPEST, LEAF, Tree, build_tree, describe_tree, read_tree, write_tree
 
 TREES: dict[str, Any] = {
     "of no kind": {"kind": "zzz", "children": []},

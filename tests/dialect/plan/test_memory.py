@@ -18,8 +18,9 @@ from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import parse, text
+from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.memory import peak, timeline
-from pathways.dialect.plan.nouns import Plan, Run
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import linearize
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.client.arguments import Bound

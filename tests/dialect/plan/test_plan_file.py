@@ -13,7 +13,8 @@ from support.processes import ROOT, pwc, pwc_here
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.file import load_plan, read_plan, write_plan
-from pathways.dialect.plan.nouns import Free, Plan, Recv, Run, Send, Stream
+from pathways.dialect.plan.instructions import Free, Recv, Run, Send
+from pathways.dialect.plan.nouns import Plan, Stream
 from pathways.dialect.plan.order import linearize
 
 

@@ -22,7 +22,7 @@ from support.processes import run_python, start_python
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.dialect.plan.nouns import Branch, Run
+from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.order import linearize
 from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.in_flight import Flight

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.mlir import bytecode, make_context, parse, portable
-from pathways.dialect.plan.nouns import Run
+from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.order import linearize
 from pathways.runtime.host.devices.callbacks import result_types
 from pathways.runtime.host.load.waves import defer

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from support.processes import pwc_here
 
 import pathways as pw
-from pathways.dialect.plan.nouns import Run
+from pathways.dialect.plan.instructions import Run
 from pathways.runtime.host.observe.perfetto import producers
 
 jit: Any = jax.jit

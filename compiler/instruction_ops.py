@@ -1,0 +1,105 @@
+"""Instructions of a plan as ops of the IR, and back: by the names of their fields, whatever they are."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import Any, get_type_hints
+
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.declare import SYMBOL, PwOp
+from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
+from pathways.dialect.plan.instructions import INSTRUCTIONS, Instruction, Refers
+
+_LOCATION = ("name", "where")
+"""Fields that are the location of an op."""
+_MOVED = "moved"
+"""The name in the location of an instruction without one."""
+_OPS: dict[str, type[PwOp]] = {op.OPERATION_NAME: op for op in pw.OPS}
+_CLASSES: dict[str, type[Instruction]] = {f"pw.{cls.KIND}": cls for cls in INSTRUCTIONS}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A field of an instruction, and the attribute of its op."""
+
+    name: str
+    attribute: str
+    table: str
+    """The table that it is an index into, or several; empty: it is a value."""
+    default: Any
+    required: bool
+    is_symbol: bool
+
+
+@cache
+def _rows(cls: type[Instruction]) -> tuple[_Row, ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    declared = _OPS[f"pw.{cls.KIND}"].fields()
+    rows: list[_Row] = []
+    for one in fields(cls):
+        if one.name in _LOCATION:
+            continue
+        marks = getattr(hints[one.name], "__metadata__", ())
+        refers = next((m for m in marks if isinstance(m, Refers)), Refers(""))
+        attribute = refers.attribute or one.name
+        default = None if one.default is MISSING else one.default
+        said = declared[attribute]
+        rows.append(_Row(one.name, attribute, refers.table, default, said.required, said.kind is SYMBOL))
+    return tuple(rows)
+
+
+class InstructionWriter:
+    """Writes instructions as ops; `symbols` are the tables that their indices mean. What many share is made once."""
+
+    def __init__(self, context: Any, symbols: Mapping[str, Sequence[str]]) -> None:
+        self._context = context
+        self._symbols = symbols
+        self._written: dict[str, Attribute] = {}
+        self._unknown: Any = ir.Location.unknown()
+
+    def write(self, instruction: Instruction, ip: Any) -> None:
+        attributes: dict[str, Any] = {}
+        for row in _rows(type(instruction)):
+            value: Any = getattr(instruction, row.name)
+            if row.table:
+                value = _each(self._symbols[row.table].__getitem__, value)
+            if not row.required and value == row.default:
+                continue
+            attributes[row.attribute] = self._symbol(value) if row.is_symbol else value
+        _OPS[f"pw.{instruction.KIND}"].create(ip=ip, loc=self._location(instruction), **attributes)
+
+    def _symbol(self, name: str) -> Attribute:
+        if name not in self._written:
+            self._written[name] = SYMBOL.write(name)
+        return self._written[name]
+
+    def _location(self, instruction: Instruction) -> Any:
+        if not hasattr(instruction, "where"):
+            return self._unknown
+        return location(getattr(instruction, "where", None), getattr(instruction, "name", _MOVED), self._context)
+
+
+def read_instruction(op: Any, numbers: Mapping[str, Mapping[str, int]]) -> Instruction:
+    """The instruction that an op is; `numbers` are the indices of symbols in their tables."""
+    cls: Any = _CLASSES[op.OPERATION_NAME]
+    values: dict[str, Any] = {}
+    for row in _rows(cls):
+        value: Any = getattr(op, row.attribute)
+        if value is None:
+            value = row.default
+        if row.table:
+            value = _each(numbers[row.table].__getitem__, value)
+        values[row.name] = value
+    if "where" in cls.__dataclass_fields__:
+        values["where"] = where_of(op.operation)
+    if "name" in cls.__dataclass_fields__:
+        values["name"] = name_of(op.operation)
+    return cls(**values)
+
+
+def _each(look_up: Callable[[Any], Any], keys: Any) -> Any:
+    """What is looked up for a key, or for each of several."""
+    if not isinstance(keys, tuple):
+        return look_up(keys)
+    several: tuple[Any, ...] = keys
+    return tuple([look_up(key) for key in several])
