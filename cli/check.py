@@ -16,6 +16,7 @@ from pathways.dialect.plan.file import load_plan
 from pathways.dialect.plan.match import check_fit
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import linearize
+from pathways.dialect.platforms import PLATFORMS
 from pathways.dialect.topology import parse_topology
 
 EXAMPLE = """
@@ -30,7 +31,7 @@ Examples:
 @click.command("check", epilog=EXAMPLE)
 @click.argument("source", metavar=f"{METAVAR} | DUMP.mlir | PLAN")
 @click.option("--topology", help="Machines to check against: a spec, a TOML file or a preset.")
-@click.option("--platform", type=click.Choice(["cpu", "gpu", "tpu"]), help="For sources; default: this host's.")
+@click.option("--platform", type=click.Choice(list(PLATFORMS)), help="For sources; default: this host's.")
 @click.option(
     "--placement", default="spread", show_default=True, help=f"{', '.join(sorted(POLICIES))}, or FILE.py:NAME."
 )

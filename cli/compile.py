@@ -27,6 +27,7 @@ from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import bytecode, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.file import save_plan
+from pathways.dialect.platforms import PLATFORMS, platform_named
 from pathways.dialect.topology import PRESETS, Topology, parse_topology
 
 EXAMPLE = """
@@ -46,7 +47,7 @@ Examples:
     "--topology",
     help=f"islands=2,hosts=1,devices=4[,kind=K][,memory=16GiB], a TOML file, or one of {', '.join(PRESETS)}.",
 )
-@click.option("--platform", type=click.Choice(["cpu", "gpu", "tpu"]), help="Default: the platform of this host.")
+@click.option("--platform", type=click.Choice(list(PLATFORMS)), help="Default: the platform of this host.")
 @click.option("--placement", help=f"{', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
 @click.option("--compile-to", type=click.Choice([p.value for p in Phase]), default="plan", show_default=True,
               help="Stop after this phase, and print its IR.")  # fmt: skip
@@ -189,8 +190,8 @@ def start(source: str, topology: Topology | None, platform: str | None) -> Compi
 
 
 def _machines(topology: Topology | None, platform: str) -> Topology | None:
-    """The topology asked for; without one the host's own devices, or on CPU what the program needs."""
-    return topology if topology is not None or platform == "cpu" else host_topology()
+    """The topology asked for; without one the host's devices, or where they are made at will what the program needs."""
+    return topology if topology is not None or platform_named(platform).made_at_will else host_topology()
 
 
 def _emit_ir(ir_text: str, output: Path | None) -> None:

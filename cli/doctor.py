@@ -12,6 +12,7 @@ import click
 
 from pathways.cli.errors import NotWell
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.platforms import platform_named
 
 EXAMPLE = """
 \b
@@ -97,9 +98,10 @@ _TWO_ISLANDS = """
 import jax, numpy as np, pathways as pw, time
 from jax.sharding import NamedSharding, PartitionSpec as P
 made = pw.make_virtual_device_set()
-on_cpu = jax.default_backend() == "cpu"
-count = 2 if on_cpu or len(jax.devices()) >= 4 else 1
-if not on_cpu and len(jax.devices()) < 2:
+from pathways.dialect.platforms import platform_named
+at_will = platform_named(jax.default_backend()).made_at_will is not None
+count = 2 if at_will or len(jax.devices()) >= 4 else 1
+if not at_will and len(jax.devices()) < 2:
     raise SystemExit("one device: no two slices fit; JAX_PLATFORMS=cpu pwc doctor tries it on CPU")
 first, last = (NamedSharding(made.add_slice(devices=count).mesh("x"), P("x")) for _ in range(2))
 double = jax.jit(lambda x: 2 * x, in_shardings=first)
@@ -125,10 +127,28 @@ def _in_own_process(source: str, advice: str) -> Answer:
     return (said[-1] if said else died), advice
 
 
+def _platform() -> Answer:
+    """What this project knows of the platform: its row in dialect/platforms.py."""
+    name, advice = _in_own_process("import jax; print(jax.default_backend())", "see the check of devices")
+    if advice:
+        return name, advice
+    row = platform_named(name)
+    known = [
+        f"tried on {row.tried}" if row.tried else "never tried by this project",
+        "devices made at will" if row.made_at_will else "the devices of the host",
+        f"{row.in_flight} executions in flight a device",
+        f"gangs up to {row.apart} started apart" if row.apart else "gangs started at once",
+        "hangs proved" if row.on_host else "hangs suspected",
+        "faults by callback" if row.callback else "no faults by callback",
+    ]
+    return f"{row.name}: {', '.join(known)}", ""
+
+
 CHECKS: tuple[Check, ...] = (
     Check("python", _python),
     Check("jax", _jax),
     Check("plugins", _plugins),
     Check("devices", lambda: _in_own_process(_DEVICES, "JAX_PLATFORMS=cpu, or the driver and plugin of your device")),
+    Check("platform", _platform),
     Check("run", lambda: _in_own_process(_TWO_ISLANDS, "pwc explain CODE for an error with a code; else file a bug")),
 )

@@ -11,11 +11,11 @@ from pathways.compiler.export import extract_plan
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import Options, Timing, default_pipeline, run_pipeline
 from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.files import write_folder
 from pathways.dialect.ir.program import Program, array_type, constant_name
-from pathways.dialect.ir.verify import verify
 from pathways.dialect.ir.wellformed import check_wellformed
 from pathways.dialect.mlir import bytecode, parse_text, text
 from pathways.dialect.phases import Phase
@@ -134,7 +134,7 @@ def parse_program(source: str, name: str) -> Program:
         raise _unreadable(name, "MLIR without pw.phase: not a dump of this compiler")
     check_wellformed(module)
     program = Program(module)
-    verify(program)
+    verify_program(program)
     return program
 
 

@@ -319,6 +319,20 @@ class PassRaised(Diagnostic):
 
 
 @dataclass(frozen=True)
+class PassBroke(Diagnostic):
+    code: ClassVar[str] = "PWC0710"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "the pass {name} made a program that breaks a rule: a mistake of this compiler, not yours"
+    have: ClassVar[str] = "{op} {problem}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "please file a bug, with the reproducer that is named below, or with the program"
+    name: str
+    op: str
+    problem: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class UnknownPass(Diagnostic):
     code: ClassVar[str] = "PWC0705"
     exit: ClassVar[Exit] = Exit.USAGE

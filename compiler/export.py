@@ -4,17 +4,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pathways.compiler.buffers.streams import plan_meshes
-from pathways.compiler.computations.localize import localize
+from pathways.compiler.computations.signature import signature_of
 from pathways.compiler.decisions import explain
 from pathways.compiler.instruction_ops import read_instruction
 from pathways.compiler.schedule.attribute import read_schedule
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.places import number_slots
-from pathways.dialect.ir.program import Argument, Program, constant_name, described, main_of
+from pathways.dialect.ir.program import PER_DEVICE_OF, Argument, Program, constant_name
 from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, ir, portable
 from pathways.dialect.plan.instructions import Instruction, Run
 from pathways.dialect.plan.nouns import (
@@ -30,18 +29,25 @@ from pathways.dialect.plan.nouns import (
     Stream,
 )
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, read_parameters
-from pathways.dialect.sdy import meshes_of, read_sharding
-from pathways.dialect.sharding import Dims, replicated, size_of_axes
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree
 
 
 def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
     """Reads everything the runtime needs out of the IR; `constants` are the bytes of the arrays beside it."""
+    return _extract(program, constants, with_bytes=True)
+
+
+def outline_of_plan(program: Program) -> Plan:
+    """The plan without the bytes of its modules and constants: what it does, and with what."""
+    return _extract(program, {}, with_bytes=False)
+
+
+def _extract(program: Program, constants: Mapping[str, bytes], *, with_bytes: bool) -> Plan:
     attributes = program.module.operation.attributes
     raw: dict[str, bytes] = {}
     numbers = _Numbers(program)
-    readers = {f.name: _Reader(f, numbers, constants, raw) for f in (program, *program.bodies.values())}
+    readers = {f.name: _Reader(f, numbers, constants, raw, with_bytes) for f in (program, *program.bodies.values())}
     bodies = {name: reader.body() for name, reader in readers.items()}
     main = bodies.pop(program.name)
     found = {c.name: c for reader in readers.values() for c in reader.computations()}
@@ -64,7 +70,7 @@ def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
         constants=raw,
         placement=attributes["pw.placement"].value if "pw.placement" in attributes else "",
         reproducible="pw.not_reproducible" not in attributes,
-        decisions=explain(program),
+        decisions=explain(program) if with_bytes else (),
         schedule=read_schedule(program),
         temporaries=attributes["pw.temporaries"].value if "pw.temporaries" in attributes else "",
         bodies=tuple(bodies.values()),
@@ -107,7 +113,8 @@ class _Numbers:
     def __init__(self, program: Program) -> None:
         self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
         operations = (op.operation for op in program.module.body.operations)
-        symbols = (op.attributes["sym_name"].value for op in operations if op.name == "builtin.module")
+        modules = (op for op in operations if op.name == "builtin.module" and PER_DEVICE_OF not in op.attributes)
+        symbols = (op.attributes["sym_name"].value for op in modules)
         self.computations = {symbol: i for i, symbol in enumerate(symbols)}
         bodies = {symbol: i for i, symbol in enumerate(program.bodies)}
         self.tables = {"meshes": self.meshes, "computations": self.computations, "bodies": bodies}
@@ -117,12 +124,18 @@ class _Reader:
     """Reads one function: the program, or a body. `raw` gets the bytes of its constants."""
 
     def __init__(
-        self, program: Program, numbers: _Numbers, constants: Mapping[str, bytes], raw: dict[str, bytes]
+        self,
+        program: Program,
+        numbers: _Numbers,
+        constants: Mapping[str, bytes],
+        raw: dict[str, bytes],
+        with_bytes: bool,
     ) -> None:
         self.program = program
         self.numbers = numbers
         self.constants = constants
         self.raw = raw
+        self.with_bytes = with_bytes
         self.donated: dict[str, tuple[int, ...]] = {}
         self.slots = number_slots(program)
 
@@ -162,28 +175,19 @@ class _Reader:
         return Stream(plan.island, plan.peak_bytes, tuple(kinds), tuple(groups), tuple(instructions))
 
     def computation(self, symbol: str, op: Operation) -> Computation:
-        main = main_of(op)
-        type_ = main.type
-        meshes = meshes_of(op)
-        ins, outs = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
-        in_layouts = tuple(_dims(d, t) for d, t in zip(described(main, "arg_attrs", len(ins)), ins, strict=True))
-        out_layouts = tuple(_dims(d, t) for d, t in zip(described(main, "res_attrs", len(outs)), outs, strict=True))
-        size = op.attributes["mhlo.num_partitions"].value
-        axes = next((a for a in meshes.values() if size_of_axes(a) == size), ())
-        donated = self.donated.get(symbol, ())
-        with self.program.context:
-            alone = localize(op, axes, in_layouts, out_layouts)
+        said = signature_of(op)
+        share = self.program.per_device.get(symbol)
         return Computation(
             symbol,
-            written(op),
-            donated,
-            ins,
-            in_layouts,
-            outs,
-            out_layouts,
-            axes,
+            written(op) if self.with_bytes else b"",
+            self.donated.get(symbol, ()),
+            said.inputs,
+            said.in_layouts,
+            said.outputs,
+            said.out_layouts,
+            said.axes,
             read_callbacks(op),
-            b"" if alone is None else written(alone.operation),
+            b"" if share is None or not self.with_bytes else _share_written(share),
         )
 
     def arguments(self) -> tuple[tuple[Port, ...], tuple[ConstantData, ...]]:
@@ -195,6 +199,9 @@ class _Reader:
                 inputs.append(self.port(value, argument))
                 continue
             inline = argument.value
+            if not self.with_bytes:
+                held.append(ConstantData(self.island(value), self.slots[value], argument.constant or ""))
+                continue
             data = bytes.fromhex(inline) if inline is not None else self.constants[argument.constant or ""]
             member = constant_name(data)
             self.raw[member] = data
@@ -237,15 +244,17 @@ def written(computation: Operation) -> bytes:
     return portable(raw)
 
 
+def _share_written(share: Operation) -> bytes:
+    """A module for one device, without what it says of its place in the program."""
+    alone = ir.Module.parse(bytecode(share, WITHOUT_USES), share.context)
+    for key in ("sym_name", PER_DEVICE_OF):
+        del alone.operation.attributes[key]
+    return written(alone.operation)
+
+
 def _settle(op: Operation) -> Any:
     if op.name == "stablehlo.while":
         for region in op.regions:
             for argument in region.blocks[0].arguments:
                 argument.set_location(op.location)
     return ir.WalkResult.ADVANCE
-
-
-def _dims(attribute: Any, type_: ArrayType) -> Dims:
-    if "sdy.sharding" not in attribute:
-        return replicated(len(type_.shape))
-    return read_sharding(attribute["sdy.sharding"]).dims

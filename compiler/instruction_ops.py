@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.declare import SYMBOL, PwOp
@@ -101,5 +101,4 @@ def _each(look_up: Callable[[Any], Any], keys: Any) -> Any:
     """What is looked up for a key, or for each of several."""
     if not isinstance(keys, tuple):
         return look_up(keys)
-    several: tuple[Any, ...] = keys
-    return tuple([look_up(key) for key in several])
+    return tuple(map(look_up, cast("tuple[Any, ...]", keys)))

@@ -4,13 +4,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pathways.compiler.errors import BadArguments, PassRaised
+from pathways.compiler.errors import BadArguments, PassBroke, PassRaised
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
 from pathways.compiler.passes.insert_transfers import InsertTransfers
 from pathways.compiler.passes.merge_calls import MergeCalls
 from pathways.compiler.passes.order_calls import OrderCalls
+from pathways.compiler.passes.per_device import PerDevice
 from pathways.compiler.passes.place import Place
 from pathways.compiler.passes.plan_islands import PlanIslands
 from pathways.compiler.passes.propagate_shardings import PropagateShardings
@@ -19,10 +20,10 @@ from pathways.compiler.passes.split_backward import SplitBackward
 from pathways.compiler.placement import Policy
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.schedule.arrange import splits_backward
+from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.errors import WrongPhase
+from pathways.dialect.errors import InvalidIR, WrongPhase
 from pathways.dialect.ir.program import Program
-from pathways.dialect.ir.verify import verify
 from pathways.dialect.lines import where_of_exception
 from pathways.dialect.phases import Phase
 
@@ -41,6 +42,7 @@ PASSES: dict[str, type[Pass]] = {
         Rematerialize,
         MergeCalls,
         PlanIslands,
+        PerDevice,
     )
 }
 """Every pass by name."""
@@ -92,6 +94,8 @@ def default_pipeline(options: Options = Options()) -> tuple[Pass, ...]:
         *([MergeCalls()] if options.merge else []),
         # Lifetimes are known only in the final order.
         PlanIslands(enforce=options.enforce),
+        # A copy of what is there, for one device: behind donation, which it takes over.
+        PerDevice(),
     )
 
 
@@ -115,8 +119,8 @@ def run_pipeline(
 ) -> Timing:
     """Runs those of `passes` that the program still needs to reach `upto`.
 
-    Raises PWC0703 where a pass's requirement is not met, PWC0701 where its result breaks a rule, PWC0706 for whatever a
-    pass of the user's own raises.
+    Raises PWC0703 where a pass's requirement is not met; PWC0701 where the result of a pass of the user's own breaks a
+    rule, PWC0706 for whatever it raises; PWC0710 where the result of one of ours breaks a rule.
     """
     timing = Timing()
     for step in passes:
@@ -145,7 +149,7 @@ def run_pass(
         if not step.keeps_flow:
             for function in program.functions:
                 function.changed()
-        verify(program)
+        _verify(step, program)
     except Exception as error:
         coded = _coded(step, error)
         for instrument in instruments:
@@ -156,6 +160,18 @@ def run_pass(
     timing.add(step.name, time.perf_counter() - start)
     for instrument in instruments:
         instrument.after(step, program)
+
+
+def _verify(step: Pass, program: Program) -> None:
+    """Raises PWC0701 for what a pass of the user's own made, PWC0710 for what one of ours did."""
+    try:
+        verify_program(program)
+    except PathwaysError as error:
+        first = error.diagnostic
+        if step.spelled or not isinstance(first, InvalidIR):
+            raise
+        ours = PassBroke(name=step.name, op=first.op, problem=first.problem, rule=first.rule, where=first.where)
+        raise PathwaysError(ours) from error
 
 
 def _coded(step: Pass, error: Exception) -> Exception:

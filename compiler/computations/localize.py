@@ -86,15 +86,23 @@ class _Spread:
 _Known: TypeAlias = _Shard | _Spread
 
 
-def localize(computation: Operation, axes: Axes, ins: Sequence[Dims], outs: Sequence[Dims]) -> Module | None:
+def localize(
+    computation: Operation,
+    axes: Axes,
+    ins: Sequence[Dims],
+    outs: Sequence[Dims],
+    operations: int = MOST_OPERATIONS,
+    flops: float = MOST_FLOPS,
+) -> Module | None:
     """The module for one device, or None. Needs the context of the computation.
 
-    `ins` and `outs` are the shardings of arguments and results of @main.
+    `ins` and `outs` are the shardings of arguments and results of @main. None, too, for a computation of more
+    `operations`, or of more `flops` on one device.
     """
     size = size_of_axes(axes)
-    if size == 1 or read_callbacks(computation) or count_operations(computation) > MOST_OPERATIONS:
+    if size == 1 or read_callbacks(computation) or count_operations(computation) > operations:
         return None
-    if flops_of(computation) > MOST_FLOPS * size:
+    if flops_of(computation) > flops * size:
         return None
     whole = inlined(computation)
     try:

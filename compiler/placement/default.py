@@ -1,12 +1,10 @@
-"""The topology for when the user names none: on CPU, where devices can be made at will, one island a slice."""
+"""The topology for when the user names none, on a platform whose devices are made at will: one island a slice."""
 
 import itertools
 
 from pathways.dialect.ir.program import Program
+from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology
-
-CPU_KIND = "cpu"
-"""What CPU devices call themselves."""
 
 
 def default_topology(program: Program) -> Topology:
@@ -19,5 +17,12 @@ def default_topology(program: Program) -> Topology:
         name = op.pin or (names[op.near] if op.near else next(fresh))
         names[symbol] = name
         sizes[name] = sizes.get(name, 0) + op.devices
-    islands = [Island(name, devices=size, kind=CPU_KIND) for name, size in sizes.items()]
-    return Topology(tuple(islands) or (Island("island0", devices=1, kind=CPU_KIND),))
+    kind = kind_of_made(program.platform)
+    islands = [Island(name, devices=size, kind=kind) for name, size in sizes.items()]
+    return Topology(tuple(islands) or (Island("island0", devices=1, kind=kind),))
+
+
+def kind_of_made(platform: str) -> str:
+    """What devices that are made at will call themselves; `any` where none are."""
+    will = platform_named(platform).made_at_will
+    return "any" if will is None else will.kind

@@ -96,6 +96,10 @@ def _read_argument(attribute: Any) -> Argument:
     )
 
 
+PER_DEVICE_OF = "pw.per_device_of"
+"""Marks a module for one device, and names the computation that it is a device's share of."""
+
+
 class Program:
     """A view on a module: cheap to make, holds no state of its own but the symbol tables it read."""
 
@@ -107,6 +111,8 @@ class Program:
         self.islands: dict[str, pw.IslandOp] = {}
         self.plans: dict[str, pw.PlanOp] = {}
         self.computations: dict[str, Operation] = {}
+        self.per_device: dict[str, Operation] = {}
+        """By computation, what one device does of it: a module of its own, where its devices need no other."""
         self.bodies: dict[str, Program] = {}
         """Functions that control flow runs, as programs of their own; inner ones first."""
         self._specs: dict[str, MeshSpec] = {}
@@ -137,7 +143,11 @@ class Program:
             case pw.IslandOp():
                 self.islands[op.name] = op
             case _ if op.operation.name == "builtin.module":
-                self.computations[op.operation.attributes["sym_name"].value] = op.operation
+                attributes = op.operation.attributes
+                if PER_DEVICE_OF in attributes:
+                    self.per_device[attributes[PER_DEVICE_OF].value] = op.operation
+                else:
+                    self.computations[attributes["sym_name"].value] = op.operation
             case _ if op.operation.name == "func.func" and "pw.program" in op.operation.attributes:
                 self._func = op
             case _:
@@ -250,7 +260,8 @@ class Program:
     def unique_symbol(self, name: str) -> str:
         """`name`, or `name_1`, ... : one that no computation of the module has."""
         taken, number = name, 0
-        while any(taken in function.computations for function in self.functions):
+        symbols = {op.attributes["sym_name"].value for op in self.per_device.values()}
+        while taken in symbols or any(taken in function.computations for function in self.functions):
             number += 1
             taken = f"{name}_{number}"
         return taken
@@ -262,6 +273,7 @@ class Body(Program):
     def __init__(self, whole: Program, function: Any) -> None:
         self.module, self.context = whole.module, whole.context
         self.slices, self.meshes, self.islands = whole.slices, whole.meshes, whole.islands
+        self.per_device = whole.per_device
         self.whole, self.bodies = whole, whole.bodies
         self.plans: dict[str, pw.PlanOp] = {}
         self._specs: dict[str, MeshSpec] = {}

@@ -10,7 +10,7 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.places import same_place
 from pathways.dialect.ir.program import Program, array_type, main_of
-from pathways.dialect.ir.verify_plan import broken_parts, check_plans
+from pathways.dialect.ir.verify_plan import broken_parts, check_per_device, check_plans
 from pathways.dialect.ir.wellformed import Broken, declarations, known_ops, violation
 from pathways.dialect.labels import Action, read_action
 from pathways.dialect.mlir import Attribute, Operation, ir, problem_of, registered_only, short_text
@@ -50,6 +50,8 @@ def _check_valid(program: Program) -> None:
             for function in program.functions:
                 for computation in function.computations.values():
                     computation.verify()
+            for share in program.per_device.values():
+                share.verify()
         module.verify()
     except ir.MLIRError as error:
         problem, where = problem_of(error)
@@ -337,5 +339,5 @@ _RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
     Phase.PLACE: (_bindings,),
     Phase.TRANSFER: (_movement,),
     Phase.SCHEDULE: (_order,),
-    Phase.PLAN: (check_plans,),
+    Phase.PLAN: (check_plans, check_per_device),
 }

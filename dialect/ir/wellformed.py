@@ -12,6 +12,7 @@ from pathways.dialect.dtypes import is_array
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.declare import FLAG, NUMBER, STRING, SYMBOL, PwOp
+from pathways.dialect.ir.program import PER_DEVICE_OF
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, name_of, sdy, short_text, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.schedule_numbers import Schedule
@@ -232,6 +233,8 @@ def _computation(computation: Operation, settled: bool) -> Iterator[Broken]:
     partitions: Any = attributes["mhlo.num_partitions"] if "mhlo.num_partitions" in attributes else None  # noqa: SIM401
     if settled and not (isinstance(partitions, ir.IntegerAttr) and partitions.value > 0):
         yield computation, "does not say on how many devices it runs", "mhlo.num_partitions from phase shard on"
+    if PER_DEVICE_OF in attributes and not SYMBOL.accepts(attributes[PER_DEVICE_OF]):
+        yield computation, f"has {PER_DEVICE_OF} = {attributes[PER_DEVICE_OF]}", "the symbol of a computation"
     if "pw.callbacks" in attributes and not isinstance(attributes["pw.callbacks"], ir.DenseI64ArrayAttr):
         yield computation, f"has pw.callbacks = {attributes['pw.callbacks']}", "numbers"
     mains: list[Any] = []

@@ -6,7 +6,8 @@ those before it: the first broken one ends it. What a plan names is known to exi
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from pathways.dialect.diagnostics import PathwaysError
@@ -18,7 +19,7 @@ from pathways.dialect.plan.check_channels import channel_problems
 from pathways.dialect.plan.check_places import place_problems
 from pathways.dialect.plan.check_signature import port_problems, tree_problems
 from pathways.dialect.plan.check_types import computation_problems, layout_problem
-from pathways.dialect.plan.instructions import Branch, Copy, Run
+from pathways.dialect.plan.instructions import Branch, Copy, Instruction, Run
 from pathways.dialect.plan.limits import check_amounts, check_work
 from pathways.dialect.plan.nouns import Buffer, BufferKind, Layout, Plan, Stream
 from pathways.dialect.plan.signature import parameter_problem
@@ -28,13 +29,31 @@ _valid: WeakValueDictionary[int, Plan] = WeakValueDictionary()
 """Plans in which every rule holds, by their `id`: they never change, and are validated at the door and at load."""
 
 
+class At(NamedTuple):
+    """One instruction: its function (the number of a body; -1: the program), its island, and its place there."""
+
+    body: int
+    island: str
+    number: int
+
+
+class Problem(NamedTuple):
+    """A rule that does not hold: for what, how, and the rule."""
+
+    subject: str
+    what: str
+    rule: str
+    at: At | None = None
+
+
 def validate(plan: Plan, path: str = "plan") -> None:
     """Raises PWC0604 with the first broken rule, PWC0613 for a plan that asks for too much."""
     if _valid.get(id(plan)) is plan:
         return
     check_amounts(plan, path)
-    for problem, rule in _problems(plan):
-        raise PathwaysError(UnsafePlan(path=path, problem=problem, rule=rule))
+    for found in _problems(plan):
+        problem = f"{found.subject} {found.what}".strip()
+        raise PathwaysError(UnsafePlan(path=path, problem=problem, rule=found.rule))
     check_work(plan, path)
     _valid[id(plan)] = plan
 
@@ -42,26 +61,35 @@ def validate(plan: Plan, path: str = "plan") -> None:
 _Problems = Iterator[tuple[str, str]]
 
 
-def _problems(plan: Plan) -> _Problems:
-    yield from place_problems(plan)
-    yield from computation_problems(plan)
-    yield from tree_problems(plan)
+def _problems(plan: Plan) -> Iterator[Problem]:
+    yield from _of_the_whole(place_problems(plan))
+    yield from _of_the_whole(computation_problems(plan))
+    yield from _of_the_whole(tree_problems(plan))
     if problem := parameter_problem(plan.parameters, len(plan.in_tree.children)):
-        yield problem, "one parameter an argument, each with a name of its own"
-    for number in range(len(plan.bodies)):  # a body before whoever runs it
-        yield from _function(plan.of_body(number))
-    yield from _function(plan)
+        yield Problem("", problem, "one parameter an argument, each with a name of its own")
+    for number in (*range(len(plan.bodies)), -1):  # a body before whatever runs it
+        function = plan if number < 0 else plan.of_body(number)
+        yield from _of_the_whole(buffer_problems(function))
+        yield from _of_the_whole(port_problems(function))
+        yield from stream_problems(function, number)
 
 
-def _function(plan: Plan) -> _Problems:
-    """The streams of the program, or of a body."""
-    for stream in plan.streams:
-        yield from _buffers(plan, stream)
-    yield from port_problems(plan)
-    for stream in plan.streams:
-        yield from _stream(plan, stream)
-    yield from channel_problems(plan)
-    yield from branch_problems(plan)
+def _of_the_whole(problems: _Problems) -> Iterator[Problem]:
+    return (Problem("", what, rule) for what, rule in problems)
+
+
+def stream_problems(function: Plan, number: int = -1) -> Iterator[Problem]:
+    """What is wrong with the streams of the program, or of a body, whose buffers are known to be right."""
+    for stream in function.streams:
+        yield from _stream(function, stream, number)
+    yield from _of_the_whole(channel_problems(function))
+    yield from _of_the_whole(branch_problems(function))
+
+
+def buffer_problems(function: Plan) -> _Problems:
+    """What is wrong with the buffers of the program, or of a body."""
+    for stream in function.streams:
+        yield from _buffers(function, stream)
 
 
 def _buffers(plan: Plan, stream: Stream) -> _Problems:
@@ -87,49 +115,65 @@ def _kind(plan: Plan, name: str, island: str, kind: BufferKind) -> _Problems:
         yield f"{name} of {kind.bytes} bytes a device", "the bytes of its shard"
 
 
-def _stream(plan: Plan, stream: Stream) -> _Problems:
+def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
     """What each instruction finds in its slots. A slot is written once: it is one value."""
-    count = len(stream.buffers)
     kept = {c.slot for c in plan.constant_buffers if c.island == stream.island}
     inputs = [p for p in plan.inputs if p.island == stream.island and p.slot >= 0]
+    results = {p.slot for p in plan.results if p.island == stream.island}
     alive = kept | {p.slot for p in inputs}
     written = set(alive)
     borrowed = {p.slot for p in inputs if not p.donated}
-    stays = kept | {p.slot for p in plan.results if p.island == stream.island}
-    for instruction in stream.instructions:
+    for number, instruction in enumerate(stream.instructions):
+        broken = False
         name = f"step {instruction.step} of {stream.island}"
-        if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
-            yield f"{name} ({instruction.name}) {problem}", "each input at most once"
+        for what, rule in _instruction(plan, stream, instruction, alive, written, borrowed, kept | results):
+            broken = True
+            yield Problem(name, what, rule, At(function, stream.island, number))
+        if broken:
             return
-        reads, writes, drops = instruction.effects
-        if bad := [s for s in (*reads, *writes, *drops) if not 0 <= s < count]:
-            yield f"{name} names slots {bad} of {count}", "slots that exist"
-            return
-        if missing := [s for s in reads if s not in alive]:
-            yield f"{name} reads slots {missing}", "slots written before, not freed"
-            return
-        if again := [s for s in writes if s in written] or len(set(writes)) != len(writes):
-            yield f"{name} writes {again}", "slots that were never written"
-        if bad := [s for s in drops if s in stays]:
-            yield f"{name} drops slots {bad}", "constants and results to stay"
-        if len(set(drops)) != len(drops):
-            yield f"{name} drops slots {drops}", "each slot once"
-        match instruction:
-            case Run():
-                yield from _run(plan, stream, instruction, borrowed)
-            case Branch() if bad := borrowed & set(drops):
-                yield f"{name} donates {sorted(bad)}", "slots that are not the caller's"
-            case Copy():
-                source, target = stream.buffers[instruction.source], stream.buffers[instruction.target]
-                if source.type != target.type:
-                    yield f"{name} copies {source.type} to {target.type}", "equal types"
-            case _:
-                pass
+        _, writes, drops = instruction.effects
         alive.difference_update(drops)
         alive.update(writes)
         written.update(writes)
-    if missing := {p.slot for p in plan.results if p.island == stream.island} - alive:
-        yield f"results in slots {sorted(missing)} of {stream.island} that hold nothing", "results that are written"
+    if missing := results - alive:
+        have = f"results in slots {sorted(missing)} of {stream.island} that hold nothing"
+        yield Problem("", have, "results that are written")
+
+
+def _instruction(
+    plan: Plan, stream: Stream, instruction: Instruction, alive: Set[int], written: Set[int], borrowed: Set[int],
+    stays: Set[int],
+) -> _Problems:  # fmt: skip
+    """What is wrong with one instruction, where some slots are alive, written before, the caller's, and must stay."""
+    count = len(stream.buffers)
+    if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
+        yield problem, "positions in its inputs, each at most once"
+        return
+    reads, writes, drops = instruction.effects
+    for slot in reads:
+        if slot not in alive:
+            yield f"reads slot {slot}, which holds nothing", "buffers written before and not freed"
+            return
+    if bad := [s for s in (*writes, *drops) if not 0 <= s < count]:
+        yield f"names slots {bad} of {count}", f"slots that exist: 0 to {count - 1}"
+        return
+    if again := [s for s in writes if s in written] or len(set(writes)) != len(writes):
+        yield f"writes {again}", "slots that were never written"
+    if bad := [s for s in drops if s in stays]:
+        yield f"drops slots {bad}", "constants and results to stay"
+    if len(set(drops)) != len(drops):
+        yield f"drops slots {drops}", "each slot once"
+    match instruction:
+        case Run():
+            yield from _run(plan, stream, instruction, borrowed)
+        case Branch() if bad := borrowed & set(drops):
+            yield f"donates {sorted(bad)}", "slots that are not the caller's"
+        case Copy():
+            source, target = stream.buffers[instruction.source], stream.buffers[instruction.target]
+            if source.type != target.type:
+                yield f"copies {source.type} to {target.type}", "equal types"
+        case _:
+            pass
 
 
 def _donation(instruction: Run | Branch) -> str | None:
@@ -139,12 +183,12 @@ def _donation(instruction: Run | Branch) -> str | None:
     return None
 
 
-def _run(plan: Plan, stream: Stream, run: Run, borrowed: set[int]) -> _Problems:
+def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
     if not (0 <= run.computation < len(plan.computations) and 0 <= run.mesh < len(plan.meshes)):
-        yield f"step {run.step} runs computation {run.computation} on mesh {run.mesh}", "ones that exist"
+        yield f"runs computation {run.computation} on mesh {run.mesh}", "ones that exist"
         return
     computation, mesh = plan.computations[run.computation], plan.meshes[run.mesh]
-    name = f"step {run.step} ({run.name})"
+    name = f"({run.name})"
     if mesh.axes != computation.axes or mesh.island != stream.island:
         yield f"{name} runs on {mesh.axes} of {mesh.island}", f"{computation.axes} on {stream.island}"
     if run.donated != computation.donated:

@@ -12,13 +12,14 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement.binding import Binding
-from pathways.compiler.placement.default import CPU_KIND, default_topology
+from pathways.compiler.placement.default import default_topology, kind_of_made
 from pathways.compiler.plugins import PluginError, find_plugin
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import Program
 from pathways.dialect.jax_api import transfer_guard
 from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.controller import Controller
@@ -45,11 +46,11 @@ class Process:
         """What placement may use: the given topology, or one that keeps the bindings of earlier programs."""
         if topology is not None:
             return Session(topology)
-        if self.platform != "cpu":
+        if platform_named(self.platform).made_at_will is None:
             return Session(host_topology())
-        return self._cpu_session(program, slices)
+        return self._made_session(program, slices)
 
-    def _cpu_session(self, program: Program, slices: Mapping[str, VirtualSlice]) -> Session:
+    def _made_session(self, program: Program, slices: Mapping[str, VirtualSlice]) -> Session:
         """One island a slice, the same for a slice in every program of the process.
 
         A program whose slices are pinned, or near each other, gets islands of its own: handles move there when used.
@@ -63,7 +64,7 @@ class Process:
                 del self.islands[virtual.number]
             if virtual.number not in self.islands:
                 count = len(virtual.devices)
-                island = Island(f"island{self._made}", devices=count, kind=CPU_KIND)
+                island = Island(f"island{self._made}", devices=count, kind=kind_of_made(self.platform))
                 self.islands[virtual.number] = island, Binding(island.name, tuple(range(count)))
                 self._made += 1
             island, bindings[symbol] = self.islands[virtual.number]

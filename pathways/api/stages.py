@@ -12,13 +12,13 @@ from pathways.api.array import Array
 from pathways.api.process import COMPILING, process
 from pathways.api.summary import compile_summary
 from pathways.api.warn import warn
-from pathways.compiler.alone import with_local_modules
 from pathways.compiler.driver import Compilation
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.emit import Emitted
 from pathways.compiler.pass_manager import Options, Timing
 from pathways.compiler.placement import Policy
+from pathways.compiler.rederive import with_local_modules
 from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import Program

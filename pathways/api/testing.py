@@ -7,6 +7,7 @@ from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.lines import caller
+from pathways.dialect.platforms import platform_named
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import faults
 from pathways.runtime.host.observe.fault_steps import FaultSteps
@@ -47,6 +48,10 @@ def fault(
             problem=problem, have_=repr(kind), rule=rule, advice="pw.testing.fault('raise')", where=caller()
         )
         raise PathwaysError(error)
+    if kind != "lose" and platform_named(process().platform).callback is None:
+        problem, have = f"a fault of kind {kind!r} is a host callback of its own", f"devices of {process().platform}"
+        rule, advice = "a platform whose row in dialect/platforms.py names a callback", "pw.testing.fault('lose')"
+        raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
     made = Fault(kind, program, computation, step, client, device, seconds, times, after, message)
     controller = process().controller
     steps = FaultSteps(made, controller.executables, controller.machine.take_launches, controller.lose)

@@ -61,7 +61,7 @@ class Controller:
     """Told of every run."""
 
     def __post_init__(self) -> None:
-        self.watchdog = Watchdog(self.flights, self.machine.platform == "cpu", self.end_hang)
+        self.watchdog = Watchdog(self.flights, self.machine.row.on_host, self.end_hang)
         self.turns = Turns(Scheduler(self.policy, self.ledger))
         self.store.changed = self._held
         interrupts.install()

@@ -204,7 +204,7 @@ MODULE = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f
 
 def compiled_again() -> int:
     executables = Executables()
-    executables.load(str(parse(MODULE, make_context())), pjrt.make_cpu_devices(1))
+    executables.load(str(parse(MODULE, make_context())), pjrt.make_devices(1))
     return executables.compiled
 
 

@@ -84,7 +84,7 @@ def test_pieces_are_bounded_before_they_are_made(source: Sharding, target: Shard
     assert len(found.pieces) <= bound <= source.mesh.size * target.mesh.size
 
 
-DEVICES = pjrt.make_cpu_devices(16)[:8]
+DEVICES = pjrt.make_devices(16)[:8]
 
 
 def side(sharding: Sharding) -> Side:

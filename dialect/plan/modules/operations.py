@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 
 from pathways.dialect.bare_mlir import Attribute, Operation, Type, ir
+from pathways.dialect.custom_calls import LAPACK
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.plan.modules.collectives import check_collective
 from pathways.dialect.plan.modules.lapack import check_lapack
 from pathways.dialect.plan.modules.stated import Refused
-from pathways.dialect.plan.modules.targets import TARGETS, is_known
+from pathways.dialect.plan.modules.targets import is_known
 
 MOST_BYTES = 1 << 40
 """Of one array, on each device that it may be split over: more than any device has."""
@@ -77,7 +78,7 @@ class Checker:
             target: str = operation.attributes["call_target_name"].value
             if not is_known(target, self.platform, self.allowed):
                 raise Refused(f"calls {target}", target)
-            if target.startswith("lapack_") and target in TARGETS["cpu"]:
+            if target in LAPACK:
                 check_lapack(operation, target)
         else:
             check_collective(operation, self.partitions)

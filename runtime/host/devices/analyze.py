@@ -1,5 +1,6 @@
 """What executables need, asked of XLA on the devices at hand: the compiler's Analyzer."""
 
+from pathways.dialect.platforms import platform_named
 from pathways.runtime.host.devices import pjrt
 
 
@@ -9,7 +10,7 @@ class XlaAnalyzer:
     def __init__(self, platform: str) -> None:
         self.platform = platform
         self._known: dict[tuple[bytes, int], int | None] = {}
-        self._cpu: list[pjrt.Device] = []
+        self._made: list[pjrt.Device] = []
 
     def temporaries(self, module: bytes, devices: int) -> int | None:
         """Bytes on one device beside arguments and results; None where this host has too few devices."""
@@ -21,9 +22,9 @@ class XlaAnalyzer:
         return self._known[key]
 
     def _devices(self, count: int) -> list[pjrt.Device] | None:
-        if self.platform == "cpu":
-            if count > len(self._cpu):
-                self._cpu = pjrt.make_cpu_devices(count)
-            return self._cpu[:count]
+        if platform_named(self.platform).made_at_will is not None:
+            if count > len(self._made):
+                self._made = pjrt.make_devices(count)
+            return self._made[:count]
         devices = pjrt.host_devices()
         return devices[:count] if count <= len(devices) else None

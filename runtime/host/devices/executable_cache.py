@@ -22,6 +22,7 @@ import jaxlib.version
 from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.files import read_own, shared_with, write_folder, write_private
+from pathways.dialect.platforms import platform_named
 from pathways.runtime.errors import RefusedByXla, SharedCache
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched
@@ -238,7 +239,7 @@ def ready_name(module: bytes | str, devices: Sequence[pjrt.Device]) -> str:
 def fingerprint(device: pjrt.Device) -> str:
     """What ready code depends on beside its module."""
     parts = [device.platform, str(device.device_kind), jaxlib.version.__version__, _OPTIONS]
-    parts.append(_host_code() if device.platform == "cpu" else str(device.client.platform_version))
+    parts.append(_host_code() if platform_named(device.platform).on_host else str(device.client.platform_version))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

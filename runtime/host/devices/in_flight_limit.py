@@ -1,8 +1,8 @@
 """At most so many executions in flight on a device, whichever program they are of.
 
-Beyond 32, collective programs hang on CPU (jaxlib 0.10, measured), and dispatch blocks anyway. A device runs what it is
-given in order, so that one token says of several executions that they are done. How many depends on how long they
-take: each execution of what is slow has a token of its own, so that whoever looks for progress sees it.
+How many is the platform's to say (dialect/platforms.py). A device runs what it is given in order, so that one token
+says of several executions that they are done. How many depends on how long they take: each execution of what is slow
+has a token of its own, so that whoever looks for progress sees it.
 """
 
 import contextlib
@@ -17,8 +17,6 @@ from pathways.runtime.interrupts import uninterrupted
 
 STRIDE = 8
 """At the most so many executions for one token."""
-MOST = 16
-"""So many executions are in flight on a device at the most."""
 QUICK, SLOW = 0.05, 0.5
 """Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
 _ENDLESS = 1 << 30
@@ -39,9 +37,11 @@ class DeviceLost(Exception):
 class DeviceQueue:
     """What may still run on one device: tokens with the number of executions that each is for, oldest first."""
 
-    __slots__ = ("flying", "lost", "moved", "since", "tokens", "waits")
+    __slots__ = ("flying", "lost", "most", "moved", "since", "tokens", "waits")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 16) -> None:
+        self.most = most
+        """So many executions are in flight on the device at the most."""
         self.tokens: deque[tuple[Token, int]] = deque()
         self.since = 0
         """Executions since the last token."""
@@ -100,7 +100,7 @@ class Gang:
             for queue in self._queues:
                 if queue.lost:
                     raise DeviceLost
-                while queue.flying > MOST - STRIDE + 1 and queue.tokens:  # more may come before the next token
+                while queue.flying > queue.most - STRIDE + 1 and queue.tokens:  # more may come before the next token
                     self._wait(queue)
         return due
 

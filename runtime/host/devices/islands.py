@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.platforms import MadeAtWill, platform_named
 from pathways.dialect.topology import Island
 from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
 from pathways.runtime.host.devices import pjrt, thread_limits
@@ -40,11 +41,12 @@ class Machine:
 
     def __init__(self, platform: str) -> None:
         self.platform = platform
+        self.row = platform_named(platform)
         self._bound: dict[tuple[str, int], PhysicalIsland] = {}
         self._queues: dict[pjrt.Device, DeviceQueue] = {}
         self._spare: list[pjrt.Device] = []
         self._made = 0
-        """CPU devices."""
+        """Devices made at will."""
         self._lock = threading.Lock()
         self._next_launch = 0
         self.changes = 0
@@ -110,14 +112,14 @@ class Machine:
 
     def bind(self, name: str, devices: Sequence[pjrt.Device]) -> None:
         """From now on an island of this name and size stands for these devices."""
-        queues = tuple(self._queues.setdefault(d, DeviceQueue()) for d in devices)
+        queues = tuple(self._queues.setdefault(d, DeviceQueue(self.row.in_flight)) for d in devices)
         taken = {bound.key for bound in self._bound.values()}
         key = name if name not in taken else f"{name}({len(devices)})"
         self._bound[name, len(devices)] = PhysicalIsland(name, tuple(devices), queues, key)
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
-        if self.platform == "cpu":
-            return self._make_cpu(program, wanted)
+        if self.row.made_at_will is not None:
+            return self._make(program, wanted, self.row.made_at_will)
         groups = host_islands()
         taken = {d for bound in self._bound.values() for d in bound.devices}
         free = [[d for d in group if d not in taken] for group in groups]
@@ -131,26 +133,22 @@ class Machine:
             pool[island.name], group[: island.size] = group[: island.size], []
         return pool
 
-    def _make_cpu(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
-        """Devices for all islands from one client if it has room, so that copies between them stay inside it.
-
-        Only half of a client's devices are handed out. Its thread pool has one thread a device, and a collective
-        holds one thread a device until all have come: with none to spare, whatever else needs a thread deadlocks it
-        (jaxlib 0.10, seen).
-        """
+    def _make(self, program: str, wanted: Sequence[Island], will: MadeAtWill) -> dict[str, list[pjrt.Device]]:
+        """Devices for all islands from one client if it has room, so that copies between them stay inside it."""
         total = sum(i.size for i in wanted)
         if total > len(self._spare):
-            usable = max(total, _FEWEST)
-            if self._made + 2 * usable > _MOST:
-                have = f"{self._made} CPU devices made in this process, of at most {_MOST}"
-                needs = f"{2 * usable} more; slices keep theirs as long as the process lives: make them once"
+            usable = max(total, will.fewest)
+            made = will.spare * usable
+            if self._made + made > will.most:
+                have = f"{self._made} {self.platform.upper()} devices made in this process, of at most {will.most}"
+                needs = f"{made} more; slices keep theirs as long as the process lives: make them once"
                 raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
-            if (room := thread_limits.room()) < _THREADS * 2 * usable:
+            if (room := thread_limits.room()) < will.threads * made:
                 have = f"room for {room:,} more threads, by the limits of this process or of its container"
-                needs = f"{_THREADS * 2 * usable:,} threads for {2 * usable} CPU devices"
+                needs = f"{will.threads * made:,} threads for {made} {self.platform.upper()} devices"
                 raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
-            self._made += 2 * usable
-            self._spare = pjrt.make_cpu_devices(2 * usable)[:usable]
+            self._made += made
+            self._spare = pjrt.make_devices(made)[:usable]
         pool: dict[str, list[pjrt.Device]] = {}
         for island in wanted:
             pool[island.name], self._spare = self._spare[: island.size], self._spare[island.size :]
@@ -162,15 +160,6 @@ def _check_kind(program: str, island: Island, devices: Sequence[pjrt.Device]) ->
     if island.kind not in ("any", kind):
         needs = f"{island.name} of kind {island.kind}"
         raise PathwaysError(NotEnoughDevices(program=program, have_=f"devices of kind {kind}", needs=needs))
-
-
-_FEWEST = 4
-"""How many CPU devices are made at the least. Not many: a larger pool of threads makes every launch slower."""
-_THREADS = 4
-"""Of XLA for each CPU device."""
-_MOST = 6000
-"""How many are made at the most. XLA has 4 threads for each, and Linux 65,530 maps a process, 2 a thread: beyond that
-XLA ends the process."""
 
 
 def host_islands() -> list[list[pjrt.Device]]:

@@ -37,6 +37,7 @@ from jaxlib import xla_client as _xla_client
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.mlir import from_portable, make_context, parse
+from pathways.dialect.platforms import platform_named
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 
 Device: TypeAlias = Any
@@ -55,8 +56,8 @@ FAILURES: tuple[type[Exception], ...] = (jax.errors.JaxRuntimeError, ValueError,
 """What PJRT raises when an execution or a copy fails."""
 
 
-def make_cpu_devices(count: int) -> list[Device]:
-    """Devices of a CPU client of our own."""
+def make_devices(count: int) -> list[Device]:
+    """Devices of a client of our own: of CPU, the one platform that makes them at will."""
     client: Any = _xc.make_cpu_client(num_devices=count)
     return list(client.devices())
 
@@ -74,10 +75,12 @@ def default_platform() -> str:
 
 def lowering_platform(platform: str) -> str:
     """The name under which JAX lowers for a platform: `gpu` is `cuda` or `rocm` there."""
-    if platform != "gpu":
-        return platform
+    names = platform_named(platform).lowered_as
+    if len(names) == 1:
+        return names[0]
     device: Any = jax.devices()[0]
-    return "rocm" if "rocm" in str(device.client.platform_version).lower() else "cuda"
+    said = str(device.client.platform_version).lower()
+    return next((name for name in names if name in said), names[0])
 
 
 def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> NamedSharding:
@@ -97,13 +100,9 @@ def _options(devices: Sequence[Device]) -> Any:
     build.use_shardy_partitioner = True
     ids = np.array([[d.id for d in devices]], np.int32)
     options.device_assignment = _xc.DeviceAssignment.create(ids)
-    if devices[0].platform == "cpu":  # our watchdog says what hangs; XLA's would abort the process before it
-        options.env_option_overrides = [("xla_cpu_collective_call_terminate_timeout_seconds", str(_NEVER))]
+    if chosen := platform_named(devices[0].platform).compile_options:
+        options.env_option_overrides = list(chosen.items())
     return options
-
-
-_NEVER = (1 << 31) - 1
-"""Seconds: the most that XLA takes."""
 
 
 def compile_module(

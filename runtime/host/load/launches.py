@@ -9,14 +9,13 @@ from typing import Any, TypeAlias
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Free, Run
 from pathways.dialect.plan.nouns import Computation, Plan
+from pathways.dialect.platforms import platform_named
 from pathways.dialect.sharding import size_of_axes
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables, Wanted
 from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.devices.layouts import Shards, Side
 
-MOST_DEVICES = 16
-"""A larger gang is started at once."""
 SMALL = 1 << 16
 """Bytes of a result that is kept until its execution is seen to be done."""
 
@@ -25,13 +24,14 @@ Launcher: TypeAlias = Callable[[Sequence[Any], int, bool, bool], tuple[list[Any]
 """Operands (arrays or shards), launch id, whether the credit and whether the run want tokens -> results and tokens."""
 
 
-def is_alone(computation: Computation) -> bool:
-    return bool(computation.local) and size_of_axes(computation.axes) <= MOST_DEVICES
+def starts_apart(computation: Computation, platform: str) -> bool:
+    """Whether the devices of a computation are started one by one."""
+    return bool(computation.local) and size_of_axes(computation.axes) <= platform_named(platform).apart
 
 
 def code_of(computation: Computation, devices: Sequence[pjrt.Device]) -> list[Wanted]:
     """The modules that a computation is on these devices, each with those that run it together."""
-    if is_alone(computation):
+    if starts_apart(computation, devices[0].platform):
         return [(computation.local, (device,)) for device in devices]
     return [(computation.module, tuple(devices))]
 
@@ -42,7 +42,7 @@ def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
     read: set[tuple[int, int]] = set()
     for at, stream in enumerate(plan.streams):
         for i in stream.instructions:
-            if isinstance(i, Run) and is_alone(plan.computations[i.computation]):
+            if isinstance(i, Run) and starts_apart(plan.computations[i.computation], plan.platform):
                 made.update((at, s) for s in i.outputs)
             elif not isinstance(i, Free):
                 read.update((at, s) for s in i.effects[0])

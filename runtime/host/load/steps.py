@@ -209,7 +209,7 @@ class Preparer:
         computation = self.plan.computations[run.computation]
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
-        if launches.is_alone(computation):
+        if launches.starts_apart(computation, self.plan.platform):
             kept = [(at, s) in self._shards for s in run.outputs]
             return launches.prepare(computation, devices, sides, kept, gang, self._executables)
         executable = self._executables.load(computation.module, devices, watched, (run.name, run.where))

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.labels import read_part
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.platforms import platform_named
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.host.devices.transfers import program_text
@@ -108,7 +110,7 @@ def _make(devices: Sequence[pjrt.Device]) -> _Gang:
         return (np.zeros(1, np.int32),)
 
     watched = Watched(happen, "")
-    return _Gang(pjrt.compile_module(_module(len(devices)), devices, [watched]), watched, coming)
+    return _Gang(pjrt.compile_module(_module(len(devices), _call(devices[0])), devices, [watched]), watched, coming)
 
 
 def _raise(fault: Fault) -> None:
@@ -125,7 +127,6 @@ def _hang(fault: Fault) -> None:
 
 _DO: dict[str, Callable[[Fault], None]] = {"raise": _raise, "delay": _delay, "hang": _hang}
 
-_CALL = "stablehlo.custom_call @xla_ffi_python_cpu_callback"
 _INDEX = "{has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (tensor<1xi32>) -> tensor<1xi32>"
 
 
@@ -134,14 +135,22 @@ def waiting(type_: ArrayType) -> str:
     return program_text([f"%x: {type_.mlir}", "%late: tensor<1xi32>"], [type_.mlir], [], ["%x"])
 
 
-def _module(count: int) -> str:
+def _call(device: pjrt.Device) -> str:
+    """The call of Python, as the device's platform names it. Raises InternalError where there is none."""
+    target = platform_named(device.platform).callback
+    if target is None:
+        raise InternalError(f"{device.platform} calls Python in another way than by a custom call")
+    return f"stablehlo.custom_call @{target}"
+
+
+def _module(count: int, call: str) -> str:
     """A program that calls back from each of its devices, with the position of the device."""
     head = f"module @fault attributes {{mhlo.num_partitions = {count} : i32, mhlo.num_replicas = 1 : i32}} {{"
     if count == 1:
         return f"""{head}
   func.func public @main() -> tensor<1xi32> {{
     %p = stablehlo.constant dense<0> : tensor<1xi32>
-    %r = {_CALL}(%p) {_INDEX}
+    %r = {call}(%p) {_INDEX}
     return %r : tensor<1xi32>
   }}
 }}"""
@@ -152,7 +161,7 @@ def _module(count: int) -> str:
     %i = stablehlo.iota dim = 0 : tensor<{count}xi32>
     %0 = sdy.manual_computation(%i) in_shardings=[{split}] out_shardings=[{split}] manual_axes={{"gang"}}
         (%p: tensor<1xi32>) {{
-      %r = {_CALL}(%p) {_INDEX}
+      %r = {call}(%p) {_INDEX}
       sdy.return %r : tensor<1xi32>
     }} : (tensor<{count}xi32>) -> tensor<{count}xi32>
     return %0 : tensor<{count}xi32>

@@ -13,7 +13,7 @@ from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.problem import Placement, SliceRequest, check
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island, Topology, parse_topology
-from pathways.runtime.host.devices.in_flight_limit import MOST, STRIDE, DeviceQueue, Gang
+from pathways.runtime.host.devices.in_flight_limit import STRIDE, DeviceQueue, Gang
 
 
 def test_topology_specs_and_files(tmp_path: Path) -> None:
@@ -143,4 +143,4 @@ class Both:
 
 
 def test_the_limit_is_what_the_measurements_allow() -> None:
-    assert STRIDE < MOST <= 16
+    assert STRIDE < DeviceQueue().most <= 16

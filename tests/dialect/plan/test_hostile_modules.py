@@ -22,9 +22,10 @@ from support.fuzz_modules import (
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.check_modules import check_modules
 from pathways.dialect.plan.file import write_plan
-from pathways.dialect.plan.modules.targets import SETTING, TARGETS, is_known
+from pathways.dialect.plan.modules.targets import SETTING, is_known
 from pathways.dialect.plan.modules.vet import vetted
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.platforms import PLATFORMS
 
 ROWS = '{sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}'
 GANG = f"""module @gang attributes {{mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32}} {{
@@ -261,7 +262,7 @@ def test_custom_calls_by_platform() -> None:
     assert is_known("lapack_sgetrf_ffi", "cpu", "") and not is_known("lapack_sgetrf_ffi", "tpu", "")
     assert is_known("cusolver_getrf_ffi", "gpu", "") and not is_known("cusolver_getrf_ffi", "cpu", "")
     assert is_known("mine", "cpu", "mine") and not is_known("mine.", "cpu", "mine") and not is_known("", "cpu", ",")
-    assert not any("callback" in t for targets in TARGETS.values() for t in targets)
+    assert not any("callback" in t for row in PLATFORMS.values() for t in row.custom_calls)
 
 
 def test_callbacks_of_another_process() -> None:

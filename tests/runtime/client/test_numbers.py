@@ -45,7 +45,7 @@ def program(dtype: str) -> "pw.Program":
 @pytest.mark.parametrize("dtype", stored_names())
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_host_array_arrives_with_the_width_that_is_stated(dtype: str, wide: bool) -> None:
-    devices = pjrt.make_cpu_devices(2)
+    devices = pjrt.make_devices(2)
     spec = MeshSpec((("x", 2),), (0, 1))
     real = pjrt.named_sharding(spec, (("x",),), devices)
     host = values(dtype)
@@ -59,7 +59,7 @@ def test_a_host_array_arrives_with_the_width_that_is_stated(dtype: str, wide: bo
 
 def test_a_width_that_the_devices_do_not_hold_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pjrt, "_NARROWED", frozenset[str]())
-    devices = pjrt.make_cpu_devices(1)
+    devices = pjrt.make_devices(1)
     spec = MeshSpec((("x", 1),), (0,))
     real = pjrt.named_sharding(spec, ((),), devices)
     with pytest.raises(Exception, match="was put on devices as int32"):

@@ -13,7 +13,7 @@ from pathways.api.process import COMPILING, process
 from pathways.runtime.client import suspend
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
-from pathways.runtime.host.devices.in_flight_limit import MOST, STRIDE, DeviceQueue, Gang
+from pathways.runtime.host.devices.in_flight_limit import STRIDE, DeviceQueue, Gang
 from pathways.runtime.host.run.in_flight import Flights
 
 INTERRUPTED = """
@@ -75,7 +75,7 @@ def test_tokens_are_as_many_as_executions_are_slow(seconds: float, each: int, mo
         if gang.admit():
             dues.append(number)
             gang.started((Slow(waits, seconds), None))
-        assert queue.flying <= MOST
+        assert queue.flying <= DeviceQueue().most
     assert all(b - a == each for a, b in zip(dues[-4:], dues[-3:], strict=False))
     assert dues[:3] == [0, 1, 2]  # nobody knows yet
 
@@ -141,7 +141,7 @@ def test_results_of_a_client_that_went_hold_nothing() -> None:
 
 
 def test_what_others_load_is_not_recorded() -> None:
-    made, (device,) = Executables(), pjrt.make_cpu_devices(1)
+    made, (device,) = Executables(), pjrt.make_devices(1)
     module = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
     with made.recording() as used:
         other = threading.Thread(target=made.load, args=(module, [device]))

@@ -146,7 +146,7 @@ def test_code_is_made_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         real = getattr(pjrt, name)
         monkeypatch.setattr(pjrt, name, lambda *args, real=real: (meet.wait(), real(*args))[1])
     monkeypatch.setattr(executable_cache.os, "cpu_count", lambda: 2)
-    first, second = pjrt.make_cpu_devices(2)
+    first, second = pjrt.make_devices(2)
     modules = [
         f"func.func public @main(%x: tensor<{n}xf32>) -> tensor<{n}xf32> {{ return %x : tensor<{n}xf32> }}"
         for n in (4, 8)

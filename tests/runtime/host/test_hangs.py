@@ -7,7 +7,7 @@ import pytest
 from support.processes import pwc, run_python
 
 import pathways as pw
-from pathways.runtime.host.devices.in_flight_limit import MOST, DeviceLost, DeviceQueue, Gang
+from pathways.runtime.host.devices.in_flight_limit import DeviceLost, DeviceQueue, Gang
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.in_flight import Flights
 
@@ -121,7 +121,7 @@ def test_what_waits_for_room_in_a_queue_goes_on_when_its_device_is_lost() -> Non
     thread.start()
     while not queue.waits:
         thread.join(0.01)
-        assert thread.is_alive() and queue.flying <= MOST
+        assert thread.is_alive() and queue.flying <= DeviceQueue().most
     queue.lose()
     thread.join(60)
     with pytest.raises(DeviceLost):
@@ -156,7 +156,7 @@ def test_an_interrupted_wait_for_room_loses_no_room() -> None:
         except KeyboardInterrupt:
             interrupts += 1
     assert interrupts == 5
-    assert queue.flying <= MOST
+    assert queue.flying <= DeviceQueue().most
 
 
 def test_a_stderr_that_is_gone_does_not_stop_the_watchdog(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""What a computation takes and makes, on how many devices: its types, shardings and mesh, read off the IR."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.dialect.dtypes import ArrayType, from_mlir
+from pathways.dialect.ir.program import described, main_of
+from pathways.dialect.mlir import Operation
+from pathways.dialect.sdy import meshes_of, read_sharding
+from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
+
+
+@dataclass(frozen=True)
+class ComputationSignature:
+    """Types and shardings of the arguments and results of @main, and the axes of its mesh."""
+
+    inputs: tuple[ArrayType, ...]
+    in_layouts: tuple[Dims, ...]
+    outputs: tuple[ArrayType, ...]
+    out_layouts: tuple[Dims, ...]
+    axes: Axes
+
+
+def signature_of(computation: Operation) -> ComputationSignature:
+    """The signature of a computation, from phase `shard` on."""
+    main = main_of(computation)
+    ins, outs = tuple(map(from_mlir, main.type.inputs)), tuple(map(from_mlir, main.type.results))
+    size = computation.attributes["mhlo.num_partitions"].value
+    axes = next((a for a in meshes_of(computation).values() if size_of_axes(a) == size), ())
+    return ComputationSignature(ins, _layouts(main, "arg_attrs", ins), outs, _layouts(main, "res_attrs", outs), axes)
+
+
+def _layouts(main: Any, key: str, types: tuple[ArrayType, ...]) -> tuple[Dims, ...]:
+    return tuple(_dims(said, type_) for said, type_ in zip(described(main, key, len(types)), types, strict=True))
+
+
+def _dims(attribute: Any, type_: ArrayType) -> Dims:
+    if "sdy.sharding" not in attribute:
+        return replicated(len(type_.shape))
+    return read_sharding(attribute["sdy.sharding"]).dims

@@ -1,0 +1,56 @@
+"""Computations whose devices need nothing of each other are written a second time, for one device."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.compiler.computations.localize import MOST_FLOPS, MOST_OPERATIONS, localize
+from pathways.compiler.computations.signature import signature_of
+from pathways.compiler.passes.base import Pass, Session
+from pathways.dialect.ir.program import PER_DEVICE_OF, Program
+from pathways.dialect.mlir import Module, ir
+from pathways.dialect.phases import Phase
+from pathways.dialect.platforms import platform_named
+
+
+@dataclass(frozen=True)
+class PerDevice(Pass):
+    """Write what one device does of each computation without collectives, where the platform starts devices apart.
+
+    Starting a gang at once costs more than starting its devices one by one (on CPU seven times), and is only worth it
+    where they meet. The runtime chooses between the two modules; on platforms that start a gang cheaply there is one.
+
+    Requires: phase plan.
+    Ensures: phase plan; beside each computation that allows it a module for one device, marked `pw.per_device_of`.
+    """
+
+    name: ClassVar[str] = "per-device"
+    requires: ClassVar[Phase] = Phase.PLAN
+    ensures: ClassVar[Phase] = Phase.PLAN
+    keeps_flow: ClassVar[bool] = True
+    operations: int = MOST_OPERATIONS
+    """The most operations of a computation that is written so."""
+    flops: float = MOST_FLOPS
+    """The most work on one device: what takes longer does not notice how it was started."""
+
+    def apply(self, program: Program, session: Session) -> None:
+        for old in program.per_device.values():
+            old.erase()
+        program.per_device.clear()
+        if not platform_named(program.platform).apart:
+            return
+        with program.context:
+            for function in program.functions:
+                for symbol, computation in function.computations.items():
+                    said = signature_of(computation)
+                    found = localize(
+                        computation, said.axes, said.in_layouts, said.out_layouts, self.operations, self.flops
+                    )
+                    if found is not None:
+                        _add(program, symbol, found)
+
+
+def _add(program: Program, symbol: str, module: Module) -> None:
+    made = module.operation.clone(ir.InsertionPoint(program.module.body)).operation
+    made.attributes["sym_name"] = ir.StringAttr.get(program.unique_symbol(f"{symbol}_per_device"))
+    made.attributes[PER_DEVICE_OF] = ir.FlatSymbolRefAttr.get(symbol)
+    program.per_device[symbol] = made

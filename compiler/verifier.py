@@ -1,0 +1,48 @@
+"""The verifier of the compiler: the rules of the dialect, and in phase `plan` those of the plan that the IR is."""
+
+from collections.abc import Iterator
+
+from pathways.compiler.export import outline_of_plan
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import InvalidIR
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.verify import verify
+from pathways.dialect.ir.wellformed import violation
+from pathways.dialect.mlir import Operation
+from pathways.dialect.phases import Phase
+from pathways.dialect.plan.check import At, Problem, buffer_problems, stream_problems
+from pathways.dialect.plan.nouns import Plan
+
+
+def verify_program(program: Program) -> None:
+    """Raises PWC0701 with all violations of the first rule that is broken, each at the line of its op."""
+    verify(program)
+    if program.phase is Phase.PLAN and (found := list(_violations(program))):
+        raise PathwaysError(*found)
+
+
+def _violations(program: Program) -> Iterator[InvalidIR]:
+    plan = outline_of_plan(program)
+    for number in (*range(len(plan.bodies)), -1):
+        broken = False
+        for problem in _problems(plan if number < 0 else plan.of_body(number), number):
+            broken = True
+            yield violation(_operation(program, problem.at), f"{problem.subject} {problem.what}".strip(), problem.rule)
+        if broken:
+            return
+
+
+def _problems(function: Plan, number: int) -> Iterator[Problem]:
+    wrong = [Problem("", f"has {what}", rule) for what, rule in buffer_problems(function)]
+    for problem in wrong or stream_problems(function, number):
+        yield problem if problem.at is None else problem._replace(subject="")
+
+
+def _operation(program: Program, at: At | None) -> Operation:
+    """The op of an instruction; the module where it is none of one instruction."""
+    if at is None:
+        return program.module.operation
+    function = program if at.body < 0 else list(program.bodies.values())[at.body]
+    operations = function.plans[at.island].operation.regions[0].blocks[0].operations
+    return [op.operation for op in operations if not isinstance(op, pw.BuffersOp)][at.number]

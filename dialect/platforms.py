@@ -1,0 +1,84 @@
+"""What differs between platforms, one row each; nothing about a platform is said anywhere else.
+
+A new platform is a row in `PLATFORMS`. A row that was never tried says so; `pwc doctor` prints the row of this host.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pathways.dialect.custom_calls import ON_CPU, ON_GPU, ON_TPU
+
+_NEVER = str((1 << 31) - 1)
+"""Seconds: the most that XLA takes."""
+
+
+@dataclass(frozen=True)
+class MadeAtWill:
+    """Devices that a process makes as many of as it wants: how many at the least and at the most, and what each takes.
+
+    Only half of those that are made are handed out: `spare` times as many are made as are used.
+    """
+
+    fewest: int
+    most: int
+    threads: int
+    """Of XLA for each device."""
+    spare: int
+    kind: str
+    """What the devices call themselves."""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One row. None or nothing: not known, or not there."""
+
+    name: str
+    """As `jax.default_backend()` says it."""
+    lowered_as: tuple[str, ...]
+    """The names under which JAX lowers for it: of several, one a vendor."""
+    tried: str = ""
+    """On which versions of jax this project ran there; empty: never."""
+    made_at_will: MadeAtWill | None = None
+    in_flight: int = 16
+    """Executions in flight on a device at the most. Beyond 32, collectives hang on CPU (jaxlib 0.10, measured)."""
+    apart: int = 0
+    """Gangs of up to so many devices are started one device after the other, where none needs another; 0: never."""
+    on_host: bool = False
+    """Whether devices compute with this process's CPU time, and stuck launches can be given up: hangs are proved."""
+    callback: str | None = None
+    """The custom call that calls Python back, without the arguments of XLA's own."""
+    compile_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Options of XLA that differ from its own."""
+    custom_calls: frozenset[str] = frozenset()
+    """What a plan may call."""
+
+
+PLATFORMS: dict[str, Platform] = {
+    row.name: row
+    for row in (
+        Platform(
+            "cpu",
+            ("cpu",),
+            tried="jax 0.10, 0.12",
+            # A larger pool of threads makes every launch slower. XLA has 4 threads a device, and Linux 65,530 maps a
+            # process, 2 a thread: beyond that XLA ends the process. The pool of a client has one thread a device, and
+            # a collective holds one a device until all have come: with none to spare, whatever else needs a thread
+            # deadlocks it (jaxlib 0.10, seen).
+            made_at_will=MadeAtWill(fewest=4, most=6000, threads=4, spare=2, kind="cpu"),
+            apart=16,
+            on_host=True,
+            callback="xla_ffi_python_cpu_callback",
+            # Our watchdog says what hangs; XLA's would abort the process before it.
+            compile_options={"xla_cpu_collective_call_terminate_timeout_seconds": _NEVER},
+            custom_calls=ON_CPU,
+        ),
+        Platform("gpu", ("cuda", "rocm"), callback="xla_ffi_python_gpu_callback", custom_calls=ON_GPU),
+        Platform("tpu", ("tpu",), custom_calls=ON_TPU),
+    )
+}
+"""By name. GPU and TPU: from JAX's documentation and sources."""
+
+
+def platform_named(name: str) -> Platform:
+    """The row of a platform; one that nothing is known of has the devices of its host, and no custom calls."""
+    return PLATFORMS.get(name) or Platform(name, (name,))
