@@ -123,7 +123,7 @@ def test_from_the_command_line(root: Path, tmp_path: Path) -> None:
 def test_doctor() -> None:
     code, stdout, stderr = pwc_here("doctor")
     assert code == 0, stdout + stderr
-    assert stdout.count("ok ") == 5 and "two slices of 2" in stdout
+    assert stdout.count("ok ") == 6 and "two slices of 2" in stdout and "platform   cpu: tried on" in stdout
 
 
 def test_code_goes_when_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
