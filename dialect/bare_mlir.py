@@ -18,8 +18,8 @@ from jaxlib.mlir.dialects import stablehlo as _stablehlo
 
 from pathways.dialect.memo import forget
 
-ir: Any = _ir
-sdy: Any = _sdy
+bare_ir: Any = _ir
+bare_sdy: Any = _sdy
 
 Module: TypeAlias = Any
 Operation: TypeAlias = Any
@@ -60,4 +60,4 @@ def read_portable(raw: bytes, context: Context) -> Module:
 
 def read_text(source: bytes, context: Context) -> Module:
     """The module of a dump."""
-    return ir.Module.parse(source.decode(), context=context)
+    return bare_ir.Module.parse(source.decode(), context=context)

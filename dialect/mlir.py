@@ -21,6 +21,10 @@ from jax.extend.mlir.dialects import stablehlo as _stablehlo_dialect
 from jax.interpreters import mlir as _jax_mlir
 from jaxlib.mlir._mlir_libs import _mlir as _cext
 
+from pathways.dialect.bare_mlir import Attribute as Attribute
+from pathways.dialect.bare_mlir import Context as Context
+from pathways.dialect.bare_mlir import Module as Module
+from pathways.dialect.bare_mlir import Operation as Operation
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.jax_api import JaxRuntimeError
@@ -35,11 +39,7 @@ sdy: Any = _sdy
 _extend_mlir: Any = _mlir
 _stablehlo: Any = _stablehlo_dialect
 
-Module: TypeAlias = Any
-Operation: TypeAlias = Any
 Value: TypeAlias = Any
-Attribute: TypeAlias = Any
-Context: TypeAlias = Any
 
 
 def register_dialect(cls: Any) -> Any:

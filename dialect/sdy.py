@@ -6,7 +6,7 @@ The bindings hand out plain attributes: each must be cast to its class before it
 from dataclasses import dataclass
 from typing import Any
 
-from pathways.dialect.bare_mlir import Attribute, Operation, ir, sdy
+from pathways.dialect.bare_mlir import Attribute, Operation, bare_ir, bare_sdy
 from pathways.dialect.memo import remembered
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 
@@ -24,50 +24,52 @@ class Placed:
 
 def write_sharding(placed: Placed) -> Attribute:
     """A closed sharding: nobody may split it further."""
-    dims = [sdy.DimensionShardingAttr.get([sdy.AxisRefAttr.get(a) for a in axes], True) for axes in placed.dims]
-    return sdy.TensorShardingAttr.get(placed.mesh, dims)
+    dims = [
+        bare_sdy.DimensionShardingAttr.get([bare_sdy.AxisRefAttr.get(a) for a in axes], True) for axes in placed.dims
+    ]
+    return bare_sdy.TensorShardingAttr.get(placed.mesh, dims)
 
 
 @remembered
 def read_sharding(attribute: Attribute) -> Placed:
     """Reads names and dimensions; what is not stated (open, priorities, unreduced) is not part of a `Placed`."""
-    attribute = sdy.TensorShardingAttr(attribute)
+    attribute = bare_sdy.TensorShardingAttr(attribute)
     mesh = attribute.mesh_or_ref
-    name = mesh.value if isinstance(mesh, ir.FlatSymbolRefAttr) else ""
-    return Placed(name, tuple(tuple(sdy.AxisRefAttr(axis).name for axis in dim.axes) for dim in _dims(attribute)))
+    name = mesh.value if isinstance(mesh, bare_ir.FlatSymbolRefAttr) else ""
+    return Placed(name, tuple(tuple(bare_sdy.AxisRefAttr(axis).name for axis in dim.axes) for dim in _dims(attribute)))
 
 
 def has_sub_axes(attribute: Attribute) -> bool:
     """Whether an axis is split further, as in `"x":(1)2`; `Placed` cannot say that."""
-    axes = [sdy.AxisRefAttr(axis) for dim in _dims(sdy.TensorShardingAttr(attribute)) for axis in dim.axes]
+    axes = [bare_sdy.AxisRefAttr(axis) for dim in _dims(bare_sdy.TensorShardingAttr(attribute)) for axis in dim.axes]
     return any(axis.sub_axis_info is not None for axis in axes)
 
 
 def is_closed(attribute: Attribute) -> bool:
     """Whether no dimension may be split further by propagation."""
-    return all(dim.is_closed for dim in _dims(sdy.TensorShardingAttr(attribute)))
+    return all(dim.is_closed for dim in _dims(bare_sdy.TensorShardingAttr(attribute)))
 
 
 def _dims(attribute: Attribute) -> list[Any]:
-    return [sdy.DimensionShardingAttr(dim) for dim in attribute.dimension_shardings]
+    return [bare_sdy.DimensionShardingAttr(dim) for dim in attribute.dimension_shardings]
 
 
 def write_shardings(placed: tuple[Placed, ...]) -> Attribute:
-    return sdy.TensorShardingPerValueAttr.get([write_sharding(p) for p in placed])
+    return bare_sdy.TensorShardingPerValueAttr.get([write_sharding(p) for p in placed])
 
 
 @remembered
 def read_shardings(attribute: Attribute) -> tuple[Placed, ...]:
-    return tuple(read_sharding(s) for s in sdy.TensorShardingPerValueAttr(attribute).shardings)
+    return tuple(read_sharding(s) for s in bare_sdy.TensorShardingPerValueAttr(attribute).shardings)
 
 
 def write_axes(axes: tuple[tuple[str, int], ...]) -> Attribute:
-    return sdy.MeshAttr.get([sdy.MeshAxisAttr.get(name, size) for name, size in axes])
+    return bare_sdy.MeshAttr.get([bare_sdy.MeshAxisAttr.get(name, size) for name, size in axes])
 
 
 @remembered
 def read_axes(attribute: Attribute) -> tuple[tuple[str, int], ...]:
-    axes = [sdy.MeshAxisAttr(axis) for axis in sdy.MeshAttr(attribute).axes]
+    axes = [bare_sdy.MeshAxisAttr(axis) for axis in bare_sdy.MeshAttr(attribute).axes]
     return tuple((axis.name, axis.size) for axis in axes)
 
 

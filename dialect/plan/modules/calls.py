@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
-from pathways.dialect.bare_mlir import Operation, ir
+from pathways.dialect.bare_mlir import Operation, bare_ir
 from pathways.dialect.plan.modules.stated import Refused
 from pathways.dialect.plan.modules.walk import MOST_DEPTH
 
@@ -41,7 +41,7 @@ def called_by(operation: Operation) -> list[str]:
         case "stablehlo.composite":
             return [operation.attributes["decomposition"].value]
         case "stablehlo.custom_call" if "called_computations" in operation.attributes:
-            return [ir.FlatSymbolRefAttr(a).value for a in operation.attributes["called_computations"]]
+            return [bare_ir.FlatSymbolRefAttr(a).value for a in operation.attributes["called_computations"]]
         case _:
             return []
 

@@ -1,6 +1,6 @@
 """All rules for one module, before XLA sees it. Pure: a parsed module and what the plan says of it."""
 
-from pathways.dialect.bare_mlir import Context, Module, Operation, ir, read_portable
+from pathways.dialect.bare_mlir import Context, Module, Operation, bare_ir, read_portable
 from pathways.dialect.plan.modules.calls import Function, check_calls
 from pathways.dialect.plan.modules.operations import Checker, check_frontend
 from pathways.dialect.plan.modules.signature import check_signature, meshes_of
@@ -19,7 +19,7 @@ def read_module(raw: bytes, context: Context) -> Module:
         raise Refused(f"cannot be read: it begins with {raw[:4]!r}, bytecode with {_BYTECODE!r}")
     try:
         return read_portable(raw, context)
-    except (ValueError, RuntimeError, ir.MLIRError) as error:
+    except (ValueError, RuntimeError, bare_ir.MLIRError) as error:
         lines = str(error).strip().splitlines() or ["MLIR does not say why"]
         raise Refused(f"cannot be read: {lines[0][:200]}") from None
 

@@ -14,7 +14,7 @@ import resource
 import sys
 from typing import Any, BinaryIO
 
-from pathways.dialect.bare_mlir import Context, ir, make_bare_context, read_text
+from pathways.dialect.bare_mlir import Context, bare_ir, make_bare_context, read_text
 from pathways.dialect.plan.modules.check import check_module, read_module
 from pathways.dialect.plan.modules.stated import Refused, from_json
 
@@ -51,7 +51,7 @@ def _read(item: dict[str, Any], raw: bytes, context: Context, allowed: str) -> N
         return
     try:
         read_text(raw, context)
-    except (ValueError, ir.MLIRError) as error:
+    except (ValueError, bare_ir.MLIRError) as error:
         lines = str(error).strip().splitlines() or ["MLIR does not say why"]
         raise Refused(f"cannot be read: {lines[0][:200]}") from None
 

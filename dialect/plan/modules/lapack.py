@@ -8,7 +8,7 @@ of a batch that all have in front: `k` is the smaller one of `m` and `n`, `d` is
 from collections.abc import Sequence
 from typing import Any
 
-from pathways.dialect.bare_mlir import Operation, ir
+from pathways.dialect.bare_mlir import Operation, bare_ir
 from pathways.dialect.plan.modules.stated import Refused
 from pathways.dialect.sharding import Shape
 
@@ -80,8 +80,8 @@ def _shapes(values: Sequence[Any]) -> list[Shape]:
 def _config(operation: Operation) -> dict[str, int]:
     """The numbers of its configuration: where JAX writes it, or where StableHLO does; both may not be there."""
     found = [a for a in ("mhlo.backend_config", "backend_config") if a in operation.attributes]
-    configs = [c for a in found if isinstance(c := operation.attributes[a], ir.DictAttr)]
+    configs = [c for a in found if isinstance(c := operation.attributes[a], bare_ir.DictAttr)]
     if len(configs) > 1:
         raise Refused("has a custom call with two configurations")
-    numbers = (ir.IntegerAttr, ir.BoolAttr)
+    numbers = (bare_ir.IntegerAttr, bare_ir.BoolAttr)
     return {named.name: int(named.attr.value) for c in configs for named in c if isinstance(named.attr, numbers)}

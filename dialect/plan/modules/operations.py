@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from pathways.dialect.bare_mlir import Attribute, Operation, Type, ir
+from pathways.dialect.bare_mlir import Attribute, Operation, Type, bare_ir
 from pathways.dialect.custom_calls import LAPACK
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.plan.modules.collectives import check_collective
@@ -110,14 +110,14 @@ def check_frontend(attributes: Attribute, what: str) -> None:
     """XLA reads shardings from there, too, after ours. Raises Refused."""
     if "mhlo.frontend_attributes" in attributes:
         frontend = attributes["mhlo.frontend_attributes"]
-        if not isinstance(frontend, ir.DictAttr) or any(named.name.startswith("xla.sdy") for named in frontend):
+        if not isinstance(frontend, bare_ir.DictAttr) or any(named.name.startswith("xla.sdy") for named in frontend):
             raise Refused(f"has shardings in the frontend attributes of {what}")
 
 
 def _bytes(type_: Type, most: int) -> int:
     if str(type_) == _TOKEN:
         return 0
-    if not isinstance(type_, ir.RankedTensorType):
+    if not isinstance(type_, bare_ir.RankedTensorType):
         raise Refused(f"has a value of type {str(type_)[:80]}, which is no array")
     if not type_.has_static_shape or type_.encoding is not None:
         raise Refused(f"has an array {str(type_)[:80]}, whose shape is not fixed")

@@ -6,7 +6,7 @@ otherwise than its plan says gives wrong numbers, or reads beyond its buffers.
 
 from typing import Any
 
-from pathways.dialect.bare_mlir import Attribute, Operation, ir, sdy
+from pathways.dialect.bare_mlir import Attribute, Operation, bare_ir, bare_sdy
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.plan.modules.stated import Refused, Stated
 from pathways.dialect.sdy import has_sub_axes, is_closed, read_axes, read_sharding
@@ -21,7 +21,7 @@ def check_signature(main: Operation, meshes: dict[str, Axes], stated: Stated) ->
     """Raises Refused where @main is not what the plan states. `meshes` are those with all devices in their order."""
     if len(stated.inputs) != len(stated.in_layouts) or len(stated.outputs) != len(stated.out_layouts):
         raise Refused("has layouts for another number of arrays than the plan states")
-    type_ = ir.FunctionType(main.attributes["function_type"].value)
+    type_ = bare_ir.FunctionType(main.attributes["function_type"].value)
     try:
         types = tuple(map(from_mlir, type_.inputs)), tuple(map(from_mlir, type_.results))
     except (KeyError, AttributeError, TypeError, ValueError):
@@ -51,7 +51,7 @@ def meshes_of(module: Operation, partitions: int) -> dict[str, Axes]:
             continue
         name: str = op.operation.attributes["sym_name"].value
         mesh = op.operation.attributes["mesh"]
-        axes, devices = read_axes(mesh), [int(d) for d in sdy.MeshAttr(mesh).device_ids]
+        axes, devices = read_axes(mesh), [int(d) for d in bare_sdy.MeshAttr(mesh).device_ids]
         size = 1
         for _, length in axes:
             size *= length
@@ -68,7 +68,7 @@ def _described(main: Operation, key: str, count: int) -> list[Any]:
     """The attributes of arguments or results; MLIR leaves out a list of empty ones."""
     if key in main.attributes:
         return list(main.attributes[key])
-    return [ir.DictAttr.get({}, context=main.context)] * count
+    return [bare_ir.DictAttr.get({}, context=main.context)] * count
 
 
 def _check_aliases(arguments: list[Any], stated: Stated) -> None:
@@ -77,7 +77,7 @@ def _check_aliases(arguments: list[Any], stated: Stated) -> None:
         if _ALIAS not in attribute:
             continue
         alias = attribute[_ALIAS]
-        result = int(alias.value) if isinstance(alias, ir.IntegerAttr) else -1
+        result = int(alias.value) if isinstance(alias, bare_ir.IntegerAttr) else -1
         if not 0 <= result < len(stated.outputs) or result in taken:
             raise Refused(f"gives argument {i} away for a result that is not there, or is taken: {str(alias)[:40]}")
         same = stated.outputs[result] == stated.inputs[i] and stated.out_layouts[result] == stated.in_layouts[i]
@@ -90,7 +90,7 @@ def _check_names(attribute: Attribute, what: str) -> None:
     for named in attribute:
         name = named.name
         if name in _DEFAULTS:
-            if not isinstance(named.attr, ir.StringAttr) or named.attr.value != _DEFAULTS[name]:
+            if not isinstance(named.attr, bare_ir.StringAttr) or named.attr.value != _DEFAULTS[name]:
                 raise Refused(f"has {name} = {str(named.attr)[:40]} on {what}, where the plan knows the default only")
         elif name not in _KNOWN and not name.startswith("jax."):
             raise Refused(f"has {name} on {what}, which JAX does not write")
@@ -104,7 +104,7 @@ def _check_layout(
             raise Refused(f"does not say how {what} is split")
         return
     try:
-        sharding = sdy.TensorShardingAttr(attribute[_SHARDING])
+        sharding = bare_sdy.TensorShardingAttr(attribute[_SHARDING])
     except ValueError:
         raise Refused(f"has a sharding on {what} that is none") from None
     if not is_closed(sharding) or has_sub_axes(sharding) or len(sharding.unreduced_axes):
