@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("before", type=Path)
     parser.add_argument("benches", nargs="*", default=BENCHES)
     parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     for bench in arguments.benches:
         figures: dict[str, list[list[float]]] = defaultdict(lambda: [[], []])
         rates: dict[str, bool] = {}
