@@ -21,6 +21,7 @@ from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology
+from pathways.runtime import interrupts
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import POLICIES, STRIDE, Policy
@@ -182,6 +183,7 @@ def process() -> Process:
             platform = pjrt.default_platform()
             policy = load_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
             _current.append(Process(platform, Controller(Machine(platform), policy)))
+            interrupts.install()
             atexit.register(_current[0].controller.end)
         return _current[0]
 

@@ -30,7 +30,7 @@ from pathways.runtime.host.run.in_flight import Flights
 from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.store import Poison, Store, closed, lost_poison
 
-FETCH_LIMIT = os.environ.get("PATHWAYS_FETCH_LIMIT", "16GiB")
+FETCH_LIMIT, MOST_FETCHED = "PATHWAYS_FETCH_LIMIT", "16GiB"
 
 
 def _daemons() -> bool:
@@ -49,7 +49,9 @@ class Controller:
     executables: Executables = field(default_factory=Executables)
     flights: Flights = field(default_factory=Flights)
     background: BackgroundRuns = field(default_factory=BackgroundRuns)
-    fetch_limit: int = field(default_factory=lambda: parse_bytes("PATHWAYS_FETCH_LIMIT", FETCH_LIMIT))
+    fetch_limit: int = field(
+        default_factory=lambda: parse_bytes(FETCH_LIMIT, os.environ.get(FETCH_LIMIT, MOST_FETCHED))
+    )
     """The most bytes of an array that are copied to the host."""
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     """Of runs."""
@@ -64,7 +66,6 @@ class Controller:
         self.watchdog = Watchdog(self.flights, self.machine.row.on_host, self.end_hang)
         self.turns = Turns(Scheduler(self.policy, self.ledger))
         self.store.changed = self._held
-        interrupts.install()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
 
