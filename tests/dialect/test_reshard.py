@@ -161,3 +161,27 @@ def test_only_the_same_devices_in_the_same_order_are_the_same_layout() -> None:
     assert one.same_layout(other, SHAPE)
     assert not one.same_layout(third, SHAPE)
     assert not one.same_layout(Sharding(mesh, ((), ("a",))), SHAPE)
+
+
+@given(shardings(), shardings())
+def test_who_holds_the_same_sends_the_same(source: Sharding, target: Sharding) -> None:
+    """Among holders of a replicated part the work is shared: none sends more than one piece more than another."""
+    plan = plan_reshard(SHAPE, source, target, source.mesh.devices, target.mesh.devices)
+    replicas: dict[Any, list[int]] = {}
+    for position, box in enumerate(plan.source_boxes):
+        replicas.setdefault(box, []).append(position)
+    for holders in replicas.values():
+        sent = dict.fromkeys(holders, 0)
+        largest = 0
+        for piece in plan.pieces:
+            if piece.source in sent and source.mesh.devices[piece.source] != target.mesh.devices[piece.target]:
+                sent[piece.source] += volume(piece.box)
+                largest = max(largest, volume(piece.box))
+        assert max(sent.values()) - min(sent.values()) <= largest
+
+
+def test_four_replicas_each_serve_one_of_four_others() -> None:
+    everywhere = Sharding(MeshSpec((("a", 4),), (0, 1, 2, 3)), ((), ()))
+    elsewhere = Sharding(MeshSpec((("a", 4),), (4, 5, 6, 7)), ((), ()))
+    plan = plan_reshard(SHAPE, everywhere, elsewhere, (0, 1, 2, 3), (4, 5, 6, 7))
+    assert sorted((p.source, p.target) for p in plan.pieces) == [(n, n) for n in range(4)]
