@@ -75,12 +75,22 @@ def test_what_is_not_signed_by_this_user_is_not_loaded(
     assert made.compiled > 0 and value(loaded) == 72
 
 
-def test_another_machine_compiles_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, path = compiled(), tmp_path / "plan.bin"
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [("_host_code", lambda: "another machine"), ("_OPTIONS", "others"), ("jaxlib.version.__version__", "0.0.1")],
+)
+def test_what_was_made_elsewhere_is_compiled_again(
+    what: str, other: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine, with other options, or by another version of XLA; in a plan and in a folder."""
+    program, path, folder = compiled(), tmp_path / "plan.bin", tmp_path / "cache"
     program.save(path, executables=True)
-    monkeypatch.setattr(executable_cache, "_host_code", lambda: "another machine")
-    loaded, made = load(load_plan(path))
-    assert made.compiled > 0 and value(loaded) == 72
+    _, first = load(program.plan, folder)
+    assert first.compiled > 0 and load(load_plan(path))[1].compiled == load(program.plan, folder)[1].compiled == 0
+    monkeypatch.setattr(f"{executable_cache.__name__}.{what}", other)
+    for plan, cache in ((load_plan(path), None), (program.plan, folder)):
+        loaded, made = load(plan, cache)
+        assert made.compiled == first.compiled and value(loaded) == 72
 
 
 def test_a_folder_of_ready_code(tmp_path: Path) -> None:
