@@ -9,6 +9,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.dialect.plan.nouns import Run
 
 jit: Any = jax.jit
 X = np.ones((4, 8), np.float32)
@@ -32,7 +33,7 @@ class Slices:
 def runs(program: Any, *arguments: Any) -> list[list[str]]:
     """The names of what runs on each island, in order; a merged call's with + between them."""
     plan = pw.program(program).lower(*arguments).compile("islands=2,devices=1").plan
-    return [[i.name for i in s.instructions if type(i).__name__ == "Run"] for s in plan.streams]
+    return [[i.name for i in s.instructions if isinstance(i, Run)] for s in plan.streams]
 
 
 def test_calls_of_one_slice_that_take_from_each_other_are_one() -> None:
