@@ -17,6 +17,7 @@ FILES = [p for p in sorted(TESTS.rglob("*.py")) if p != Path(__file__)]
 ERRORS = ("dialect", "compiler", "runtime", "api", "cli")
 """The layers, each with its errors in `errors.py`."""
 _SLEEPS = re.compile(r"\btime\.sleep\b|\bfrom time import\b.*\bsleep\b|(?<![.\w])sleep\(")
+_SPINS = re.compile(r"^\s*while .*:\s*(pass|continue)?\s*(#.*)?\n\s*(pass|continue)\s*$", re.M)
 
 
 def sleeps(source: str) -> Iterator[int]:
@@ -35,9 +36,8 @@ def spins(source: str) -> Iterator[int]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.While) and all(isinstance(n, ast.Pass | ast.Continue) for n in node.body):
             yield node.lineno
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if re.search(r"^\s*while .*:\s*(pass|continue)?\s*(#.*)?\n\s*(pass|continue)\s*$", node.value, re.M):
-                yield node.lineno
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SPINS.search(node.value):
+            yield node.lineno
 
 
 def test_nothing_sleeps_and_nothing_spins() -> None:
