@@ -84,6 +84,16 @@ def test_pieces_are_bounded_before_they_are_made(source: Sharding, target: Shard
     assert len(found.pieces) <= bound <= source.mesh.size * target.mesh.size
 
 
+@settings(max_examples=500)
+@given(factored(), factored(), st.sampled_from([(24, 48, 144), (48, 24, 72), (0, 24, 24)]))
+def test_pieces_of_grids_that_do_not_fit_each_other_are_bounded_too(
+    source: Sharding, target: Sharding, shape: tuple[int, ...]
+) -> None:
+    """A shard of a third touches two of halves; one of a half, two of thirds."""
+    found = plan_reshard(shape, source, target, source.mesh.devices, target.mesh.devices)
+    assert len(found.pieces) <= most_pieces(shape, source, target) - source.mesh.size - target.mesh.size
+
+
 DEVICES = pjrt.make_devices(16)[:8]
 
 

@@ -181,6 +181,35 @@ def test_a_constant_of_booleans_has_no_others(plans: list[Plan]) -> None:
     assert code_of(replace(plan, constants={held.member: b"\0\1\2"})) == "PWC0604"
 
 
+def test_constants_and_results_stay() -> None:
+    """Neither is freed, nor overwritten by a computation that takes it: the next run reads the constant, too."""
+    held = np.arange(512, dtype=np.float32)
+    plan = pw.program(lambda x: (x * 2 + held, x - 1)).lower(np.ones(512, np.float32)).compile().plan
+    (constant,) = plan.constant_buffers
+    run = every(plan, Run)[-1]
+    before = plan.streams[0].instructions
+    for slot in (constant.slot, *(p.slot for p in plan.results)):
+        dropped = on(
+            plan,
+            0,
+            instructions=(
+                *before,
+                Free(
+                    run.instruction.step + 1,
+                    (slot,),
+                ),
+            ),
+        )
+        with pytest.raises(PathwaysError, match="constants and results to stay"):
+            validate(dropped)
+    at = next(a for a in every(plan, Run) if constant.slot in a.instruction.inputs)
+    donated = (at.instruction.inputs.index(constant.slot),)
+    number = at.instruction.computation
+    given = (replace(c, donated=donated) if i == number else c for i, c in enumerate(plan.computations))
+    with pytest.raises(PathwaysError, match="constants and results to stay"):
+        validate(changed(replace(plan, computations=tuple(given)), at, donated=donated))
+
+
 def test_shown_is_what_would_run(pipe: Plan, tmp_path: Path) -> None:
     """Whoever opens a plan opens it through one door: run, inspect, diff, why and check refuse it alike."""
     path, good = tmp_path / "bad.bin", tmp_path / "good.bin"
