@@ -10,7 +10,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.dialect.plan.nouns import Branch, Plan, Run
+from pathways.dialect.plan.instructions import Branch, Run
+from pathways.dialect.plan.nouns import Plan
 
 jit: Any = jax.jit
 X = np.arange(8, dtype=np.float32)

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.dialect.plan.nouns import Run
+from pathways.dialect.plan.instructions import Run
 
 jit: Any = jax.jit
 MICROBATCHES = 3

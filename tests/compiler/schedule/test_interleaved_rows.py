@@ -1,10 +1,10 @@
 """The orders of interleaved 1F1B, written out: a warm-up of two microbatches a rank behind, chunk after chunk."""
 
 import pytest
-from pathways.dialect.actions import Action
 from support.pipelines import model
 
 from pathways.compiler.schedule import SCHEDULES
+from pathways.dialect.labels import Action
 
 
 def rows(slices: int, chunks: int, microbatches: int) -> list[str]:
