@@ -17,7 +17,8 @@ module attributes {pw.dcn_gbps = 1.0 : f64, pw.in_tree = "\\22leaf\\22", pw.out_
     }
   }
   func.func @step(%x: tensor<8xf32> {pw.name = "x", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{"x"}]>},
-                  %n: tensor<i32> {pw.name = "n", pw.value = "07000000"},
+                  %n: tensor<i32> {pw.name = "n", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, []>,
+                                   pw.value = "07000000"},
                   %z: tensor<i32> {pw.name = "z"}) -> tensor<8xf32> attributes {pw.program} {
     %a = "pw.call"(%x) {callee = @double, mesh = @m0, island = @left, action = "0F0", step = 0 : i64,
       in_shardings = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>,

@@ -112,3 +112,11 @@ def test_slices_that_fill_an_island_to_the_last_device_fit(name: str) -> None:
     assert {b.island for b in whole.bindings.values()} == {"a"}
     split = POLICIES[name](graph, Topology((Island("a", devices=4), Island("b", devices=4))))
     assert {b.island for b in split.bindings.values()} == {"a", "b"}
+
+
+def test_of_splits_that_cost_the_same_that_which_fills_islands_least_is_taken() -> None:
+    slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
+    graph = make_graph(slices, [("s0", 0.0), ("s1", 0.0)], {})
+    for islands in ((Island("small", 2), Island("large", 8)), (Island("large", 8), Island("small", 2))):
+        placement = POLICIES["balanced"](graph, Topology(islands))
+        assert {b.island for b in placement.bindings.values()} == {"large"}

@@ -159,6 +159,15 @@ def test_all_instructions_are_put_in_order(plans: list[Plan]) -> None:
             assert _counted(function) == sum(len(s.instructions) for s in function.streams)
 
 
+def test_of_instructions_that_wait_for_nothing_the_lower_step_goes_first(pipe: Plan) -> None:
+    free = tuple(Free(step, (0,)) for step in range(12))
+    shares = [free[0:12:2], free[1:12:2]]
+    for order in ((0, 1), (1, 0)):
+        streams = tuple(replace(s, instructions=shares[n]) for s, n in zip(pipe.streams, order, strict=False))
+        steps = [i.step for _, i in linearize(replace(pipe, streams=streams)) if isinstance(i, Free)]
+        assert steps == list(range(12))
+
+
 def test_what_shares_a_number_is_not_left_out(plans: list[Plan]) -> None:
     """Two islands that wait for one channel, and a branch that comes twice."""
     plan = plans[0]

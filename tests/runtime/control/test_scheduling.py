@@ -116,6 +116,17 @@ def test_memory_is_waited_for_in_order() -> None:
     assert s.hold((("x", 0),), -20) == [3]
 
 
+def test_what_is_named_is_the_device_that_lacks_most() -> None:
+    ledger = Ledger()
+    for device, limit, held in (("a", 100, 90), ("b", 100, 20), ("c", 50, 0), ("d", 10, 10)):
+        ledger.limit(device, limit)
+        ledger.hold((device,), held)
+    assert ledger.short_of({"a": 40, "b": 81, "c": 51}) == "a"
+    assert ledger.short_of({"b": 81, "c": 51, "d": 2}) == "d"
+    assert ledger.short_of({"a": 10, "b": 80, "c": 50}) is None and ledger.fits({"a": 10, "b": 80, "c": 50})
+    assert ledger.short_of({"c": 51}) == "c" and not ledger.fits({"c": 51})
+
+
 def test_who_holds_memory_is_not_behind_who_wants_it() -> None:
     s = scheduler(x=100)
     s.hold((("x", 0),), 60)

@@ -97,3 +97,21 @@ def test_who_gives_up_its_turn_costs_nobody_theirs() -> None:
         turns.comes("c")
         turns.leaves("c")
     assert Counter(turns.many(20)) == {"a": 10, "b": 10}
+
+
+def test_newcomers_start_with_the_highest_pass_that_had_a_turn() -> None:
+    """On two islands turns need not come in the order of passes: who is behind may still start after who is ahead."""
+    policy = Stride()
+
+    def submitted(number: int, client: str, island: str, seconds: float) -> Request:
+        request = Request(number, client, "program", frozenset(island), seconds=seconds)
+        policy.submitted(request)
+        return request
+
+    ahead, behind = submitted(0, "ahead", "x", 5.0), submitted(1, "behind", "y", 1.0)
+    policy.started(ahead)
+    ahead = submitted(2, "ahead", "x", 5.0)
+    policy.started(ahead)  # with a pass of 5
+    policy.started(behind)  # with one of 0
+    new = submitted(3, "new", "x", 1.0)
+    assert policy.rank(new) == (5.0, 3)

@@ -170,3 +170,20 @@ def test_code_is_made_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         bad = modules[1].replace("return", "give"), modules[0].replace("main", "f")
         made.load_all({(m, (first,)): owner for m in bad})
     assert made.compiled == 2 and made.kept == 4
+
+
+def test_the_oldest_code_goes_first() -> None:
+    made, (device,) = Executables(), pjrt.make_devices(1)
+    modules = [
+        f"func.func public @main(%x: tensor<{n}xf32>) -> tensor<{n}xf32> {{ return %x : tensor<{n}xf32> }}"
+        for n in (4, 8, 16)
+    ]
+    code = [made.load(module, [device]) for module in modules]
+    made.forget(2)
+    assert made.kept == 2 and made.compiled == 3
+    assert [made.load(module, [device]) is old for module, old in zip(modules, code, strict=True)] == [
+        False,
+        True,
+        True,
+    ]
+    assert made.compiled == 4
