@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.processes import pwc_here, run_python
@@ -18,4 +20,7 @@ def test_guides_run(guide: str, root: Path, tmp_path: Path, monkeypatch: pytest.
         code, _, stderr = pwc_here("run", "plan.bin", "--inputs", "in.npz", "--outputs", "out.npz")
         assert code == 0, stderr
         with np.load("out.npz") as out:
-            assert out["out[0]"].shape == (4, 8) and np.isfinite(out["out[1]"])
+            w, x, y = np.ones((4, 8), np.float32), np.ones((8, 4), np.float32), np.ones(8, np.float32)
+            value, gradient = jax.value_and_grad(lambda w: ((jnp.tanh(x @ w).sum(-1) - y) ** 2).mean())(w)
+            np.testing.assert_allclose(out["out[1]"], value, rtol=1e-6)
+            np.testing.assert_allclose(out["out[0]"], w - 0.1 * gradient, rtol=1e-6)

@@ -13,6 +13,7 @@ from pathways.compiler.schedule.attribute import read_schedule, write_schedule
 from pathways.compiler.schedule.estimate import describe
 from pathways.compiler.schedule.table import Pipeline, read_pipeline
 from pathways.dialect.host_callbacks import read_callbacks
+from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import Program
 from pathways.dialect.labels import Action
 from pathways.dialect.mlir import ir
@@ -95,7 +96,7 @@ def _run_again(program: Program, pipeline: Pipeline, stage: int) -> bool:
         if not kept or any(read_callbacks(program.computations[flow.nodes[call].callee]) for call in calls):
             continue
         first = min(u for users in kept.values() for u in users)
-        if first == max(calls) + 1:  # backward follows at once: nothing is kept in between
+        if not _works_between(program, max(calls), first):  # backward follows at once: nothing is kept meanwhile
             continue
         backward = flow.nodes[first].op
         fresh: dict[int, Any] = {}
@@ -121,6 +122,18 @@ def _run_again(program: Program, pipeline: Pipeline, stage: int) -> bool:
         with program.context:
             number_nodes(program, list(range(len(program.flow.nodes))))
     return copied
+
+
+def _works_between(program: Program, before: int, after: int) -> bool:
+    """Whether the slice of two calls does anything else between them; what other slices do needs none of its memory."""
+    nodes = program.flow.nodes
+    here = program.slice_of(nodes[after].mesh)
+    return any(not n.is_transfer and _works_on(program, n, here) for n in nodes[before + 1 : after])
+
+
+def _works_on(program: Program, node: Node, slice_: str) -> bool:
+    """Whether a call runs on a slice; control flow may, wherever its results are."""
+    return not node.is_call or program.slice_of(node.mesh) == slice_
 
 
 def _note(program: Program, stages: list[int]) -> None:

@@ -305,6 +305,9 @@ def _bindings(program: Program) -> Iterator[Broken]:
 def _movement(program: Program) -> Iterator[Broken]:
     flow = program.flow
     places, types = flow.places, flow.types
+    for argument in program.arguments:
+        if argument.is_constant and argument.mesh is None:
+            yield program.func.operation, f"keeps {argument.name}, which nothing uses", "no constant without a mesh"
     for node in flow.nodes:
         op = node.op
         if node.is_transfer:

@@ -80,18 +80,18 @@ def restore(tree: Any, path: str | Path) -> Any:
 def _stored(leaf: Any) -> tuple["np.ndarray[Any, Any]", str]:
     """The bytes of a leaf on the host, and what it is."""
     if isinstance(leaf, Array):
-        return leaf.stored(), str(leaf.dtype)
+        return leaf.stored(), _name(leaf.dtype)
     if isinstance(leaf, jax.Array) and dtypes.issubdtype(leaf.dtype, dtypes.prng_key):
         return np.asarray(key_data(leaf)), str(leaf.dtype)
     array = np.asarray(leaf)
-    return array, str(array.dtype)
+    return array, _name(array.dtype)
 
 
 def _type_of(leaf: Any) -> tuple[tuple[int, ...], str]:
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return tuple(leaf.shape), _name(leaf.dtype)
     array = np.asarray(leaf)
-    return tuple(array.shape), str(array.dtype)
+    return tuple(array.shape), _name(array.dtype)
 
 
 def _name(dtype: Any) -> str:

@@ -125,3 +125,10 @@ def test_a_sharding_of_more_dimensions_than_the_value_has() -> None:
     for function in programs:
         with pytest.raises(pw.PathwaysError, match="PWC0209"):
             pw.program(function)([1.0, 2.0] if function is programs[0] else X)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, -1, -2, -3])
+def test_arguments_are_counted_from_either_end(number: int) -> None:
+    program = pw.program(lambda a, b, c: (a + 1, b + 1, c + 1), donate_argnums=number)
+    plan = program.lower(X, X, X).compile().plan
+    assert [p.donated for p in plan.inputs] == [n == number % 3 for n in range(3)]

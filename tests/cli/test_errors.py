@@ -145,17 +145,17 @@ def test_files_of_the_wrong_kind(tmp_path: Path) -> None:
     ir.write_text("module {}")
     broken = tmp_path / "broken.mlir"
     broken.write_text("modul")
-    for arguments, code in (
-        (["run", str(tmp_path / "none.bin")], "PWC0601"),
-        (["inspect", str(source)], "PWC0601"),
-        (["compile", str(tmp_path / "none.py")], "PWC0801"),
-        (["compile", str(ir)], "PWC0104"),
-        (["compile", str(broken)], "PWC0702"),
-        (["opt", str(broken)], "PWC0702"),
+    for arguments, code, exit_code in (
+        (["run", str(tmp_path / "none.bin")], "PWC0601", 3),
+        (["inspect", str(source)], "PWC0601", 3),
+        (["compile", str(tmp_path / "none.py")], "PWC0801", 2),
+        (["compile", str(ir)], "PWC0104", 2),
+        (["compile", str(broken)], "PWC0702", 3),
+        (["opt", str(broken)], "PWC0702", 3),
     ):
         got, _, stderr = pwc_here(*arguments)
         check(stderr, code)
-        assert got in (2, 3)
+        assert got == exit_code, arguments
 
 
 def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:

@@ -84,6 +84,16 @@ def test_pieces_are_bounded_before_they_are_made(source: Sharding, target: Shard
     assert len(found.pieces) <= bound <= source.mesh.size * target.mesh.size
 
 
+@settings(max_examples=500)
+@given(factored(), factored(), st.sampled_from([(24, 48, 144), (48, 24, 72), (0, 24, 24)]))
+def test_pieces_of_grids_that_do_not_fit_each_other_are_bounded_too(
+    source: Sharding, target: Sharding, shape: tuple[int, ...]
+) -> None:
+    """A shard of a third touches two of halves; one of a half, two of thirds."""
+    found = plan_reshard(shape, source, target, source.mesh.devices, target.mesh.devices)
+    assert len(found.pieces) <= most_pieces(shape, source, target) - source.mesh.size - target.mesh.size
+
+
 DEVICES = pjrt.make_devices(16)[:8]
 
 
@@ -161,3 +171,27 @@ def test_only_the_same_devices_in_the_same_order_are_the_same_layout() -> None:
     assert one.same_layout(other, SHAPE)
     assert not one.same_layout(third, SHAPE)
     assert not one.same_layout(Sharding(mesh, ((), ("a",))), SHAPE)
+
+
+@given(shardings(), shardings())
+def test_who_holds_the_same_sends_the_same(source: Sharding, target: Sharding) -> None:
+    """Among holders of a replicated part the work is shared: none sends more than one piece more than another."""
+    plan = plan_reshard(SHAPE, source, target, source.mesh.devices, target.mesh.devices)
+    replicas: dict[Any, list[int]] = {}
+    for position, box in enumerate(plan.source_boxes):
+        replicas.setdefault(box, []).append(position)
+    for holders in replicas.values():
+        sent = dict.fromkeys(holders, 0)
+        largest = 0
+        for piece in plan.pieces:
+            if piece.source in sent and source.mesh.devices[piece.source] != target.mesh.devices[piece.target]:
+                sent[piece.source] += volume(piece.box)
+                largest = max(largest, volume(piece.box))
+        assert max(sent.values()) - min(sent.values()) <= largest
+
+
+def test_four_replicas_each_serve_one_of_four_others() -> None:
+    everywhere = Sharding(MeshSpec((("a", 4),), (0, 1, 2, 3)), ((), ()))
+    elsewhere = Sharding(MeshSpec((("a", 4),), (4, 5, 6, 7)), ((), ()))
+    plan = plan_reshard(SHAPE, everywhere, elsewhere, (0, 1, 2, 3), (4, 5, 6, 7))
+    assert sorted((p.source, p.target) for p in plan.pieces) == [(n, n) for n in range(4)]

@@ -60,7 +60,8 @@ class Awaited:
         poison = self.cause(failed(self.run, self.island, problem or raised or Exception(), raised))
         for index in self.outputs:
             values[index] = poison
-        if not self.outputs:  # nobody will ever read it
+        if not self.outputs:  # nobody will ever read it; said once, though whoever waits for it waits twice
+            values[self.mark] = None
             print(poison.error(), file=sys.stderr)
 
     def _raised(self, launched: "Launched | None") -> BaseException | None:

@@ -46,11 +46,31 @@ def test_spread_answers_legally_or_refuses(wanted: list[int], islands: list[int]
     try:
         placement = POLICIES["spread"](graph_of(*slices), topology)
     except PathwaysError as error:
-        assert error.code == "PWC0301"
-        assert sum(wanted) > 0 and (max(wanted) > min(islands) or sum(wanted) > min(islands))
+        assert error.code == "PWC0301" and not packed(wanted, islands)
     else:
         check("spread", placement, slices, topology)
-        assert placement.reasons.keys() == placement.bindings.keys()
+        assert placement.reasons.keys() == placement.bindings.keys() == {f"s{i}" for i in range(len(wanted))}
+
+
+def packed(wanted: list[int], islands: list[int]) -> bool:
+    """Whether all fit where each goes, largest first, to the island that it leaves least room on."""
+    free = [*islands]
+    for size in sorted(wanted, reverse=True):
+        room = [i for i in range(len(free)) if free[i] >= size]
+        if not room:
+            return False
+        free[min(room, key=lambda i: free[i])] -= size
+    return True
+
+
+@given(st.lists(st.integers(1, 4), max_size=6), st.lists(st.integers(1, 8), min_size=1, max_size=4))
+def test_what_fits_nowhere_is_refused_with_all_that_does_not(wanted: list[int], islands: list[int]) -> None:
+    """Of slices that are larger than every island, and of more devices than there are."""
+    if not wanted or (max(wanted) <= max(islands) and sum(wanted) <= sum(islands)):
+        return
+    topology = Topology(tuple(Island(f"i{i}", devices=n) for i, n in enumerate(islands)))
+    with pytest.raises(PathwaysError, match="PWC0301"):
+        POLICIES["spread"](graph_of(*(SliceRequest(f"s{i}", n) for i, n in enumerate(wanted))), topology)
 
 
 def test_spread_packs_where_balance_does_not_fit() -> None:

@@ -1,5 +1,6 @@
 """Declarations: views, verification, the reference page, and the schema of plan.bin."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import ir, location, make_context, name_of, parse, text, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import codec
-from pathways.dialect.ranges import read_ranges, write_ranges
+from pathways.dialect.ranges import LARGEST, read_ranges, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.topology import parse_topology
 from pathways.dialect.trees import build_tree, describe_tree, read_tree, write_tree
@@ -108,10 +109,26 @@ def test_devices_are_written_as_ranges(devices: list[int]) -> None:
     assert write_ranges(range(5, 2048)) == "5:2048" and write_ranges(()) == "" and write_ranges((3, 1, 2)) == "3,1:3"
 
 
-@pytest.mark.parametrize("text", ["a", "1:", ":2", "1,,2", "0:99999999999", "1 2x"])
-def test_damaged_ranges_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a", "'a' is no range of devices"),
+        ("1:", "'1:' is no range of devices"),
+        (":2", "':2' is no range of devices"),
+        ("1,,2", "'' is no range of devices"),
+        ("1 2x", "'1 2x' is no range of devices"),
+        ("-1", "'-1' is no range of devices"),
+        (f"0:{LARGEST + 1}", f"more than {LARGEST} devices"),
+        (f"0:{LARGEST},0", f"more than {LARGEST} devices"),
+    ],
+)
+def test_damaged_ranges_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         read_ranges(text)
+
+
+def test_the_longest_range_is_read() -> None:
+    assert len(read_ranges(f"0:{LARGEST - 1},7")) == LARGEST
 
 
 def test_two_slices_on_one_device_are_not_valid() -> None:

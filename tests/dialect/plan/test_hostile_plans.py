@@ -159,6 +159,15 @@ def test_all_instructions_are_put_in_order(plans: list[Plan]) -> None:
             assert _counted(function) == sum(len(s.instructions) for s in function.streams)
 
 
+def test_of_instructions_that_wait_for_nothing_the_lower_step_goes_first(pipe: Plan) -> None:
+    free = tuple(Free(step, (0,)) for step in range(12))
+    shares = [free[0:12:2], free[1:12:2]]
+    for order in ((0, 1), (1, 0)):
+        streams = tuple(replace(s, instructions=shares[n]) for s, n in zip(pipe.streams, order, strict=False))
+        steps = [i.step for _, i in linearize(replace(pipe, streams=streams)) if isinstance(i, Free)]
+        assert steps == list(range(12))
+
+
 def test_what_shares_a_number_is_not_left_out(plans: list[Plan]) -> None:
     """Two islands that wait for one channel, and a branch that comes twice."""
     plan = plans[0]
@@ -179,6 +188,35 @@ def test_a_constant_of_booleans_has_no_others(plans: list[Plan]) -> None:
     plan = program.lower(np.ones(3, bool)).compile().plan
     (held,) = plan.constant_buffers
     assert code_of(replace(plan, constants={held.member: b"\0\1\2"})) == "PWC0604"
+
+
+def test_constants_and_results_stay() -> None:
+    """Neither is freed, nor overwritten by a computation that takes it: the next run reads the constant, too."""
+    held = np.arange(512, dtype=np.float32)
+    plan = pw.program(lambda x: (x * 2 + held, x - 1)).lower(np.ones(512, np.float32)).compile().plan
+    (constant,) = plan.constant_buffers
+    run = every(plan, Run)[-1]
+    before = plan.streams[0].instructions
+    for slot in (constant.slot, *(p.slot for p in plan.results)):
+        dropped = on(
+            plan,
+            0,
+            instructions=(
+                *before,
+                Free(
+                    run.instruction.step + 1,
+                    (slot,),
+                ),
+            ),
+        )
+        with pytest.raises(PathwaysError, match="constants and results to stay"):
+            validate(dropped)
+    at = next(a for a in every(plan, Run) if constant.slot in a.instruction.inputs)
+    donated = (at.instruction.inputs.index(constant.slot),)
+    number = at.instruction.computation
+    given = (replace(c, donated=donated) if i == number else c for i, c in enumerate(plan.computations))
+    with pytest.raises(PathwaysError, match="constants and results to stay"):
+        validate(changed(replace(plan, computations=tuple(given)), at, donated=donated))
 
 
 def test_shown_is_what_would_run(pipe: Plan, tmp_path: Path) -> None:

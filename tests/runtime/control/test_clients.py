@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,20 @@ jit: Any = jax.jit
 
 def settled() -> bool:
     return process().controller.flights.drain(timeout=20)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when a run has found that it must wait for its turn, or for memory."""
+    event, controller = threading.Event(), process().controller
+    real = controller.patience
+
+    def patience(*of: Any) -> None:
+        event.set()
+        real(*of)
+
+    monkeypatch.setattr(controller, "patience", patience)
+    return event
 
 
 def test_arrays_are_their_clients() -> None:
@@ -108,7 +121,7 @@ def test_memory_that_a_client_holds_itself_is_not_waited_for() -> None:
     np.testing.assert_array_equal(np.asarray(compiled(host)), 2 * host)
 
 
-def test_memory_of_others_is_waited_for() -> None:
+def test_memory_of_others_is_waited_for(waits: threading.Event) -> None:
     compiled = limited(3 * 4096 + 1)
     host = np.ones(1024, np.float32)
     gate, holding = threading.Event(), threading.Event()
@@ -132,9 +145,7 @@ def test_memory_of_others_is_waited_for() -> None:
 
     wanter = threading.Thread(target=want)
     wanter.start()
-    deadline = time.monotonic() + 60
-    while "waiting" not in str(pw.status()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert waits.wait(60)
     assert "waiting" in str(pw.status()) and not found
     gate.set()
     wanter.join(60)
@@ -143,7 +154,7 @@ def test_memory_of_others_is_waited_for() -> None:
     assert settled() and not any(process().controller.ledger.reserved.values())
 
 
-def test_a_waiting_run_ends_with_its_client() -> None:
+def test_a_waiting_run_ends_with_its_client(waits: threading.Event) -> None:
     compiled = limited(3 * 4096 + 2)
     host = np.ones(1024, np.float32)
     first = compiled(host)
@@ -157,9 +168,8 @@ def test_a_waiting_run_ends_with_its_client() -> None:
 
     wanter = threading.Thread(target=want)
     wanter.start()
-    deadline = time.monotonic() + 60
-    while "impatient" not in str(pw.status()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert waits.wait(60)
+    assert "impatient" in str(pw.status())
     client.close()
     wanter.join(60)
     assert codes == ["PWC0509"]
@@ -232,7 +242,7 @@ def test_threads_end() -> None:
     for _ in range(20):
         program(X).block_until_ready()
     assert settled()
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and any(t.name.startswith("pathways-") for t in threading.enumerate()):
-        time.sleep(0.05)
+    ours = [t for t in threading.enumerate() if t.name.startswith("pathways-")]
+    for thread in ours:
+        thread.join(20)
     assert not [t.name for t in threading.enumerate() if t.name.startswith("pathways-")]

@@ -17,7 +17,7 @@ from pathways.runtime.host.devices.in_flight_limit import STRIDE, DeviceQueue, G
 from pathways.runtime.host.run.in_flight import Flights
 
 INTERRUPTED = """
-import signal, sys, threading, time
+import signal, sys, threading
 from pathways.runtime import interrupts
 
 done = []
@@ -38,7 +38,7 @@ for work in (half, Dies):
     done.clear()
     try:
         work()
-        time.sleep(60)
+        threading.Event().wait(60)
         sys.exit(f"{work} swallowed it")
     except KeyboardInterrupt:
         print(len(done))
@@ -119,10 +119,12 @@ def test_nothing_is_submitted_to_a_client_that_closes() -> None:
     began, go = threading.Event(), threading.Event()
     first = client.submit(lambda: (began.set(), go.wait(60)))
     began.wait(60)
+    worker: Any = client._worker  # pyright: ignore[reportPrivateUsage]
+    waits, shutdown = threading.Event(), worker.shutdown
+    worker.shutdown = lambda **options: (waits.set(), shutdown(**options))
     closing = threading.Thread(target=client.close)
     closing.start()
-    while not client._closing:  # pyright: ignore[reportPrivateUsage]
-        pass
+    assert waits.wait(60)
     assert code_of(client.submit, lambda: None) == "PWC0509"
     go.set()
     closing.join()

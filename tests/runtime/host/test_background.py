@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import pathways as pw
 from pathways.api.process import process
 from pathways.runtime.clients import ClientState
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.run import background
 from pathways.runtime.host.run.background import MOST, BackgroundRuns, Promise
 
 X = np.arange(8, dtype=np.float32)
@@ -165,9 +167,15 @@ def test_callbacks_are_done_when_their_client_goes() -> None:
     assert seen == [56.0, 56.0]
 
 
-def test_the_next_call_waits_where_too_many_are_in_the_background() -> None:
+def test_the_next_call_waits_where_too_many_are_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, client, other = BackgroundRuns(), ClientState("many"), ClientState("other")
-    go = threading.Event()
+    go, waits = threading.Event(), threading.Event()
+
+    def pause(_: float) -> None:
+        waits.set()
+        assert go.wait(60)
+
+    monkeypatch.setattr(background, "time", SimpleNamespace(sleep=pause))
 
     def work() -> None:
         go.wait(60)
@@ -177,11 +185,12 @@ def test_the_next_call_waits_where_too_many_are_in_the_background() -> None:
     runs.start(Promise(1000, "p", other, False), lambda: None)  # is not held up
     late = threading.Thread(target=runs.start, args=(Promise(MOST, "p", client, False), lambda: None))
     late.start()
-    late.join(0.3)
+    assert waits.wait(60)
     assert late.is_alive() and len(runs.of(client)) == MOST
     go.set()
     late.join(60)
-    assert runs.drain(timeout=60)
+    monkeypatch.undo()
+    assert not late.is_alive() and runs.drain(timeout=60)
 
 
 def test_a_script_ends_though_its_loop_does_not() -> None:

@@ -75,12 +75,22 @@ def test_what_is_not_signed_by_this_user_is_not_loaded(
     assert made.compiled > 0 and value(loaded) == 72
 
 
-def test_another_machine_compiles_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, path = compiled(), tmp_path / "plan.bin"
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [("_host_code", lambda: "another machine"), ("_OPTIONS", "others"), ("jaxlib.version.__version__", "0.0.1")],
+)
+def test_what_was_made_elsewhere_is_compiled_again(
+    what: str, other: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine, with other options, or by another version of XLA; in a plan and in a folder."""
+    program, path, folder = compiled(), tmp_path / "plan.bin", tmp_path / "cache"
     program.save(path, executables=True)
-    monkeypatch.setattr(executable_cache, "_host_code", lambda: "another machine")
-    loaded, made = load(load_plan(path))
-    assert made.compiled > 0 and value(loaded) == 72
+    _, first = load(program.plan, folder)
+    assert first.compiled > 0 and load(load_plan(path))[1].compiled == load(program.plan, folder)[1].compiled == 0
+    monkeypatch.setattr(f"{executable_cache.__name__}.{what}", other)
+    for plan, cache in ((load_plan(path), None), (program.plan, folder)):
+        loaded, made = load(plan, cache)
+        assert made.compiled == first.compiled and value(loaded) == 72
 
 
 def test_a_folder_of_ready_code(tmp_path: Path) -> None:
@@ -160,3 +170,20 @@ def test_code_is_made_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         bad = modules[1].replace("return", "give"), modules[0].replace("main", "f")
         made.load_all({(m, (first,)): owner for m in bad})
     assert made.compiled == 2 and made.kept == 4
+
+
+def test_the_oldest_code_goes_first() -> None:
+    made, (device,) = Executables(), pjrt.make_devices(1)
+    modules = [
+        f"func.func public @main(%x: tensor<{n}xf32>) -> tensor<{n}xf32> {{ return %x : tensor<{n}xf32> }}"
+        for n in (4, 8, 16)
+    ]
+    code = [made.load(module, [device]) for module in modules]
+    made.forget(2)
+    assert made.kept == 2 and made.compiled == 3
+    assert [made.load(module, [device]) is old for module, old in zip(modules, code, strict=True)] == [
+        False,
+        True,
+        True,
+    ]
+    assert made.compiled == 4

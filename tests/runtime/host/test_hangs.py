@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.processes import pwc, run_python
@@ -105,6 +106,18 @@ class Stuck:
         self.over.wait()
 
 
+class Told(set[Any]):
+    """A set that says when something is added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added = threading.Event()
+
+    def add(self, element: Any, /) -> None:
+        super().add(element)
+        self.added.set()
+
+
 def test_what_waits_for_room_in_a_queue_goes_on_when_its_device_is_lost() -> None:
     queue, ends, token = DeviceQueue(), list[str](), Stuck()
     gang = Gang([queue])
@@ -118,10 +131,10 @@ def test_what_waits_for_room_in_a_queue_goes_on_when_its_device_is_lost() -> Non
             ends.append("lost")
 
     thread = threading.Thread(target=fill)
+    queue.waits = Told()
     thread.start()
-    while not queue.waits:
-        thread.join(0.01)
-        assert thread.is_alive() and queue.flying <= DeviceQueue().most
+    assert queue.waits.added.wait(60)
+    assert thread.is_alive() and queue.flying <= DeviceQueue().most
     queue.lose()
     thread.join(60)
     with pytest.raises(DeviceLost):

@@ -6,6 +6,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.clients import MAIN
 from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.store import Handle, Poison, Store, StoredBuffer
 
 SHARDING = Sharding(MeshSpec((("x", 1),), (0,)), ((),))
@@ -44,3 +45,47 @@ def test_handles_may_die_while_somebody_looks_at_all_buffers() -> None:
     assert len(store.of(MAIN)) < 4
     device.handles.clear()
     assert store.bytes == 0
+
+
+def held(store: Store, array: Any) -> tuple[StoredBuffer, Handle]:
+    buffer = StoredBuffer(
+        array,
+        ArrayType((4,), "int8"),
+        "int8",
+        SHARDING,
+        ("d0",),
+        "x",
+        ("f", "island0", None),
+        MAIN,
+        4,  # pyright: ignore
+    )
+    return buffer, store.hold(buffer)
+
+
+def test_bytes_are_counted_while_they_are_on_a_device() -> None:
+    """Not while they are only promised, and not while they are away with their client; never twice."""
+    counted: list[int] = []
+    store = Store(changed=lambda _devices, size: counted.append(size))
+    buffer, first = held(store, object())
+    second, _ = store.share(first)
+    assert counted == [4] and store.owners_on("d0") == {MAIN.label: 4} and store.owners_on("d1") == {}
+    here, away = buffer.array, object()
+    assert store.replace(buffer, here, away, held=False) and counted == [4, -4] and store.owners_on("d0") == {}
+    assert not store.replace(buffer, here, here, held=True)  # somebody else was quicker
+    assert store.replace(buffer, away, here, held=True) and counted == [4, -4, 4]
+    first.drop()
+    first.drop()
+    assert counted == [4, -4, 4] and store.owners_on("d0") == {MAIN.label: 4}
+    second.drop()
+    assert counted == [4, -4, 4, -4] and store.bytes == 0
+
+
+def test_a_promise_takes_no_memory_until_it_is_kept() -> None:
+    counted: list[int] = []
+    store = Store(changed=lambda _devices, size: counted.append(size))
+    promise = Promise(0, "f", MAIN, False)
+    buffer, handle = held(store, promise)
+    assert counted == [] and store.owners_on("d0") == {}
+    assert store.replace(buffer, promise, object(), held=True) and counted == [4]
+    handle.drop()
+    assert counted == [4, -4]

@@ -1,0 +1,80 @@
+"""What is taken for the same computation is the same: equal groups and functions share code, others never do."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.dialect.ir.program import Program
+
+jit: Any = jax.jit
+X = np.linspace(-2, 2, 8, dtype=np.float32)
+
+DIFFERENT: dict[str, Callable[[Any, int], Any]] = {
+    "a literal": lambda x, i: x * (2.0 + i),
+    "a literal's type": lambda x, i: (x.astype("int32") + (1 if i else np.int8(1))).astype("float32"),
+    "an operation": lambda x, i: jnp.sin(x) if i else jnp.cos(x),
+    "a parameter of an operation": lambda x, i: lax.cumsum(x, reverse=bool(i)),
+    "which operand comes first": lambda x, i: x - (x * x) if i else (x * x) - x,
+    "which results are taken": lambda x, i: (jnp.sin(x) * 2, jnp.sin(x))[i],
+    "how often": lambda x, i: jnp.sin(jnp.sin(x)) if i else jnp.sin(x),
+    "an element type": lambda x, i: x.astype("int8" if i else "int32").astype("float32"),
+    "a closed-over array": lambda x, i: x + jnp.asarray(np.arange(8, dtype=np.float32) * i),
+    "a length": lambda x, i: x[: 4 + i].sum(),
+}
+
+
+def both(f: Callable[[Any, int], Any], slices: int) -> tuple[Any, Any]:
+    """A program that applies a function to what two calls make, with 0 and with 1; and the same in plain JAX."""
+    made = pw.make_virtual_device_set()
+    homes = [NamedSharding(made.add_slice(devices=2).mesh("x"), P("x")) for _ in range(slices)]
+    calls = [jit(lambda x: x + 1, in_shardings=home) for home in homes]
+    placed = pw.program(lambda x: [f(calls[i % slices](x + i), i) for i in range(2)])
+    return placed, jit(lambda x: [f(x + i + 1, i) for i in range(2)])
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_groups_that_differ_in_one_thing_are_two(what: str, slices: int) -> None:
+    placed, plain = both(DIFFERENT[what], slices)
+    for ours, theirs in zip(placed(X), plain(X), strict=True):
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-6)
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+def test_groups_that_differ_in_nothing_are_one(slices: int) -> None:
+    placed, plain = both(lambda x, _: jnp.sin(x) * 2 + 1, slices)
+    program = Program(placed.lower(X).module)
+    after = [call for call in program.calls() if call.gathered and "sin" in call.callee]
+    assert len(after) == 2 and len({call.callee for call in after}) == 1
+    for ours, theirs in zip(placed(X), plain(X), strict=True):
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-6)
+
+
+def test_what_is_made_of_numbers_joins_who_uses_it() -> None:
+    """Two calls' results each get numbers that the program writes once: neither group waits for the other's."""
+    made = pw.make_virtual_device_set()
+    f, g = (jit(jnp.sin, in_shardings=NamedSharding(made.add_slice(devices=1).mesh("x"), P())) for _ in range(2))
+
+    def program(x: Any) -> Any:
+        numbers = jnp.arange(8.0) * 2
+        return f(x) + numbers, g(x) * numbers, f(numbers)
+
+    lowered = pw.program(program).lower(X)
+    found = Program(lowered.module)
+    flow = found.flow
+    gathered = [n for n in flow.calls() if n.op.gathered]
+    assert not any(flow.nodes[u].op.gathered for n in gathered for v in n.results for u in flow.users[v])
+    behind = [n for n in gathered if n.operands]
+    assert [found.slice_of(n.mesh) for n in behind] == ["s0", "s1"] and all(len(n.operands) == 1 for n in behind)
+    numbers = np.arange(8, dtype=np.float32) * 2
+    plain = np.sin(X) + numbers, np.sin(X) * numbers, np.sin(numbers)
+    for ours, theirs in zip(pw.program(program)(X), plain, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-5, atol=1e-6)

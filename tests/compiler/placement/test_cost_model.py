@@ -1,0 +1,122 @@
+"""The cost model by hand, a term at a time; and what placements do at the edge of what there is."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.random_graphs import make_graph
+
+import pathways as pw
+from pathways.compiler.driver import Compilation
+from pathways.compiler.passes.base import Session
+from pathways.compiler.placement import POLICIES, CostModel, SliceRequest
+from pathways.compiler.placement.cost import QUIET
+from pathways.compiler.placement.problem import Free, build_graph
+from pathways.dialect.ir.program import Program
+from pathways.dialect.phases import Phase
+from pathways.dialect.topology import Island, Topology, parse_topology
+
+GB = 10**9
+PAIR = Topology((Island("a", 8, flops=1e12, ici_gbps=10.0), Island("b", 8, flops=1e12, ici_gbps=40.0)), dcn_gbps=1.0)
+
+
+def pair(first: int, second: int, size: int = GB) -> CostModel:
+    """Two stages that do nothing, and bytes from one to the other."""
+    slices = [SliceRequest("s0", first), SliceRequest("s1", second)]
+    return CostModel(make_graph(slices, [("s0", 0.0), ("s1", 0.0)], {(0, 1): size}), PAIR)
+
+
+@pytest.mark.parametrize(("first", "second", "lanes"), [(1, 1, 1), (2, 4, 2), (4, 2, 2), (1, 8, 1), (4, 4, 4)])
+def test_a_transfer_inside_an_island_has_as_many_lanes_as_its_smaller_side(first: int, second: int, lanes: int) -> None:
+    """And the rate of the slowest interconnect, wherever it is."""
+    for island in "ab":
+        found = pair(first, second).estimate({"s0": island, "s1": island})
+        assert found.critical_path == pytest.approx(GB / (10e9 * lanes))
+        assert (found.dcn_bytes, found.busiest_link) == (0, 0.0)
+
+
+def test_a_transfer_between_islands_takes_the_networks_rate_whatever_its_devices() -> None:
+    for first, second in ((1, 1), (4, 8)):
+        found = pair(first, second).estimate({"s0": "a", "s1": "b"})
+        assert found.critical_path == found.busiest_link == found.dcn_seconds == pytest.approx(1.0)
+
+
+def test_a_link_carries_what_comes_and_what_goes() -> None:
+    """The middle of three islands takes a gigabyte and gives two."""
+    slices = [SliceRequest(f"s{i}", 1) for i in range(3)]
+    graph = make_graph(slices, [(s.symbol, 0.0) for s in slices], {(0, 1): GB, (1, 2): 2 * GB})
+    topology = Topology(tuple(Island(f"i{n}", 1) for n in range(3)), dcn_gbps=1.0)
+    found = CostModel(graph, topology).estimate({f"s{n}": f"i{n}" for n in range(3)})
+    assert (found.busiest_link, found.dcn_bytes, found.critical_path) == (3.0, 3 * GB, 3.0)
+    model = CostModel(graph, topology)
+    assert model.estimate({"s0": "i0", "s1": "i1", "s2": "i1"}).busiest_link == 1.0
+
+
+def test_of_two_equally_fast_placements_the_quieter_costs_less() -> None:
+    """By a thousandth of all traffic between islands, also where other things take longer."""
+    slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
+    graph = make_graph(slices, [("s0", 1e14), ("s1", 0.0)], {(1, 0): GB})
+    model = CostModel(graph, PAIR)
+    apart, together = model.estimate({"s0": "a", "s1": "b"}), model.estimate({"s0": "a", "s1": "a"})
+    assert apart.seconds - together.seconds == pytest.approx(1.0 - 0.1) and apart.cost == apart.seconds + QUIET
+    assert together.cost == together.seconds
+
+
+def test_the_devices_of_a_slice_do_one_thing_at_a_time() -> None:
+    slices = [SliceRequest("s0", 2)]
+    graph = make_graph(slices, [("s0", 4e12), ("s0", 2e12)], {})
+    found = CostModel(graph, PAIR).estimate({"s0": "a"})
+    assert (found.critical_path, found.busiest_slice, found.seconds) == (2.0, 3.0, 3.0)
+
+
+@pytest.mark.parametrize("values", [1, 2])
+def test_a_value_that_many_take_crosses_once(values: int) -> None:
+    made = pw.make_virtual_device_set()
+    here, there = (NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(2))
+    jit: Any = jax.jit
+    f, *takers = jit(jnp.sin, in_shardings=here), *(jit(t, in_shardings=there) for t in (jnp.cos, jnp.tanh, jnp.exp))
+    program = pw.program(lambda x: [[t(y) for t in takers] for y in [f(x + i) for i in range(values)]])
+    lowered = program.lower(np.ones(256, np.float32))
+    compilation = Compilation(Program(lowered.module), lowered.constants, Session(parse_topology("devices=2")))
+    compilation.advance(Phase.SHARD)
+    assert build_graph(compilation.program, {}).graph["traffic"] == {("s0", "s1"): values * 1024}
+
+
+def test_memory_that_is_just_enough() -> None:
+    for have, fits in ((100, True), (99, False), (None, True)):
+        assert SliceRequest("s0", 1, memory=100).fits(Island("a", 1, memory=have)) is fits
+
+
+def test_a_slice_goes_to_the_fullest_host_that_has_room() -> None:
+    """So that the emptier ones are left for larger slices."""
+    free = Free(Topology((Island("a", devices=4, hosts=2),)), [])
+    assert free.take(SliceRequest("s0", 3), "a").devices == (0, 1, 2)
+    assert free.take(SliceRequest("s1", 1), "a").devices == (3,)
+    assert free.take(SliceRequest("s2", 1), "a").devices == (4,)
+    assert free.take(SliceRequest("s3", 3), "a").devices == (5, 6, 7)
+    free = Free(Topology((Island("a", devices=4, hosts=3),)), [])
+    for taken in (3, 2):
+        free.take(SliceRequest("s", taken), "a")
+    assert free.take(SliceRequest("s", 2), "a").devices == (6, 7)  # of 1, 2 and 4 free devices
+
+
+@pytest.mark.parametrize("name", ["spread", "balanced", "min-cut", "optimal"])
+def test_slices_that_fill_an_island_to_the_last_device_fit(name: str) -> None:
+    slices = [SliceRequest("s0", 4), SliceRequest("s1", 4)]
+    graph = make_graph(slices, [("s0", 1e9), ("s1", 1e9)], {(0, 1): GB})
+    whole = POLICIES[name](graph, Topology((Island("a", devices=8),)))
+    assert {b.island for b in whole.bindings.values()} == {"a"}
+    split = POLICIES[name](graph, Topology((Island("a", devices=4), Island("b", devices=4))))
+    assert {b.island for b in split.bindings.values()} == {"a", "b"}
+
+
+def test_of_splits_that_cost_the_same_that_which_fills_islands_least_is_taken() -> None:
+    slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
+    graph = make_graph(slices, [("s0", 0.0), ("s1", 0.0)], {})
+    for islands in ((Island("small", 2), Island("large", 8)), (Island("large", 8), Island("small", 2))):
+        placement = POLICIES["balanced"](graph, Topology(islands))
+        assert {b.island for b in placement.bindings.values()} == {"large"}

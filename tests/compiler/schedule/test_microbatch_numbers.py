@@ -1,0 +1,54 @@
+"""Which microbatch is which: they are numbered in the order in which the program finishes them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.compiler.schedule.recognize import recognize
+from pathways.dialect.ir.program import Program
+from pathways.dialect.mlir import name_of
+
+jit: Any = jax.jit
+
+
+def placed() -> tuple[Any, Any]:
+    made = pw.make_virtual_device_set()
+    homes = [NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(2)]
+
+    def first(x: Any) -> Any:
+        return jnp.sin(x)
+
+    def second(x: Any) -> Any:
+        return jnp.cos(x)
+
+    return jit(first, in_shardings=homes[0]), jit(second, in_shardings=homes[1])
+
+
+def actions(program: Any, *arguments: Any) -> list[str]:
+    """The actions of placed calls in program order, with the function of each."""
+    made = Program(pw.program(program).lower(*arguments).module)
+    found = recognize(made)
+    assert found is not None
+    calls = [n for n in made.flow.calls() if not n.op.gathered]
+    return [f"{name_of(n.op.operation)} {found.actions[n.number]}" for n in calls]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_who_is_finished_first_is_microbatch_0(order: tuple[int, ...]) -> None:
+    """All begin in one order; the last stage takes them in another."""
+    f, g = placed()
+
+    def program(x: Any) -> Any:
+        begun = [f(x[m]) for m in range(3)]
+        done = {m: g(begun[m]) for m in order}
+        return [done[m] for m in range(3)]
+
+    found = actions(program, np.ones((3, 4), np.float32))
+    begun = [f"first 0F{order.index(m)}" for m in range(3)]
+    assert found == [*begun, *(f"second 1F{n}" for n in range(3))]

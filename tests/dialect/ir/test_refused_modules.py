@@ -1,0 +1,283 @@
+"""For every rule of the verifier a module that it refuses: a small valid one broken in one place, and what is said."""
+
+import ast
+import inspect
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from support.small_modules import BRANCHING, STRAIGHT
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import InvalidIR
+from pathways.dialect.ir import verify as rules
+from pathways.dialect.ir import verify_plan
+from pathways.dialect.ir.program import Program
+from pathways.dialect.mlir import parse_text
+from pathways.dialect.phases import Phase
+
+
+def said_of(module: str) -> list[str]:
+    """What the verifier finds wrong with a module."""
+    program = Program(parse_text(module, "small"))
+    try:
+        rules.verify(program)
+    except PathwaysError as error:
+        assert error.code == "PWC0701"
+        return [d.problem for d in error.diagnostics if isinstance(d, InvalidIR)]
+    return []
+
+
+Breakage = tuple[str, ...]
+"""What is replaced, and by what, of each edit; last what the verifier says then."""
+
+S0 = 'sym_name = "s0", devices = 2 : i64, island = @left, device_ids = "0:2"'
+M0 = 'slice = @s0, axes = #sdy.mesh<["x"=2]>, devices = "0:2"'
+DOUBLE = "callee = @double, mesh = @m0, island = @left"
+IN = 'in_shardings = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>'
+OUT = 'out_shardings = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>'
+SOURCE = 'source = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>'
+X = 'pw.sharding = #sdy.sharding<@m0, [{"x"}]>'
+RETYPED = (
+    "-> tensor<8xf32>\n    %c",
+    "-> tensor<8xi32>\n    %c",
+    "8xf32>) -> tensor<8xf32>\n    return %c",
+    "8xi32>) -> tensor<8xf32>\n    return %c",
+)
+TRACED = ('pw.phase = "plan"', 'pw.phase = "trace"')
+MANY = 1 << 40
+
+STRAIGHT_ONES: dict[str, Breakage] = {
+    "no program": ("attributes {pw.program}", "", "has no function marked pw.program"),
+    "no devices": (S0, S0.replace("2 : i64", "0 : i64"), "has 0 devices"),
+    "too many devices": (S0, S0.replace("2 : i64", f"{MANY} : i64"), f"has {MANY} devices"),
+    "no hosts": ('"left", hosts = 1', '"left", hosts = 0', "has 0 hosts of 4 devices"),
+    "no devices a host": ("devices = 4", "devices = 0", "has 1 hosts of 0 devices"),
+    "too many of both": ('"left", hosts = 1', f'"left", hosts = {MANY}', f"has {MANY} hosts of 4 devices"),
+    "slice of a mesh": (M0, M0.replace("s0", "s9"), "names the slice @s9, which does not exist"),
+    "axes of a mesh": (M0, M0.replace("=2", "=4"), "has axes of 4 devices and 2 devices"),
+    "a device twice in a mesh": (M0, M0.replace("0:2", "0,0"), "has axes of 2 devices and 2 devices"),
+    "a device behind a slice": (M0, M0.replace("0:2", "1:3"), "names devices 1:3 of a slice of 2"),
+    "mesh of a call": (DOUBLE, DOUBLE.replace("m0", "m9"), "names the mesh @m9, which does not exist"),
+    "type of a transfer": (*RETYPED, "makes int32[8] of float32[8]"),
+    "types of a call": (*RETYPED, "has types ['int32[8]'] -> ['float32[8]']"),
+    "a stage left out": (*TRACED, '"1F0"', '"2F0"', "is of stage 2 of 2"),
+    "a microbatch left out": (*TRACED, '"1F0"', '"1F2"', "is of microbatch 2 of 2"),
+    "callee": (DOUBLE, DOUBLE.replace("double", "nothing"), "calls @nothing, which is not there"),
+    "what is no action": ('"0F0"', '"0X0"', "has the action 0X0"),
+    "slice of a stage": ('"1F0"', '"0F1"', "puts stage 0 on @s1"),
+    "parts of a call": ('"1F0"', '"1F0", parts = ["f"]', "is merged of what cannot be: 'f' is no part of a call"),
+    "mesh of an argument": ('"x", pw.mesh = @m0', '"x", pw.mesh = @m9', "puts x on @m9, which does not exist"),
+    "an argument without a mesh": (f'"x", pw.mesh = @m0, {X}', '"x"', "uses x, which has no mesh"),
+    "size of a constant": ('"07000000"', '"0700"', "has a constant n of the wrong size"),
+    "a constant that nothing uses": (
+        "pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, []>,",
+        "",
+        "keeps n, which nothing uses",
+    ),
+    "no sharding of operands": (f"{IN},\n", "", "does not state a sharding for each operand"),
+    "no sharding of results": (f",\n      {OUT}", "", "does not state a sharding for each result"),
+    "sharding on another mesh": (IN, IN.replace('m0, [{"x"}]', 'm1, [{"y"}]'), "puts operand 0 on @m1"),
+    "sharding on no mesh": (IN, IN.replace("m0", "m9"), "puts operand 0 on @m9, which does not exist"),
+    "an axis that is not there": (OUT, OUT.replace('"x"', '"q"'), "splits result 0 of shape [8] as (('q',),)"),
+    "a dimension too few": (OUT, OUT.replace('[{"x"}]', "[]"), "splits result 0 of shape [8] as ()"),
+    "an argument without a sharding": (f", {X}", "", "gives x no sharding on its mesh"),
+    "an argument on two meshes": (X, X.replace("m0", "m1"), "gives x no sharding on its mesh"),
+    "an argument in uneven parts": ("8xf32", "7xf32", "splits dimension 0 of operand 0 (7) in 2"),
+    "island of a slice": (S0, S0.replace("left", "nowhere"), "is not bound to an island"),
+    "devices of a slice": (S0, S0.replace(', device_ids = "0:2"', ""), "is not bound to an island"),
+    "a device too few": (S0, S0.replace("0:2", "0:1"), "is bound to 1 devices, 0"),
+    "a device twice": (S0, S0.replace("0:2", "0,0"), "is bound to 2 devices, 0,0"),
+    "a device behind the island": (S0, S0.replace("0:2", "3:5"), "is bound to devices 3:5 of left"),
+    "a device of two slices": ('"2:4"', '"1:3"', "shares device 1 of left with @s0"),
+    "island of a call": (DOUBLE, DOUBLE.replace("left", "right"), "is on @right, its slice on @left"),
+    "no route": (' route = "dcn",', "", "does not state its route, bytes and source"),
+    "no bytes": (" bytes = 64 : i64,", "", "does not state its route, bytes and source"),
+    "no source": (f"{SOURCE}, ", "", "does not state its route, bytes and source"),
+    "another source": (SOURCE, SOURCE.replace('{"x"}', "{}"), "states another source than its operand's place"),
+    "an operand elsewhere": (IN, IN.replace('{"x"}', "{}"), "reads operand 0 from another place"),
+    "no step": ("bytes = 64 : i64, step = 1 : i64", "bytes = 64 : i64", "has no step"),
+    "a step twice": ('"1F0", step = 2', '"1F0", step = 1', "has step 1 behind step 1"),
+    "a plan of no island": (
+        "{island = @left, peak",
+        "{island = @nowhere, peak",
+        "is for @nowhere, which does not exist",
+    ),
+    "a slot left out": ("slot = 1 : i64, name", "slot = 2 : i64, name", "begins at slot 2"),
+    "a death too few": (
+        "deaths = array<i64: 2, -1>",
+        "deaths = array<i64: 2>",
+        "lists 2, 2, 2, 2, 1 types, shards, shardings, bytes and deaths",
+    ),
+    "a buffer on no mesh": (
+        "<@m1, [{}]>, <@m1, [{}]>",
+        "<@m1, [{}]>, <@m9, [{}]>",
+        "puts float32[8] on Placed(mesh='m9', dims=((),))",
+    ),
+    "a buffer of other dimensions": (
+        "<@m1, [{}]>, <@m1, [{}]>",
+        "<@m1, [{}]>, <@m1, []>",
+        "puts float32[8] on Placed(mesh='m1', dims=())",
+    ),
+    "parts of a run": (
+        "array<i64: 1>,\n      donated",
+        'array<i64: 1>, parts = ["f"],\n      donated',
+        "is merged of what cannot be: 'f' is no part of a call",
+    ),
+    "callee of a run": ("0 : i64, callee = @double", "0 : i64, callee = @gone", "runs @gone, which is not there"),
+    "mesh of a run": (
+        "@double, mesh = @m1, inputs",
+        "@double, mesh = @m9, inputs",
+        "names the mesh @m9, which does not exist",
+    ),
+    "a module for one device of nothing": (
+        "module @double attributes {",
+        'module @alone attributes {pw.per_device_of = "gone"} {}\n  module @double attributes {',
+        "is a share of @gone, which is not there",
+    ),
+    "island of a send": ("to = @right", "to = @nowhere", "names @nowhere, which does not exist"),
+    "island of a receive": ("source = @left", "source = @nowhere", "names @nowhere, which does not exist"),
+}
+
+CARRIED = 'in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, [{"x"}]>]>'
+LOOP = "(tensor<i32>, tensor<8xf32>) -> tensor<8xf32>\n    %c"
+PICK = "(tensor<i32>, tensor<i32>, tensor<8xf32>)"
+TURNED = 'pw.name = "v", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{"x"}]>'
+
+BRANCHING_ONES: dict[str, Breakage] = {
+    "mesh of a result": (
+        "meshes = [@m0], step = 0",
+        "meshes = [@m9], step = 0",
+        "names the mesh @m9, which does not exist",
+    ),
+    "a loop of one body": (
+        "[@test, @turn], meshes = [@m0], step",
+        "[@test], meshes = [@m0], step",
+        "has the bodies ('test',)",
+    ),
+    "a loop of three bodies": (
+        "[@test, @turn], meshes = [@m0], step",
+        "[@test, @turn, @turn], meshes = [@m0], step",
+        "has the bodies ('test', 'turn', 'turn')",
+    ),
+    "a branch of no bodies": ("[@turn, @turn]", "[]", "has the bodies ()"),
+    "a body that is not there": ("[@turn, @turn]", "[@turn, @gone]", "has the bodies ('turn', 'gone')"),
+    "a mesh too many": ("meshes = [@m0], step = 0", "meshes = [@m0, @m0], step = 0", "names 2 meshes"),
+    "what a loop carries": (
+        '"pw.while"(%i, %x)',
+        '"pw.while"(%x, %i)',
+        LOOP,
+        LOOP.replace("(tensor<i32>, tensor<8xf32>)", "(tensor<8xf32>, tensor<i32>)"),
+        "makes other types than it carries",
+    ),
+    "what decides": (
+        '"pw.cond"(%i, ',
+        '"pw.cond"(%w, ',
+        PICK,
+        PICK.replace("i32", "8xf32", 1),
+        "is decided by float32[8]",
+    ),
+    "what a body takes": (
+        "%i, %w)",
+        "%w, %w)",
+        PICK,
+        PICK.replace(", tensor<i32>", ", tensor<8xf32>"),
+        "runs @turn, which takes or makes other types",
+    ),
+    "what a test makes": (
+        "bodies = [@test, @turn], meshes = [@m0], step",
+        "bodies = [@turn, @turn], meshes = [@m0], step",
+        "runs @turn, which takes or makes other types",
+    ),
+    "what a body makes": (
+        "bodies = [@turn, @turn]",
+        "bodies = [@test, @test]",
+        "runs @test, which takes or makes other types",
+    ),
+    "where a loop leaves what it carries": (CARRIED, CARRIED.replace('{"x"}', "{}"), "carries values to other places"),
+    "where a body takes a value": (
+        TURNED,
+        TURNED.replace('{"x"}', "{}"),
+        "hands @turn a value elsewhere than it takes it",
+    ),
+    "where a body makes a value": ('[{"x"}]>]>\n', "[{}]>]>\n", "takes from @turn a value elsewhere than it makes it"),
+    "bodies of an instruction": (
+        "[@test, @turn], inputs",
+        "[@test, @gone], inputs",
+        "runs ['gone'], which are not there",
+    ),
+    "meshes of an instruction": (
+        "meshes = [@m0],\n",
+        "meshes = [@m9],\n",
+        "names the meshes ['m9'], which do not exist",
+    ),
+}
+
+
+def broken(base: str, breakage: Breakage) -> str:
+    *edits, _ = breakage
+    for old, new in zip(edits[::2], edits[1::2], strict=True):
+        assert old in base, old
+        base = base.replace(old, new)
+    return base
+
+
+MODULES = {n: (STRAIGHT, b) for n, b in STRAIGHT_ONES.items()} | {n: (BRANCHING, b) for n, b in BRANCHING_ONES.items()}
+
+
+def test_the_modules_themselves_are_valid() -> None:
+    for module in (STRAIGHT, BRANCHING):
+        assert said_of(module) == [] and Program(parse_text(module, "small")).phase is Phase.PLAN
+
+
+@pytest.mark.parametrize("what", MODULES)
+def test_a_module_that_breaks_a_rule_is_refused(what: str) -> None:
+    base, breakage = MODULES[what]
+    assert breakage[-1] in said_of(broken(base, breakage))
+
+
+@contextmanager
+def lines_run_in(*files: str) -> Generator[set[tuple[str, int]]]:
+    """Collects the lines of some files that run meanwhile."""
+    seen: set[tuple[str, int]] = set()
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename not in files:
+            return None
+        if event == "line":
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield seen
+    finally:
+        sys.settrace(before)
+
+
+UNREACHED = {"describes "}
+"""What MLIR itself refuses first, before the verifier can: a list of attributes that is not one an argument."""
+
+
+def test_every_rule_has_a_refusing_module() -> None:
+    """Every place where the verifier says that something is wrong, is one where a module above made it say so."""
+    files = [inspect.getfile(m) for m in (rules, verify_plan)]
+    with lines_run_in(*files) as seen:
+        for base, breakage in MODULES.values():
+            said_of(broken(base, breakage))
+    for file in files:
+        source = Path(file).read_text()
+        said = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Yield) and isinstance(n.value, ast.Tuple)]
+        assert len(said) > 8
+        for node in said:
+            text = ast.get_source_segment(source, node) or ""
+            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            met = any((file, line) in seen for line in lines)
+            assert met or any(known in text for known in UNREACHED), (
+                f"no module is refused by {file}:{node.lineno}: {text}"
+            )

@@ -1,0 +1,67 @@
+"""A plan whose seal is right, and one of whose members is not what its manifest says: another tool's work."""
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan import file
+from pathways.dialect.plan.file import read_plan
+
+MARK, SEAL = file._MARK, file._SEAL  # pyright: ignore[reportPrivateUsage]
+
+
+def members_of(raw: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def sealed(members: dict[str, bytes]) -> bytes:
+    """An archive of these members, unmarked, with a seal of its own."""
+    out = io.BytesIO()
+    mark = MARK + b"0" * 64
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+        archive.comment = b"0" * (len(mark) + len(SEAL) + 64)
+    body = out.getvalue()[: -len(mark) - len(SEAL) - 64] + mark
+    return body + SEAL + hashlib.sha256(body).hexdigest().encode()
+
+
+def refusal(members: dict[str, bytes]) -> str:
+    with pytest.raises(PathwaysError) as caught:
+        read_plan(sealed(members))
+    assert caught.value.code == "PWC0602"
+    return str(caught.value)
+
+
+def test_the_same_members_are_read(moe_plan: Path) -> None:
+    raw = moe_plan.read_bytes()
+    assert read_plan(sealed(members_of(raw))) == read_plan(raw)
+
+
+@pytest.mark.parametrize("kind", ["plan.pb", "computations/", "local/", "phases/"])
+def test_a_member_that_was_changed(kind: str, moe_plan: Path) -> None:
+    members = members_of(moe_plan.read_bytes())
+    name = next(n for n in members if n.startswith(kind))
+    data = members[name]
+    for changed in (data[:-1] + bytes([data[-1] ^ 1]), data + b"\0", data[:-1], b""):
+        assert f"{name} does not match its digest" in refusal(members | {name: changed})
+
+
+def test_members_that_changed_places(moe_plan: Path) -> None:
+    """Each is as some computation has it."""
+    members = members_of(moe_plan.read_bytes())
+    first, second, *_ = (n for n in members if n.startswith("computations/"))
+    assert "does not match its digest" in refusal(members | {first: members[second], second: members[first]})
+
+
+def test_a_member_too_many_and_one_too_few(moe_plan: Path) -> None:
+    members = members_of(moe_plan.read_bytes())
+    assert "its manifest lists" in refusal(members | {"computations/other.vhlo": b""})
+    for name in members:
+        left = {n: data for n, data in members.items() if n != name}
+        assert ("is missing" if name == "manifest.json" else "its manifest lists") in refusal(left)

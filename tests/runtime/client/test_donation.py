@@ -1,0 +1,127 @@
+"""What is donated is overwritten where it lies: copies are counted, and so are the buffers that are left."""
+
+import gc
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.branching import looping
+
+import pathways as pw
+from pathways.api.process import process
+from pathways.runtime.host.devices import pjrt
+
+jit: Any = jax.jit
+X = np.arange(8, dtype=np.float32)
+HOME = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
+make = pw.program(lambda x: jit(lambda v: v + 0, in_shardings=HOME, out_shardings=HOME)(x))
+takes = pw.program(lambda x: jit(lambda v: v + 1, in_shardings=HOME, out_shardings=HOME)(x), donate_argnums=0)
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The arrays that were copied whole before they were donated."""
+    found: list[Any] = []
+    real = pjrt.copy_whole
+
+    def counted(array: Any, *args: Any) -> Any:
+        found.append(array)
+        return real(array, *args)
+
+    monkeypatch.setattr(pjrt, "copy_whole", counted)
+    return found
+
+
+def test_who_holds_an_array_alone_gives_it_away_uncopied(copies: list[Any]) -> None:
+    x = make(X)
+    for _ in range(5):
+        given = x.block_until_ready().handle.buffer.array
+        x = takes(x)
+        x.block_until_ready()
+        assert given.is_deleted()
+    assert copies == []
+    np.testing.assert_array_equal(np.asarray(x), X + 5)
+
+
+def test_what_somebody_else_holds_is_copied_once(copies: list[Any]) -> None:
+    x = make(X)
+    other, _ = x.handle.share()
+    array = other.buffer.array
+    y = takes(x)
+    assert copies == [array] and not array.is_deleted()
+    np.testing.assert_array_equal(np.asarray(y), X + 1)
+    np.testing.assert_array_equal(np.asarray(array), X)
+    other.drop()
+    takes(y)
+    assert len(copies) == 1
+
+
+def test_an_array_that_is_donated_and_read_in_one_call_is_copied_once(copies: list[Any]) -> None:
+    double = jit(lambda a, b: (a + 1, a + b), in_shardings=(HOME, HOME), out_shardings=HOME)
+    both = pw.program(lambda a, b: double(a, b), donate_argnums=0)
+    x = make(X)
+    added, total = both(x, x)
+    assert len(copies) == 1
+    np.testing.assert_array_equal(np.asarray(added), X + 1)
+    np.testing.assert_array_equal(np.asarray(total), 2 * X)
+
+
+def test_an_array_elsewhere_is_moved_and_stays_whose_it_is(copies: list[Any]) -> None:
+    """The move is the only copy, and what is overwritten."""
+    there = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("y"), P("y"))
+    elsewhere = pw.program(lambda x: jit(lambda v: v + 0, in_shardings=there, out_shardings=there)(x))
+    x = elsewhere(X)
+    array = x.block_until_ready().handle.buffer.array
+    np.testing.assert_array_equal(np.asarray(takes(x)), X + 1)
+    assert copies == [array] and not array.is_deleted()
+
+
+def left() -> int:
+    """How many buffers clients hold when all that was enqueued is done."""
+    controller = process().controller
+    assert controller.background.drain(timeout=60) and controller.flights.drain(timeout=60)
+    gc.collect()
+    return len(controller.store.buffers)
+
+
+@pytest.mark.parametrize("kind", ["regular", "loop", "branch", "donating loop"])
+def test_runs_leave_nothing_behind(kind: str) -> None:
+    """A fresh input for each run, dropped afterwards with its results."""
+    f, g = (jit(lambda x, n=n: x * 2 + n, in_shardings=HOME, out_shardings=HOME) for n in range(2))
+    there = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("y"), P("y"))
+    h = jit(lambda x: x - 1, in_shardings=there, out_shardings=there)
+
+    def loop(x: Any, n: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, v: h(f(v)), x)
+
+    programs = {
+        "regular": pw.program(lambda x, n: h(f(x)) + n),
+        "loop": pw.program(loop),
+        "branch": pw.program(lambda x, n: lax.cond(n > 1, lambda v: f(v), lambda v: h(g(v)), x)),
+        "donating loop": pw.program(loop, donate_argnums=0),
+    }
+    program = programs[kind]
+    program(make(X), np.int32(1)).block_until_ready()
+    before = left()
+    for n in range(5):
+        x = make(X + n)
+        results = program(x, np.int32(n))
+        jax.block_until_ready(np.asarray(results))
+        del x, results
+    assert left() == before
+
+
+def test_a_loop_and_a_branch_together_leave_nothing_behind() -> None:
+    program = looping()
+    before = left()
+    for n in range(3):
+        x = make(X)
+        results = program(x, np.int32(n))
+        jax.block_until_ready([np.asarray(array) for array in results])
+        assert left() == before + 1 + len(results)
+        del x, results
+    assert left() == before
