@@ -45,6 +45,7 @@ class MergeCalls(Pass):
     name: ClassVar[str] = "merge-calls"
     requires: ClassVar[Phase] = Phase.SCHEDULE
     ensures: ClassVar[Phase] = Phase.SCHEDULE
+    keeps_flow: ClassVar[bool] = True
     limit: str = "128"
     """The most parts of one call."""
 
