@@ -87,7 +87,7 @@ def gather(graph: Graph, homes: Homes) -> list[Unit]:
             maker.update((v, node) for v in node.outputs)
             for value in node.inputs:
                 other = maker.get(value)
-                if other and before[other] == before[node] and homes.nodes[other] == homes.nodes[node]:
+                if other and before[other] == before[node] and _same(homes.nodes[other], homes.nodes[node]):
                     parent[root(other)] = root(node)
     components: dict[Loose, list[Loose]] = {}
     for node in parent:
@@ -99,6 +99,11 @@ def gather(graph: Graph, homes: Homes) -> list[Unit]:
             reach |= after[member]
         joined.setdefault((homes.nodes[members[0]], before[members[0]], reach), []).extend(members)
     return _units(graph, joined, before)
+
+
+def _same(home: SliceMesh, other: SliceMesh) -> bool:
+    """Whether two homes are one; most that are equal are one object."""
+    return home is other or home == other
 
 
 def _units(graph: Graph, joined: dict[tuple[SliceMesh, int, int], list[Loose]], before: dict[Loose, int]) -> list[Unit]:
@@ -137,7 +142,7 @@ def _ancestors(graph: Graph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
         if isinstance(node, Loose):
             home = homes.nodes[node]
             for value in node.inputs:
-                if value in loose and homes.values[value] != home:
+                if value in loose and not _same(homes.values[value], home):
                     mask |= masks.crossing(value, home)
             of_node[node] = mask
             loose.update(node.outputs)
@@ -163,7 +168,7 @@ def _descendants(graph: Graph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
         else:
             mask |= masks.fresh()
         for value in node.inputs:
-            crosses = isinstance(node, Loose) and value in loose and homes.values[value] != home
+            crosses = isinstance(node, Loose) and value in loose and not _same(homes.values[value], home)
             crossed = masks.crossing(value, home) if crosses else 0
             of_value[value] = of_value.get(value, 0) | mask | crossed
     return of_node
