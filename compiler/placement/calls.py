@@ -3,15 +3,14 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import Program
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Where a value comes from: the number of the call that makes it (-1: an argument), which of its values, its slice.
 
     The slice of constants, which are wherever they are wanted, is empty.

@@ -51,13 +51,12 @@ class Emitted:
     module: Module
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes])
     slices: dict[str, VirtualSlice] = field(default_factory=dict[str, VirtualSlice])
-    flow: FlowParts = ([], [], [])
-    """The dataflow of the program, as it was written."""
     timing: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds of JAX's own tracing, of its lowering, and of the rest of phase `trace`."""
 
 
-def emit(graph: Graph, homes: Homes, names: Names, lowering: Lowering, context: Any) -> Emitted:
+def emit(graph: Graph, homes: Homes, names: Names, lowering: Lowering, context: Any) -> tuple[Emitted, FlowParts]:
+    """The module, and the dataflow of the program as it was written."""
     remember_sources(context, lowering.sources)
     with context, ir.Location.unknown(context):
         return _Emitter(names, lowering, context).run(graph, homes)
@@ -77,7 +76,7 @@ class _Emitter:
         self._results: dict[str, list[Any]] = {}
         """The types of what each computation makes."""
 
-    def run(self, graph: Graph, homes: Homes) -> Emitted:
+    def run(self, graph: Graph, homes: Homes) -> tuple[Emitted, FlowParts]:
         attributes = self.module.operation.attributes
         attributes["pw.phase"] = ir.StringAttr.get(Phase.TRACE.value)
         attributes["pw.platform"] = ir.StringAttr.get(self.lowering.platform)
@@ -89,12 +88,12 @@ class _Emitter:
         with ir.InsertionPoint(self.module.body):
             function = self._function(graph, constants, symbol, "pw.program", self.names.where)
         self.symbols_ip = ir.InsertionPoint(function)
-        self.out.flow = self._fill(function, graph, homes, constants, self.names.arguments, symbol)
+        flow = self._fill(function, graph, homes, constants, self.names.arguments, symbol)
         self._signature(function, constants, graph, homes)
         self._number_slices()
         for lowered in self.lowering.computations:
             load_into(lowered, self.context, self.symbols_ip)
-        return self.out
+        return self.out, flow
 
     def _function(self, graph: Graph, constants: list[Constant], symbol: str, kind: str, where: Where | None) -> Any:
         types = [self.type_of(v) for v in (*constants, *graph.inputs)]

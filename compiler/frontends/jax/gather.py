@@ -169,6 +169,7 @@ def _descendants(graph: Graph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
             mask |= masks.fresh()
         for value in node.inputs:
             crosses = isinstance(node, Loose) and value in loose and not _same(homes.values[value], home)
-            crossed = masks.crossing(value, home) if crosses else 0
-            of_value[value] = of_value.get(value, 0) | mask | crossed
+            reach = mask | masks.crossing(value, home) if crosses else mask
+            known = of_value.get(value)
+            of_value[value] = reach if known is None else known | reach
     return of_node

@@ -100,9 +100,9 @@ def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
     graph = flatten(jaxpr, names.program, names.where)
     sink(graph)
     homes = find_homes(graph)
-    emitted = emit(graph, homes, names, lowering, make_context())
+    emitted, flow = emit(graph, homes, names, lowering, make_context())
     program = Program(emitted.module)
-    program.flow = Flow(program, *emitted.flow)
+    program.flow = Flow(program, *flow)
     verify(program)
     return emitted
 
