@@ -5,8 +5,8 @@ is a snapshot. `Program.flow` reads one off the IR when it is asked for and keep
 after every pass that does not say what it has changed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
@@ -116,19 +116,9 @@ class Flow:
         return users
 
     def reordered(self, order: Sequence[int]) -> "Flow":
-        """The flow of the same program when its nodes stand in this order, without a touch of MLIR."""
-        old = list(self.arguments)
-        number = [*old, *[0] * (len(self.values) - len(old))]
-        nodes: list[Node] = []
-        for at, node in enumerate(map(self.nodes.__getitem__, order)):
-            made = range(len(old), len(old) + len(node.results))
-            number[node.results.start : node.results.stop] = made
-            old += node.results
-            operands = tuple(map(number.__getitem__, node.operands))
-            nodes.append(Node(at, node.op, node.callee, node.mesh, operands, made))
-        flow = Flow(self._function, [self.values[v] for v in old], nodes, [number[v] for v in self.returned])
-        flow.types = [self.types[v] for v in old]
-        return flow
+        """The flow of the same program when its nodes stand in this order."""
+        nodes = map(self.nodes.__getitem__, order)
+        return renumbered(self._function, self.values, self.types, self.arguments, nodes, self.returned)
 
     def specialized(self) -> None:
         """To be called when calls have got other computations or shardings, and else nothing has changed."""
@@ -160,3 +150,62 @@ def read_flow(function: Function) -> Flow:
         mesh = "" if isinstance(op, pw.ControlFlowOp) else op.mesh
         nodes.append(Node(len(nodes), op, callee, mesh, operands, made))
     return Flow(function, values, nodes, [numbers[v] for v in function.returned])
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """A node of a program that is being rewritten: its values have any numbers."""
+
+    op: Any
+    callee: str
+    mesh: str
+    operands: Sequence[int]
+    results: Sequence[int]
+
+
+@dataclass
+class Rewriting:
+    """What a pass does to the nodes of a program, each named by its number; the order of MLIR's ops is not asked for."""
+
+    instead: dict[int, Draft | None] = field(default_factory=dict[int, Draft | None])
+    """What stands in the place of a node; None: nothing, or it stands elsewhere."""
+    before: dict[int, list[Node | Draft]] = field(default_factory=dict[int, list[Node | Draft]])
+    after: dict[int, list[Node | Draft]] = field(default_factory=dict[int, list[Node | Draft]])
+
+    def nodes(self, flow: Flow) -> Iterator[Node | Draft]:
+        """All nodes in their order."""
+        for node in flow.nodes:
+            yield from self.before.get(node.number, ())
+            now = self.instead.get(node.number, node)
+            if now is not None:
+                yield now
+            yield from self.after.get(node.number, ())
+
+
+def renumbered(
+    function: Function,
+    values: Sequence[Value],
+    types: Sequence[ArrayType],
+    arguments: Sequence[int],
+    nodes: Iterable[Node | Draft],
+    returned: Sequence[int],
+) -> Flow:
+    """The flow of these nodes in this order, without a touch of MLIR.
+
+    Values have any numbers: places in `values` and `types`, of which some may belong to nothing any more.
+    """
+    old = list(arguments)
+    number = [-1] * len(values)
+    for at, value in enumerate(arguments):
+        number[value] = at
+    found: list[Node] = []
+    for at, node in enumerate(nodes):
+        made = range(len(old), len(old) + len(node.results))
+        old += node.results
+        for value, new in zip(node.results, made, strict=True):
+            number[value] = new
+        operands = tuple(map(number.__getitem__, node.operands))
+        found.append(Node(at, node.op, node.callee, node.mesh, operands, made))
+    flow = Flow(function, [values[v] for v in old], found, [number[v] for v in returned])
+    flow.types = [types[v] for v in old]
+    return flow
