@@ -112,32 +112,33 @@ class _Emitter:
         types = function.type.inputs
         block = function.operation.regions[0].blocks.append(*types, arg_locs=locations)
         values = list(block.arguments)
-        env: dict[Value, Any] = dict(zip((*constants, *graph.inputs), values, strict=True))
-        numbers: dict[Value, int] = {v: i for i, v in enumerate(env)}
+        numbers: dict[Value, int] = {v: i for i, v in enumerate((*constants, *graph.inputs))}
         nodes: list[Node] = []
         with ir.InsertionPoint(block):
             for unit in order(graph, gather(graph, homes)):
+                taken = tuple(map(numbers.__getitem__, unit.inputs))
+                operands = list(map(values.__getitem__, taken))
                 if isinstance(unit, Branch):
-                    op, callee, mesh = self._branch(unit, env, homes, ir.InsertionPoint(block)), "", ""
+                    op, callee, mesh = self._branch(unit, operands, homes, ir.InsertionPoint(block)), "", ""
                 else:
-                    op, callee, mesh = self._unit(unit, env, ir.InsertionPoint(block), symbol)
+                    op, callee, mesh = self._unit(unit, operands, ir.InsertionPoint(block), symbol)
                 results = list(op.results)
                 made = range(len(values), len(values) + len(results))
                 values += results
-                env.update(zip(unit.outputs, results, strict=True))
                 numbers.update(zip(unit.outputs, made, strict=True))
-                nodes.append(Node(len(nodes), op, callee, mesh, tuple(map(numbers.__getitem__, unit.inputs)), made))
-            func.ReturnOp([env[v] for v in graph.outputs])
-        return values, nodes, [numbers[v] for v in graph.outputs]
+                nodes.append(Node(len(nodes), op, callee, mesh, taken, made))
+            returned = [numbers[v] for v in graph.outputs]
+            func.ReturnOp([values[v] for v in returned])
+        return values, nodes, returned
 
-    def _branch(self, unit: Branch, env: dict[Value, Any], homes: Homes, ip: Any) -> pw.ControlFlowOp:
+    def _branch(self, unit: Branch, operands: list[Any], homes: Homes, ip: Any) -> pw.ControlFlowOp:
         """Control flow, its bodies as functions before the program."""
         cls = pw.CondOp if unit.kind == "cond" else pw.WhileOp
         bodies = [self._body(unit, i, homes.bodies[body]) for i, body in enumerate(unit.bodies)]
         return cls.create(
             ip=ip,
             loc=self.at(unit.where, unit.kind),
-            operands=[env[v] for v in unit.inputs],
+            operands=operands,
             results=[self.type_of(v) for v in unit.outputs],
             bodies=tuple(bodies),
             meshes=tuple(self.mesh(homes.values[v]) for v in unit.outputs),
@@ -216,10 +217,10 @@ class _Emitter:
         return Argument(constant.name, dtype=dtype, mesh=mesh, constant=digest)
 
     def _unit(
-        self, unit: Call | Move | Group, env: dict[Value, Any], ip: Any, function: str
+        self, unit: Call | Move | Group, operands: list[Any], ip: Any, function: str
     ) -> tuple[pw.CallOp | pw.TransferOp, str, str]:
         """Writes a call or a move; gives it with its computation and its mesh."""
-        operands, mesh = [env[v] for v in unit.inputs], self.mesh(unit.mesh)
+        mesh = self.mesh(unit.mesh)
         if isinstance(unit, Move):
             moved = pw.TransferOp.create(
                 ip=ip,
