@@ -165,7 +165,7 @@ class Draft:
 
 @dataclass
 class Rewriting:
-    """What a pass does to the nodes of a program, each named by its number; the order of MLIR's ops is not asked for."""
+    """What a pass does to the nodes of a program, each named by its number: MLIR is not asked for their order."""
 
     instead: dict[int, Draft | None] = field(default_factory=dict[int, Draft | None])
     """What stands in the place of a node; None: nothing, or it stands elsewhere."""
