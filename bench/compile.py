@@ -3,16 +3,29 @@
 """How long compiling takes: our own phases apart from JAX's tracing and lowering. XLA is not run at all.
 
     python bench/compile.py
+    python bench/compile.py --before FOLDER     # beside another checkout of this project
 
-First a training step of 16 stages, 96 transformer layers and 64 microbatches under 1F1B, the best of three; then
-pipelines of about 100, 1,000 and 10,000 calls, whose time must grow no faster than they do. For comparison, the same
-step took Shardy's MPMD partitioner 66 s and JaxPP 22 s (jaxlib 0.12, 2 cores); those systems are not run here.
+First a training step of 16 stages, 96 transformer layers and 64 microbatches under 1F1B; then pipelines of about 100,
+1,000 and 10,000 calls, whose time must grow no faster than they do. Every measurement is the best of some, each in a
+process of its own; what is compared runs in turns.
+
+*Own phases* are all the time from the Python function to the finished plan, but for what JAX takes itself:
+`jax.make_jaxpr`, and lowering each distinct computation to StableHLO. Verifying after every pass is in it; so is
+`rest`, which is the copy that a compilation works on, and what no phase counts.
+
+Shardy's time is that of `apply_mpmd_partitioning` of this jaxlib alone (`shardy_mpmd.py`), on the same step: from a
+module in which stages are named to one of fragments on meshes, scheduled as 1F1B. JAX's tracing and lowering is left
+out there, too. It is measured once: it takes minutes. `--no-shardy` leaves it out.
 """
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,35 +35,38 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.compiler.driver import Compilation
 from pathways.compiler.pass_manager import Options
-from pathways.compiler.passes.base import Session
-from pathways.dialect.ir.program import Program
-from pathways.dialect.mlir import bytecode, parse
 
-SHARDY, JAXPP = 66.0, 21.7
-"""Seconds that others took for 16 stages, 96 layers and 64 microbatches, tracing and XLA apart."""
+Measured = tuple[dict[str, float], int, int]
+"""Seconds by phase, and how many calls and values the program has before calls are merged."""
+LARGE = (16, 96, 64)
+ROOT = Path(__file__).parents[1]
 jit: Any = jax.jit
 
 
+def norm(gain: Any, x: Any) -> Any:
+    return gain * x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+
+
 def block(params: Any, x: Any) -> Any:
-    """A transformer layer without what costs no operations: attention, then a multilayer perceptron."""
-    h = jnp.tanh(x @ params["a"])
-    x = x + jax.nn.softmax(h @ h.T / 6.0) @ h @ params["b"]
-    return x + jax.nn.gelu(x @ params["c"]) @ params["d"]
+    """A transformer layer: attention, then a multilayer perceptron, each behind a norm."""
+    h = norm(params["norm1"], x)
+    q, k, v = (h @ params[name] for name in ("q", "k", "v"))
+    x = x + jax.nn.softmax(q @ k.T / 6.0) @ v @ params["o"]
+    return x + jax.nn.gelu(norm(params["norm2"], x) @ params["up"]) @ params["down"]
+
+
+def run_stage(params: Any, x: Any) -> Any:
+    for own in params:
+        x = block(own, x) if isinstance(own, dict) else jnp.tanh(x @ own)
+    return x
 
 
 def pipeline(stages: int, layers: int, microbatches: int, width: int = 32) -> tuple[pw.Program, tuple[Any, ...]]:
     """A training step over one slice a stage, and the types of its arguments."""
     made = pw.make_virtual_device_set()
-
-    def stage(params: Any, x: Any) -> Any:
-        for own in params:
-            x = block(own, x) if isinstance(own, dict) else jnp.tanh(x @ own)
-        return x
-
     meshes = [made.add_slice(devices=1).mesh("x") for _ in range(stages)]
-    placed = [jit(stage, in_shardings=NamedSharding(m, P())) for m in meshes]
+    placed = [jit(run_stage, in_shardings=NamedSharding(m, P())) for m in meshes]
 
     def loss(params: Any, x: Any) -> Any:
         for one, own in zip(placed, params, strict=True):
@@ -71,27 +87,52 @@ def pipeline(stages: int, layers: int, microbatches: int, width: int = 32) -> tu
     def layer() -> Any:
         if not layers:
             return array(width, width)
-        wide = 4 * width
-        return {"a": array(width, width), "b": array(width, width), "c": array(width, wide), "d": array(wide, width)}
+        square, wide = array(width, width), 4 * width
+        projections = dict.fromkeys(("q", "k", "v", "o"), square)
+        norms = dict.fromkeys(("norm1", "norm2"), array(width))
+        return projections | norms | {"up": array(width, wide), "down": array(wide, width)}
 
     params = [[layer() for _ in range(max(layers // stages, 1))] for _ in range(stages)]
     return pw.program(step), (params, array(microbatches, 8, width))
 
 
-def measure(stages: int, layers: int, microbatches: int) -> tuple[dict[str, float], int, int]:
-    """Seconds by phase, and how many calls and values the program has before calls are merged."""
+def measure(stages: int, layers: int, microbatches: int) -> Measured:
     program, arguments = pipeline(stages, layers, microbatches)
+    begin = time.perf_counter()
     lowered = program.lower(*arguments)
-    module = parse(bytecode(lowered.module.operation), lowered.module.context)
-    compilation = Compilation(Program(module), lowered.constants, Session())
-    flow = compilation.program.flow
-    calls, values = len(flow.nodes), len(flow.values)
-    compilation.program.changed()
-    compilation.advance(options=Options(schedule="1f1b"))
-    start = time.perf_counter()
+    compilation = lowered.compiled(None, Options(schedule="1f1b"))
+    planning = time.perf_counter()
     compilation.plan()
-    seconds = lowered.timing | compilation.timing.passes | {"plan": time.perf_counter() - start}
-    return seconds, calls, values
+    end = time.perf_counter()
+    seconds = lowered.timing | compilation.timing.passes | {"plan": end - planning}
+    seconds["rest"] = end - begin - sum(seconds.values())
+    return seconds, *size(lowered.module)
+
+
+def size(module: Any) -> tuple[int, int]:
+    """How many calls a traced program has, and how many values they take and make."""
+    (main,) = [o for o in module.body.operations if "pw.program" in o.operation.attributes]
+    block = main.regions[0].blocks[0]
+    nodes = [o.operation for o in block.operations if o.operation.name.startswith("pw.")]
+    return len(nodes), len(block.arguments) + sum(len(n.results) for n in nodes)
+
+
+def measure_shardy(stages: int, layers: int, microbatches: int) -> float | None:
+    """Seconds of Shardy's partitioner; None where jaxlib has none."""
+    from shardy_mpmd import seconds
+
+    _, (params, xs) = pipeline(stages, layers, microbatches)
+    return seconds(run_stage, params, xs)
+
+
+def apart(folder: Path, what: str, *sizes: int) -> Any:
+    """Measures in a process of its own, with the `pathways` of a checkout."""
+    command = [sys.executable, __file__, f"--{what}", *map(str, sizes)]
+    environment = os.environ | {"PYTHONPATH": str(folder.resolve())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def own(seconds: dict[str, float]) -> float:
@@ -103,29 +144,60 @@ def show(what: str, seconds: dict[str, float], calls: int, values: int) -> None:
     ours, jaxs = own(seconds), sum(seconds.values()) - own(seconds)
     print(f"{what}: {calls:,} calls, {values:,} values")
     print("  " + ", ".join(f"{name} {s:.2f}" for name, s in seconds.items()))
-    print(f"  own phases {ours:.2f} s, {ours / calls * 1e3:.2f} ms a call; JAX {jaxs:.2f} s")
+    print(f"  own phases {ours:.2f} s, {ours / calls * 1e3:.2f} ms a call; JAX {jaxs:.2f} s", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--largest", type=int, default=10_000, help="calls of the largest pipeline")
-    options = parser.parse_args()
-    measure(2, 2, 2)  # what only the first compilation in a process does
-    best = min((measure(16, 96, 64) for _ in range(options.repeat)), key=lambda found: own(found[0]))
-    show("16 stages, 96 layers, 64 microbatches, 1f1b", *best)
-    ours = own(best[0])
-    print(f"  ratio to Shardy MPMD's {SHARDY:.0f} s: {ours / SHARDY:.3f}; to JaxPP's {JAXPP:.0f} s: {ours / JAXPP:.3f}")
+def compare(before: Path | None, repeat: int, shardy: bool) -> None:
+    """The large step: this checkout, Shardy's partitioner, and another checkout."""
+    folders = [ROOT] if before is None else [before, ROOT]
+    runs: dict[Path, list[Measured]] = {f: [] for f in folders}
+    theirs: float | None = None
+    for turn in range(repeat):
+        for folder in folders:
+            runs[folder].append(apart(folder, "measure", *LARGE))
+        if shardy and not turn:
+            theirs = apart(ROOT, "measure-shardy", *LARGE)
+    best = {f: min(found, key=lambda run: own(run[0])) for f, found in runs.items()}
+    name = "{} stages, {} layers, {} microbatches, 1f1b".format(*LARGE)
+    for folder in folders:
+        show(name if folder == ROOT else f"{name}, in {folder}", *best[folder])
+    ours = own(best[ROOT][0])
+    if before is not None:
+        print(f"  ratio of its own phases to ours: {own(best[before][0]) / ours:.2f}")
+    if theirs is not None:
+        print(f"  Shardy's partitioner {theirs:.1f} s: ratio to our own phases {theirs / ours:.1f}", flush=True)
+
+
+def grow(largest: int, repeat: int) -> None:
+    """Pipelines of more and more calls."""
     found: list[tuple[int, float]] = []
     for wanted in (100, 1000, 10_000):
-        if wanted <= options.largest:
-            runs = [measure(4, 0, wanted // 15) for _ in range(options.repeat)]
+        if wanted <= largest:
+            runs: list[Measured] = [apart(ROOT, "measure", 4, 0, wanted // 15) for _ in range(repeat)]
             best = min(runs, key=lambda run: own(run[0]))
             show(f"about {wanted:,} calls", *best)
             found.append((best[1], own(best[0])))
     for (few, less), (many, more) in pairwise(found):
         print(f"{many / few:.1f} x the calls take {more / less:.1f} x the time")
-    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--largest", type=int, default=10_000, help="calls of the largest pipeline; 0: none")
+    parser.add_argument("--before", type=Path, help="another checkout, to compare with")
+    parser.add_argument("--no-shardy", action="store_true", help="leave Shardy's partitioner out")
+    for what in ("--measure", "--measure-shardy"):
+        parser.add_argument(what, type=int, nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(2, 2, 2)  # what only the first compilation in a process does
+        print(json.dumps(measure(*options.measure)))
+    elif options.measure_shardy:
+        print(json.dumps(measure_shardy(*options.measure_shardy)))
+    else:
+        compare(options.before, options.repeat, not options.no_shardy)
+        grow(options.largest, options.repeat)
 
 
 if __name__ == "__main__":

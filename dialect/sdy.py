@@ -55,7 +55,8 @@ def _dims(attribute: Attribute) -> list[Any]:
 
 
 def write_shardings(placed: tuple[Placed, ...]) -> Attribute:
-    return bare_sdy.TensorShardingPerValueAttr.get([write_sharding(p) for p in placed])
+    written = {p: write_sharding(p) for p in dict.fromkeys(placed)}
+    return bare_sdy.TensorShardingPerValueAttr.get([written[p] for p in placed])
 
 
 @remembered

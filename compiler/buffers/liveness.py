@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir.flow import Node
@@ -25,8 +26,10 @@ class Lifetimes:
     kept: list[bool]
     owned: list[bool]
 
-    def ends(self, value: int, step: int) -> bool:
-        return self.deaths[value] == step and not self.kept[value]
+    @cached_property
+    def ends(self) -> list[int]:
+        """For each value the step behind which it is freed or overwritten; KEPT: never."""
+        return [KEPT if kept else death for kept, death in zip(self.kept, self.deaths, strict=True)]
 
 
 def lifetimes(program: Program) -> Lifetimes:
@@ -70,10 +73,11 @@ def _last_uses(call: Node, alive: Lifetimes, candidates: set[int] | None) -> set
     """Positions of operands that this call may overwrite, out of those that all calls before it may."""
     operands, step = call.operands, call.op.step
     count = Counter(operands)
+    ends, owned = alive.ends, alive.owned
     return {
         i
         for i in (range(len(operands)) if candidates is None else candidates)
-        if alive.deaths[v := operands[i]] == step and alive.owned[v] and not alive.kept[v] and count[v] == 1
+        if ends[v := operands[i]] == step and owned[v] and count[v] == 1
     }
 
 

@@ -34,7 +34,7 @@ def owners(program: Program) -> list[str]:
             made = _of_call(what_it_does(node), name_of(node.op.operation) or node.callee)
             found += [made] * len(node.results)
     for value in program.flow.returned:
-        if value >= len(program.arguments):
+        if value not in program.flow.arguments:
             found[value] = RESULTS
     return found
 

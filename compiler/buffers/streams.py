@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
 
-from pathways.compiler.buffers.liveness import BEFORE, KEPT, donations, lifetimes
+from pathways.compiler.buffers.liveness import BEFORE, donations, lifetimes
 from pathways.compiler.buffers.owners import owners
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
@@ -66,12 +68,15 @@ class _Planner:
         self.bodies: list[PlannedBody] = []
         """Of the branches so far."""
         self._kinds: dict[tuple[ArrayType, Placed], BufferKind] = {}
+        self._numbered: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        """The numbers that the kinds of some results of a computation have on a mesh."""
 
     def run(self) -> tuple[tuple[Stream, Peak], ...]:
         for value in self.flow.arguments:
             if self.flow.places[value] is not None:
                 argument = self.arguments[value]
-                self._make(range(value, value + 1), argument.name, "constant" if argument.is_constant else "input")
+                role = "constant" if argument.is_constant else "input"
+                self._make(range(value, value + 1), argument.name, role, (value,))
         for node in self.flow.nodes:
             if node.is_call:
                 self._run(node)
@@ -121,20 +126,24 @@ class _Planner:
             self._kinds[key] = BufferKind(type_, layout, type_.shard_bytes(shard))
         return self._kinds[key]
 
-    def _make(self, values: range, name: str, role: str) -> None:
-        """Gives values that are born together their buffers, one group for each owner."""
+    def _make(self, values: range, name: str, role: str, alike: tuple[Any, ...]) -> None:
+        """Gives values that are born together their buffers, one group for each owner.
+
+        Those that something else with an equal `alike` makes are of the same kinds.
+        """
         start = values.start
-        while start < values.stop:
-            stop = start + 1
-            while stop < values.stop and self.owners[stop] == self.owners[start]:
-                stop += 1
-            self._group(range(start, stop), values, name, role)
+        for _, group in groupby(self.owners[values.start : values.stop]):
+            stop = start + sum(1 for _ in group)
+            self._group(range(start, stop), values, name, role, alike)
             start = stop
 
-    def _group(self, values: range, together: range, name: str, role: str) -> None:
+    def _group(self, values: range, together: range, name: str, role: str, alike: tuple[Any, ...]) -> None:
         draft, alive = self._draft(self._island(values.start)), self.alive
-        kinds = tuple([draft.kinds.setdefault(self._kind(v), len(draft.kinds)) for v in values])
-        deaths = tuple([KEPT if alive.kept[v] else alive.deaths[v] for v in values])
+        key = (*alike, values.start - together.start, len(values))
+        if key not in self._numbered:
+            found = [draft.kinds.setdefault(self._kind(v), len(draft.kinds)) for v in values]
+            self._numbered[key] = tuple(found)
+        kinds, deaths = self._numbered[key], tuple(alive.ends[values.start : values.stop])
         shown = name
         if len(values) < len(together):  # part of what a call makes
             at = values.start - together.start
@@ -147,14 +156,15 @@ class _Planner:
         step, name = op.step, name_of(op.operation)
         donated = self.donated.get(node.callee, ())
         if node.results:
-            self._make(node.results, name, "value")
-        slots = self.slots
+            shardings = op.operation.attributes["out_shardings"]
+            self._make(node.results, name, "value", (node.callee, node.mesh, shardings))
+        slots, ends = self.slots, alive.ends
         run = Run(
             step,
             self.computations[node.callee],
             self.meshes[node.mesh],
-            tuple([slots[v] for v in node.operands]),
-            tuple([slots[v] for v in node.results]),
+            tuple(map(slots.__getitem__, node.operands)),
+            tuple(slots[node.results.start : node.results.stop]),
             donated,
             name,
             where_of(op.operation),
@@ -164,14 +174,14 @@ class _Planner:
         )
         draft.instructions.append(run)
         gone = {node.operands[i] for i in donated}
-        dead = [v for v in dict.fromkeys((*node.operands, *node.results)) if alive.ends(v, step) and v not in gone]
+        dead = [v for v in dict.fromkeys((*node.operands, *node.results)) if ends[v] == step and v not in gone]
         self._free(draft, step, dead)
 
     def _move(self, node: Node) -> None:
         op, step = node.op, node.op.step
         (value,), (result,) = node.operands, node.results
         here, there = self._island(value), self._island(result)
-        self._make(node.results, f"{self._shown(value)} moved", "copy")
+        self._make(node.results, f"{self._shown(value)} moved", "copy", (result,))
         source, target, where = self.slots[value], self.slots[result], where_of(op.operation)
         if here == there:
             self._draft(here).instructions.append(Copy(step, source, target, where))
@@ -179,13 +189,13 @@ class _Planner:
             self._draft(here).instructions.append(Send(step, step, source, there, where))
             self._draft(there).instructions.append(Recv(step, step, target, here, where))
         for island, moved in ((here, value), (there, result)):
-            self._free(self._draft(island), step, [moved] if self.alive.ends(moved, step) else [])
+            self._free(self._draft(island), step, [moved] if self.alive.ends[moved] == step else [])
 
     def _branch(self, node: Node) -> None:
         """One instruction in the streams of all islands that have a part in it."""
         op, step, name = node.op, node.op.step, name_of(node.op.operation)
         for i, value in enumerate(node.results):
-            self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value")
+            self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value", (value,))
         bodies = [planned_body(self, b) for b in self.program.bodies_of(op)]
         self.bodies += bodies
         numbers = [list(self.program.bodies).index(symbol) for symbol in op.bodies]
@@ -193,7 +203,7 @@ class _Planner:
         used = _cover(self.program, [m for body in bodies for m in body.meshes])
         given = self._given_up(node)
         left = [v for v in dict.fromkeys((*node.operands, *node.results)) if v not in given]
-        dead = [v for v in left if self.alive.ends(v, step)]
+        dead = [v for v in left if self.alive.ends[v] == step]
         for island in dict.fromkeys((*homes[0], *homes[1], *(self.islands[m] for m in used))):
             taken = tuple(i for i, home in enumerate(homes[0]) if home == island)
             made = tuple(i for i, home in enumerate(homes[1]) if home == island)
@@ -220,7 +230,7 @@ class _Planner:
             return set()
         carried = node.operands[len(node.operands) - len(node.results) :]
         alive, count = self.alive, Counter(node.operands)
-        return {v for v in carried if alive.ends(v, node.op.step or 0) and alive.owned[v] and count[v] == 1}
+        return {v for v in carried if alive.ends[v] == (node.op.step or 0) and alive.owned[v] and count[v] == 1}
 
     def _free(self, draft: _Draft, step: int, dead: list[int]) -> None:
         if dead:

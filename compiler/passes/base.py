@@ -34,7 +34,7 @@ class Pass:
     """The phase that the module has reached afterwards; its rules are verified."""
 
     keeps_flow: ClassVar[bool] = False
-    """Whether it leaves calls, transfers, their operands and their order alone, so that `Program.flow` stays true."""
+    """Whether `Program.flow` is true behind it: it leaves the dataflow alone, or says itself what it has changed."""
 
     spelled: ClassVar[str] = ""
     """How the text of a pipeline names a pass of the user's own, `FILE.py:NAME`; empty: by its name."""

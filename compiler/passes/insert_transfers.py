@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.flow import Draft, Node, Rewriting, renumbered
 from pathways.dialect.ir.places import Movement, movement, same_place
 from pathways.dialect.ir.program import Argument, Program
 from pathways.dialect.mlir import Value, ir, name_of
@@ -28,6 +28,7 @@ class InsertTransfers(Pass):
     name: ClassVar[str] = "insert-transfers"
     requires: ClassVar[Phase] = Phase.PLACE
     ensures: ClassVar[Phase] = Phase.TRANSFER
+    keeps_flow: ClassVar[bool] = True
 
     def apply(self, program: Program, session: Session) -> None:
         insert_transfers(program)
@@ -43,16 +44,15 @@ def insert_transfers(program: Program) -> None:
                 else:
                     inserter.call(node)
             inserter.write_constants()
-            function.changed()
     program.phase = Phase.TRANSFER
 
 
 @dataclass(frozen=True)
 class _Held:
-    """A value as it can be had now: its number, its MLIR value, its type, where it lies; the argument that it is."""
+    """A value as it can be had now: its number, that of what stands for it, type, place; the argument that it is."""
 
     number: int
-    value: Value
+    value: int
     type: ArrayType
     place: Placed
     argument: Argument | None = None
@@ -65,14 +65,27 @@ class _Held:
 class _Inserter:
     def __init__(self, program: Program) -> None:
         self.program = program
-        flow = program.flow
+        self.flow = program.flow
         self.arguments = program.arguments
-        arguments = [*self.arguments, *[None] * (len(flow.values) - len(self.arguments))]
-        rows = zip(flow.values, flow.types, flow.places, arguments, strict=True)
-        self.held = [_Held(i, v, t, p or _NOWHERE, a) for i, (v, t, p, a) in enumerate(rows)]
-        self.moved: dict[tuple[int, Placed], Value] = {}
+        self.places = [p or _NOWHERE for p in self.flow.places]
+        """Where each value can be had now."""
+        self.instead: dict[int, _Held] = {}
+        """What a value is now that the user's move of it is gone."""
+        self.values, self.types = list(self.flow.values), list(self.flow.types)
+        self.signature = list(self.flow.arguments)
+        """The numbers of the arguments as they are now."""
+        self.rewriting = Rewriting()
+        self.renamed: dict[int, int] = {}
+        """The numbers of values that took the place of others."""
+        self.moved: dict[tuple[int, Placed], int] = {}
         self.costs: dict[tuple[ArrayType, Placed, Placed], Movement] = {}
         self.same: dict[tuple[ArrayType, Placed, Placed], bool] = {}
+
+    def held(self, number: int) -> _Held:
+        if number in self.instead:
+            return self.instead[number]
+        argument = self.arguments[number] if number in self.flow.arguments else None
+        return _Held(number, number, self.types[number], self.places[number], argument)
 
     def same_place(self, held: _Held, target: Placed) -> bool:
         if held.place is target:
@@ -83,46 +96,69 @@ class _Inserter:
         return self.same[key]
 
     def call(self, node: Node) -> None:
-        for i, (number, target) in enumerate(zip(node.operands, node.op.in_shardings, strict=True)):
-            held = self.held[number]
+        shardings = node.op.in_shardings
+        here = map(self.places.__getitem__, node.operands)
+        operands = [self.renamed.get(v, v) for v in node.operands] if self.renamed else list(node.operands)
+        for i, (number, place, target) in enumerate(zip(node.operands, here, shardings, strict=True)):
+            if place is target:
+                continue
+            held = self.held(number)
             if not self.same_place(held, target):
-                node.op.operation.operands[i] = self._at(held, target, node.op)
+                operands[i] = self._at(held, target, node)
+                node.op.operation.operands[i] = self.values[operands[i]]
+        self.rewriting.instead[node.number] = Draft(node.op, node.callee, node.mesh, operands, node.results)
 
     def transfer(self, node: Node) -> None:
         """The user's own: dropped where the value is there already, else completed."""
         op = node.op
         (number,), (result,) = node.operands, node.results
         (target,) = cast("tuple[Placed]", op.sharding)
-        held = self.held[number]
+        held = self.held(number)
         if held.is_constant:
-            self._instead(op, result, _Held(result, self._constant(held, target), held.type, target))
+            self._instead(node, _Held(result, self._constant(held, target), held.type, target))
         elif self.same_place(held, target):
-            self._instead(op, result, held)
+            self._instead(node, held)
         else:
+            self.rewriting.instead[node.number] = Draft(op, "", node.mesh, (held.value,), node.results)
             self._complete(op, held, target, op.reason or "the user wrote this move")
 
-    def _instead(self, op: pw.TransferOp, result: int, held: _Held) -> None:
+    def _instead(self, node: Node, held: _Held) -> None:
         """A move that moves nothing goes; who takes its result takes what it moved."""
-        op.results[0].replace_all_uses_with(held.value)
-        op.operation.erase()
-        self.held[result] = held
+        (result,) = node.results
+        self.values[result].replace_all_uses_with(self.values[held.value])
+        self.rewriting.instead[node.number] = None
+        node.op.operation.erase()
+        self.renamed[result] = held.value
+        self.instead[result], self.places[result] = held, held.place
 
-    def _at(self, held: _Held, target: Placed, call: pw.CallOp | pw.ControlFlowOp) -> Value:
+    def _at(self, held: _Held, target: Placed, user: Node) -> int:
         """A value where `target` says, by a transfer that all its users share."""
         if held.is_constant:
             return self._constant(held, target)
         if (held.number, target) not in self.moved:
+            value, call = self.values[held.value], user.op
             op = pw.TransferOp.create(
-                ip=self._early(held.value, call),
+                ip=self._early(value, call),
                 loc=call.operation.location,
-                operands=[held.value],
-                results=[held.value.type],
+                operands=[value],
+                results=[value.type],
                 mesh=target.mesh,
                 sharding=(target,),
             )
             self._complete(op, held, target, self._reason(held, target, call))
-            self.moved[held.number, target] = op.results[0]
+            number = self.moved[held.number, target] = self._add(op.results[0], held.type)
+            draft = Draft(op, "", target.mesh, (held.value,), (number,))
+            if isinstance(value.owner, ir.Block):
+                self.rewriting.before.setdefault(user.number, []).append(draft)
+            else:
+                self.rewriting.after.setdefault(self.flow.makers[held.value], []).insert(0, draft)
         return self.moved[held.number, target]
+
+    def _add(self, value: Value, type_: ArrayType) -> int:
+        """The number of a new value."""
+        self.values.append(value)
+        self.types.append(type_)
+        return len(self.values) - 1
 
     def _early(self, value: Value, user: pw.CallOp | pw.ControlFlowOp) -> Any:
         """Right behind the producer, so that it overlaps; an argument moves only when it is first needed."""
@@ -150,17 +186,19 @@ class _Inserter:
         whole = held.type.bytes * self.program.mesh(target.mesh).size
         op.runner_up = f"the whole array to every device: {whole:,} bytes instead of {cost.bytes:,}"
 
-    def _constant(self, held: _Held, target: Placed) -> Value:
+    def _constant(self, held: _Held, target: Placed) -> int:
         """A constant is put on every mesh where it is used when the plan is loaded; it never moves in a run."""
         if (held.number, target) not in self.moved:
             argument = cast("Argument", held.argument)
-            copy = self.program.block.add_argument(held.value.type, ir.Location.name(argument.name))
+            type_ = self.values[held.value].type
+            copy = self.program.block.add_argument(type_, ir.Location.name(argument.name))
             self.arguments.append(replace(argument, mesh=target.mesh, sharding=target))
-            self.moved[held.number, target] = copy
+            self.moved[held.number, target] = number = self._add(copy, held.type)
+            self.signature.append(number)
         return self.moved[held.number, target]
 
     def write_constants(self) -> None:
-        """Writes the signature again, without constants that nobody uses any more."""
+        """Writes the signature again, without constants that nobody uses any more; and what the dataflow is now."""
         program = self.program
         block, function = program.block, program.func
         kept = list(range(len(self.arguments)))
@@ -173,3 +211,7 @@ class _Inserter:
         results = [v.type for v in program.returned]
         function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
         program.arguments = [self.arguments[i] for i in kept]
+        nodes = self.rewriting.nodes(self.flow)
+        returned = [self.renamed.get(v, v) for v in self.flow.returned]
+        arguments = [self.signature[i] for i in kept]
+        program.flow = renumbered(program, self.values, self.types, arguments, nodes, returned)

@@ -11,7 +11,7 @@ from pathways.compiler.computations.merge import PartCall, Source, Whole, count_
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.flow import Flow, Node
+from pathways.dialect.ir.flow import Draft, Flow, Node, Rewriting, renumbered
 from pathways.dialect.ir.program import Program
 from pathways.dialect.labels import Part, write_part
 from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
@@ -45,6 +45,7 @@ class MergeCalls(Pass):
     name: ClassVar[str] = "merge-calls"
     requires: ClassVar[Phase] = Phase.SCHEDULE
     ensures: ClassVar[Phase] = Phase.SCHEDULE
+    keeps_flow: ClassVar[bool] = True
     limit: str = "128"
     """The most parts of one call."""
 
@@ -62,7 +63,7 @@ class MergeCalls(Pass):
                 for group in groups:
                     writer.merge(group)
                 writer.drop_unused()
-                function.changed()
+                function.flow = writer.flow_now()
                 number_nodes(function, list(range(len(function.flow.nodes))))
 
 
@@ -179,15 +180,16 @@ class _Writer:
         self.returned = set(self.flow.returned)
         self.values: list[Any] = list(self.flow.values)
         """What each value is now."""
+        self.rewriting = Rewriting()
         self.replaced: set[str] = set()
 
     def merge(self, group: Sequence[Node]) -> None:
         """Puts one call in the place of the first of a group."""
         whole, operands, results = self._whole(group)
         mesh = group[0].mesh
-        if (whole, mesh) not in self.built:
-            self.built[whole, mesh] = self._build(whole, group)
-        built = self.built[whole, mesh]
+        built = self.built.get((whole, mesh))
+        if built is None:  # one look-up: hashing a computation of 128 parts takes its time
+            built = self.built[whole, mesh] = self._build(whole, group)
         first = group[0].op
         self._hoist(operands, group)
         name = _shortened([name_of(n.op.operation) or n.callee for n in group], "+")
@@ -214,7 +216,9 @@ class _Writer:
             self.values[value] = result
         for node in reversed(group):
             self.replaced.add(node.callee)
+            self.rewriting.instead[node.number] = None
             node.op.operation.erase()
+        self.rewriting.instead[group[0].number] = Draft(op, built.symbol, mesh, operands, results)
 
     def _build(self, whole: Whole, group: Sequence[Node]) -> "_Built":
         """The computation, once for all meshes, and its shardings on the mesh of a group."""
@@ -236,6 +240,8 @@ class _Writer:
                 maker = self.flow.makers[self.flow.nodes[maker].operands[0]]
             for node in reversed(path):
                 node.op.operation.move_before(group[0].op.operation)
+                self.rewriting.instead[node.number] = None
+                self.rewriting.before.setdefault(group[0].number, []).append(node)
 
     def _whole(self, group: Sequence[Node]) -> tuple[Whole, list[int], list[int]]:
         """What the merged computation is, and the numbers of its operands and results."""
@@ -267,6 +273,10 @@ class _Writer:
         return tuple(
             first[at] + (group[at].op.made_by[i] if group[at].op.made_by is not None else 0) for at, i in results
         )
+
+    def flow_now(self) -> Flow:
+        flow, nodes = self.flow, self.rewriting.nodes(self.flow)
+        return renumbered(self.program, self.values, flow.types, flow.arguments, nodes, flow.returned)
 
     def drop_unused(self) -> None:
         used = {op.callee for op in self.program.calls()}

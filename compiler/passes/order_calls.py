@@ -33,6 +33,7 @@ class OrderCalls(Pass):
     name: ClassVar[str] = "order-calls"
     requires: ClassVar[Phase] = Phase.TRANSFER
     ensures: ClassVar[Phase] = Phase.SCHEDULE
+    keeps_flow: ClassVar[bool] = True
     schedule: str = PROGRAM
     """program, gpipe, 1f1b, interleaved, zero-bubble, or a table as FILE.csv."""
     emit: str = ""
@@ -65,7 +66,7 @@ def number_nodes(program: Program, order: list[int]) -> None:
         if not node.is_transfer:
             node.op.operation.attributes["dispatch"] = parallel if node.callee else sequential
     if not in_place:
-        program.changed()
+        program.flow = program.flow.reordered(order)
 
 
 def _emit(path: Path, arranged: Arranged) -> None:

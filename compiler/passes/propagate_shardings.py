@@ -1,5 +1,6 @@
 """Every value gets a sharding: the user's, or Shardy's, inside computations and across their borders."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -40,13 +41,17 @@ class PropagateShardings(Pass):
     name: ClassVar[str] = "propagate-shardings"
     requires: ClassVar[Phase] = Phase.TRACE
     ensures: ClassVar[Phase] = Phase.SHARD
+    keeps_flow: ClassVar[bool] = True
 
     def apply(self, program: Program, session: Session) -> None:
         propagate_shardings(program)
 
 
-_Key: TypeAlias = tuple[str, Any, tuple[Known, ...], tuple[Known, ...]]
+_Around: TypeAlias = tuple[tuple[Known, ...], tuple[Known, ...]]
+"""What is known of the arguments and of the results of a call."""
+_Key: TypeAlias = tuple[str, Any, _Around]
 """A computation, its mesh, and the shardings of its arguments and results."""
+_NOTHING: dict[int, Dims] = {}
 
 
 @dataclass
@@ -57,6 +62,10 @@ class _State:
     flow: Flow
     lives: list[str | None]
     known: dict[int, Dims] = field(default_factory=dict[int, Dims])
+    here: dict[str, dict[int, Dims]] = field(default_factory=dict[str, dict[int, Dims]])
+    """The same for the values that live on each mesh: a call looks at nothing else."""
+    swept: dict[int, _Around] = field(default_factory=dict[int, _Around])
+    """What was known around each call when it last taught all that it can."""
     ranks: dict[str, Ranks] = field(default_factory=dict[str, Ranks])
     written: dict[tuple[str, str], Signature] = field(default_factory=dict[tuple[str, str], Signature])
     results: dict[_Key, Signature] = field(default_factory=dict[_Key, Signature])
@@ -77,27 +86,37 @@ class _State:
             )
         return self.written[callee, mesh]
 
-    def infer(self, call: Node) -> Signature:
-        """The call's signature as far as its surroundings determine it now."""
-        callee, mesh = call.callee, call.mesh
-        axes = self.program.mesh(mesh).axes
-        computation = self.program.computations[callee]
-        user = self.user(call)
-        around = self._around
-        ins = tuple([around(v, mesh, known) for v, known in zip(call.operands, user.ins, strict=True)])
-        outs = tuple([around(v, mesh, known) for v, known in zip(call.results, user.outs, strict=True)])
-        key = (callee, axes, ins, outs)
+    def learn(self, value: int, dims: Dims) -> None:
+        """Notes the sharding of a value of which none is known."""
+        if value not in self.known:
+            self.known[value] = dims
+            self.here.setdefault(self.lives[value] or "", {})[value] = dims
+
+    def infer(self, call: Node, around: _Around) -> Signature:
+        """The call's signature as far as its surroundings determine it."""
+        axes = self.program.mesh(call.mesh).axes
+        key = (call.callee, axes, around)
         if key not in self.results:
-            given = Signature(ins, outs)
-            self.results[key] = propagate(computation, axes, given, where_of(call.op.operation))
+            computation = self.program.computations[call.callee]
+            self.results[key] = propagate(computation, axes, Signature(*around), where_of(call.op.operation))
         return self.results[key]
 
-    def _around(self, value: int, mesh: str, user: Known) -> Known:
-        if value in self.empty:  # jaxlib 0.10 does not split what is empty
-            return replicated(len(self.flow.types[value].shape))
-        if user is not None:
-            return user
-        return self.known.get(value) if self.lives[value] == mesh else None
+    def around(self, call: Node) -> _Around:
+        """What is known of a call now: first what the user says, then what is known of the values on its mesh."""
+        user = self.user(call)
+        here = self.here.get(call.mesh, _NOTHING)
+        return self._side(call.operands, user.ins, here), self._side(call.results, user.outs, here)
+
+    def _side(self, values: Sequence[int], pinned: tuple[Known, ...], here: dict[int, Dims]) -> tuple[Known, ...]:
+        found: list[Known] = list(map(here.get, values))
+        if pinned.count(None) < len(pinned):
+            found = [f if p is None else p for f, p in zip(found, pinned, strict=True)]
+        if not self.empty.isdisjoint(values):  # jaxlib 0.10 does not split what is empty
+            types = self.flow.types
+            found = [
+                replicated(len(types[v].shape)) if v in self.empty else f for v, f in zip(values, found, strict=True)
+            ]
+        return tuple(found)
 
     def rank(self, callee: str) -> Ranks:
         if callee not in self.ranks:
@@ -121,7 +140,9 @@ def _propagate(program: Program, given: dict[int, Placed]) -> set[int]:
     for node in flow.nodes:
         lives += node.op.meshes if isinstance(node.op, pw.ControlFlowOp) else [node.mesh] * len(node.results)
     state = _State(program, flow, lives, empty=frozenset(i for i, t in enumerate(flow.types) if 0 in t.shape))
-    state.known.update((v, placed.dims) for v, placed in given.items() if lives[v] == placed.mesh)
+    for value, placed in given.items():
+        if lives[value] == placed.mesh:
+            state.learn(value, placed.dims)
     _start(state)
     _settle(state)
     for node in flow.branches():
@@ -152,7 +173,7 @@ def _branch(state: _State, node: Node) -> None:
     ends = state.branches[node.number] = settle_bodies(state.program, node.op, outside, decide)
     for value, placed in (*zip(taken, ends.taken, strict=True), *zip(node.results, ends.made, strict=True)):
         if placed.mesh == state.lives[value]:
-            state.known.setdefault(value, placed.dims)
+            state.learn(value, placed.dims)
 
 
 def _start(state: _State) -> None:
@@ -160,7 +181,7 @@ def _start(state: _State) -> None:
     for node in state.flow.nodes:
         if node.is_transfer and node.op.sharding is not None:
             (result,) = node.results
-            state.known[result] = _fit(node.op.sharding[0].dims, types[result].shape)
+            state.learn(result, _fit(node.op.sharding[0].dims, types[result].shape))
     for call in state.flow.calls():
         for value, dims in zip(call.operands, state.user(call).ins, strict=True):
             if dims is not None and state.lives[value] == call.mesh and 0 not in types[value].shape:
@@ -179,13 +200,17 @@ def _sweep(state: _State, calls: list[Node]) -> bool:
     known = state.known
     before = len(known)
     for call in calls:
-        found, user = state.infer(call), state.user(call)
+        around = state.around(call)
+        if state.swept.get(call.number) == around:
+            continue
+        state.swept[call.number] = around
+        found, user = state.infer(call, around), state.user(call)
         for value, dims, pinned in zip(call.results, found.outs, user.outs, strict=True):
             if dims is not None and value not in known:
-                known[value] = dims if pinned is not None else cheapest(state, value, dims, made_so=True)
+                state.learn(value, dims if pinned is not None else cheapest(state, value, dims, made_so=True))
         for value, dims in zip(call.operands, found.ins, strict=True):
             if dims is not None and value not in known and state.lives[value] == call.mesh:
-                known[value] = cheapest(state, value, dims, made_so=False)
+                state.learn(value, cheapest(state, value, dims, made_so=False))
     return len(known) > before
 
 
@@ -225,15 +250,16 @@ def _follow_moves(state: _State) -> bool:
             (taken,), (made,) = node.operands, node.results
             for given, open_ in ((made, taken), (taken, made)):
                 if given in known:
-                    known.setdefault(open_, known[given])
+                    state.learn(open_, known[given])
     return len(known) > before
 
 
 def _close(state: _State) -> None:
     """What nothing determines is replicated."""
-    for value, mesh in enumerate(state.lives):
-        if mesh is not None:
-            state.known.setdefault(value, replicated(len(state.flow.types[value].shape)))
+    ranks = [len(type_.shape) for type_ in state.flow.types]
+    for value, (mesh, rank) in enumerate(zip(state.lives, ranks, strict=True)):
+        if mesh is not None and value not in state.known:
+            state.learn(value, replicated(rank))
 
 
 def _write(state: _State) -> None:
@@ -245,15 +271,19 @@ def _write(state: _State) -> None:
             arguments[i] = replace(arguments[i], sharding=Placed(mesh, state.known[i]))
     program.arguments = arguments
     # All signatures first: specializing overwrites what inference reads.
-    signatures = [state.infer(n).closed(state.rank(n.callee)) if n.callee else None for n in state.flow.nodes]
+    keys = [(n.callee, n.mesh, state.around(n)) if n.callee else None for n in state.flow.nodes]
+    signatures: dict[_Key, Signature] = {}
+    for node, key in zip(state.flow.nodes, keys, strict=True):
+        if key is not None and key not in signatures:
+            signatures[key] = state.infer(node, key[2]).closed(state.rank(node.callee))
     special: dict[_Key, _Special] = {}
     sources = _Sources()
-    for node, signature in zip(state.flow.nodes, signatures, strict=True):
-        if signature is None:
+    for node, key in zip(state.flow.nodes, keys, strict=True):
+        if key is None:
             _write_node(state, node)
             continue
-        key = (node.callee, node.mesh, signature.ins, signature.outs)
         if key not in special:
+            signature = signatures[key]
             symbol = _specialize(state, node, signature, sources)
             sides = (tuple(Placed(node.mesh, d or ()) for d in side) for side in (signature.ins, signature.outs))
             special[key] = _Special(symbol, *(write_shardings(side) for side in sides))
@@ -261,6 +291,7 @@ def _write(state: _State) -> None:
         attributes["in_shardings"], attributes["out_shardings"] = chosen.ins, chosen.outs
         if chosen.callee != node.callee:
             node.op.callee = chosen.callee
+    state.flow.specialized()
 
 
 def _write_node(state: _State, node: Node) -> None:

@@ -3,15 +3,14 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import Program
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Where a value comes from: the number of the call that makes it (-1: an argument), which of its values, its slice.
 
     The slice of constants, which are wherever they are wanted, is empty.
@@ -43,7 +42,7 @@ def placed_calls(program: Program) -> Iterator[PlacedCall]:
     for i, argument in enumerate(program.arguments):
         known = argument.mesh is not None and not argument.is_constant
         home = program.slice_of(argument.mesh or "") if known else ""
-        arguments.append((Source(-1, i, home, program.flow.types[i].bytes),))
+        arguments.append((Source(-1, i, home, program.flow.sizes[i]),))
     yield from _calls(program, arguments, itertools.count(), [])
 
 
@@ -58,7 +57,8 @@ def _calls(
         if node.is_call or node.is_transfer:
             number, here = next(numbers), function.slice_of(node.mesh)
             yield PlacedCall(number, function, node, taken)
-            sources += [(Source(number, i, here, flow.types[v].bytes),) for i, v in enumerate(node.results)]
+            sizes = flow.sizes[node.results.start : node.results.stop]
+            sources += [(Source(number, i, here, size),) for i, size in enumerate(sizes)]
             continue
         made: list[list[Sources]] = []
         for body in function.bodies_of(node.op):

@@ -8,6 +8,7 @@ slice to slice in a run. The answer binds each slice to an island and to devices
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import networkx as nx
@@ -73,14 +74,15 @@ def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]
             name=name_of(node.op.operation),
             slice=program.slice_of(node.mesh),
             devices=program.mesh(node.mesh).size,
-            bytes=sum(flow.types[r].bytes for r in node.results),
+            bytes=sum(flow.sizes[node.results.start : node.results.stop]),
             flops=work.get(node.callee, 0.0),
             gathered=not node.callee or bool(node.op.gathered),
             where=where_of(node.op.operation),
         )
         moved: dict[int, int] = {}
-        for source in (s for sources in call.sources for s in sources if s.maker >= 0):
-            moved[source.maker] = moved.get(source.maker, 0) + source.bytes
+        for source in chain.from_iterable(call.sources):
+            if source.maker >= 0:
+                moved[source.maker] = moved.get(source.maker, 0) + source.bytes
         graph.add_edges_from((maker, call.number, {"bytes": size}) for maker, size in moved.items())
     return graph
 
@@ -91,7 +93,7 @@ def _slice_traffic(program: Program, calls: Iterable[PlacedCall]) -> dict[tuple[
     arrived: set[tuple[Source, str]] = set()
     for call in calls:
         here = program.slice_of(call.node.mesh)
-        for source in (s for sources in call.sources for s in sources):
+        for source in chain.from_iterable(call.sources):
             if source.slice and source.slice != here and (source, here) not in arrived:
                 arrived.add((source, here))
                 traffic[source.slice, here] = traffic.get((source.slice, here), 0) + source.bytes

@@ -170,13 +170,14 @@ class PwOp(ir.OpView):
         ):
             if arity.count is not None and have != arity.count:
                 found.append(f"has {have} {what}, its declaration says {arity.count}")
+        attributes, names = op.attributes, attribute_names(op)
         for name, field in declared.items():
-            if name not in op.attributes:
+            if name not in names:
                 if field.required:
                     found.append(f"lacks the attribute {name} ({field.doc})")
-            elif not field.kind.accepts(op.attributes[name]):
-                found.append(f"has {name} = {op.attributes[name]}, which is not of kind {field.kind.name}")
-        found += [f"has an unknown attribute {n}" for n in attribute_names(op) if n not in declared]
+            elif not field.kind.accepts(attributes[name]):
+                found.append(f"has {name} = {attributes[name]}, which is not of kind {field.kind.name}")
+        found += [f"has an unknown attribute {n}" for n in names if n not in declared]
         return found
 
 

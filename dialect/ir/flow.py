@@ -1,14 +1,14 @@
 """The dataflow of a program as numbers: what passes walk, since a touch of MLIR costs 10 times as much.
 
 Values are numbered: arguments first, then results in program order, so that the results of a node are a range. A flow
-is a snapshot. `Program.flow` makes one when it is asked for and keeps it until `Program.changed` is called; after
-every pass the verifier makes a new one.
+is a snapshot. `Program.flow` reads one off the IR when it is asked for and keeps it until `Program.changed` is called:
+after every pass that does not say what it has changed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, from_mlir
@@ -53,32 +53,24 @@ class Node:
         return isinstance(self.op, pw.TransferOp)
 
 
+FlowParts: TypeAlias = tuple[list[Value], list[Node], list[int]]
+"""The values of a program, its nodes, and the numbers of the values that it returns."""
+
+
 class Flow:
     """All nodes and values of a program."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, values: list[Value], nodes: list[Node], returned: list[int]) -> None:
         self._function = function
-        self.values: list[Value] = list(function.block.arguments)
-        self.arguments = range(len(self.values))
-        self.nodes: list[Node] = []
-        self.makers: list[int] = [-1] * len(self.values)
+        self.values = values
+        self.nodes = nodes
+        self.returned = returned
+        made = sum(len(node.results) for node in nodes)
+        self.arguments = range(len(values) - made)
+        self.makers: list[int] = [-1] * len(self.arguments)
         """For each value the number of the node that makes it; -1: an argument."""
-        numbers: dict[Value, int] = {v: i for i, v in enumerate(self.values)}
-        for op in function.block.operations:
-            if not isinstance(op, (pw.CallOp, pw.TransferOp, pw.ControlFlowOp)):
-                continue
-            number, first = len(self.nodes), len(self.values)
-            results = list(op.results)
-            made = range(first, first + len(results))
-            numbers.update(zip(results, made, strict=True))
-            self.values += results
-            self.makers += [number] * len(results)
-            callee = op.callee if isinstance(op, pw.CallOp) else ""
-            operands = tuple([numbers[v] for v in op.operands])
-            mesh = "" if isinstance(op, pw.ControlFlowOp) else op.mesh
-            self.nodes.append(Node(number, op, callee, mesh, operands, made))
-        self.returned = [numbers[v] for v in function.returned]
-        self.numbers = numbers
+        for node in nodes:
+            self.makers += [node.number] * len(node.results)
 
     def __len__(self) -> int:
         """How many calls, transfers and branches there are."""
@@ -90,6 +82,12 @@ class Flow:
     @cached_property
     def types(self) -> list[ArrayType]:
         return [from_mlir(v.type) for v in self.values]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The bytes of each value."""
+        known = {type_: type_.bytes for type_ in set(self.types)}
+        return [known[type_] for type_ in self.types]
 
     @cached_property
     def places(self) -> list[Placed | None]:
@@ -117,8 +115,97 @@ class Flow:
                 users[value].append(node.number)
         return users
 
+    def reordered(self, order: Sequence[int]) -> "Flow":
+        """The flow of the same program when its nodes stand in this order."""
+        nodes = map(self.nodes.__getitem__, order)
+        return renumbered(self._function, self.values, self.types, self.arguments, nodes, self.returned)
+
+    def specialized(self) -> None:
+        """To be called when calls have got other computations or shardings, and else nothing has changed."""
+        for node in self.calls():
+            node.callee = node.op.callee
+        self.__dict__.pop("places", None)
+
     def calls(self) -> Iterator[Node]:
         return (n for n in self.nodes if n.callee)
 
     def branches(self) -> Iterator[Node]:
         return (n for n in self.nodes if isinstance(n.op, pw.ControlFlowOp))
+
+
+def read_flow(function: Function) -> Flow:
+    """The dataflow of a program as its IR has it."""
+    values: list[Value] = list(function.block.arguments)
+    nodes: list[Node] = []
+    numbers: dict[Value, int] = {v: i for i, v in enumerate(values)}
+    for op in function.block.operations:
+        if not isinstance(op, (pw.CallOp, pw.TransferOp, pw.ControlFlowOp)):
+            continue
+        results = list(op.results)
+        made = range(len(values), len(values) + len(results))
+        numbers.update(zip(results, made, strict=True))
+        values += results
+        callee = op.callee if isinstance(op, pw.CallOp) else ""
+        operands = tuple(map(numbers.__getitem__, op.operands))
+        mesh = "" if isinstance(op, pw.ControlFlowOp) else op.mesh
+        nodes.append(Node(len(nodes), op, callee, mesh, operands, made))
+    return Flow(function, values, nodes, [numbers[v] for v in function.returned])
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """A node of a program that is being rewritten: its values have any numbers."""
+
+    op: Any
+    callee: str
+    mesh: str
+    operands: Sequence[int]
+    results: Sequence[int]
+
+
+@dataclass
+class Rewriting:
+    """What a pass does to the nodes of a program, each named by its number: MLIR is not asked for their order."""
+
+    instead: dict[int, Draft | None] = field(default_factory=dict[int, Draft | None])
+    """What stands in the place of a node; None: nothing, or it stands elsewhere."""
+    before: dict[int, list[Node | Draft]] = field(default_factory=dict[int, list[Node | Draft]])
+    after: dict[int, list[Node | Draft]] = field(default_factory=dict[int, list[Node | Draft]])
+
+    def nodes(self, flow: Flow) -> Iterator[Node | Draft]:
+        """All nodes in their order."""
+        for node in flow.nodes:
+            yield from self.before.get(node.number, ())
+            now = self.instead.get(node.number, node)
+            if now is not None:
+                yield now
+            yield from self.after.get(node.number, ())
+
+
+def renumbered(
+    function: Function,
+    values: Sequence[Value],
+    types: Sequence[ArrayType],
+    arguments: Sequence[int],
+    nodes: Iterable[Node | Draft],
+    returned: Sequence[int],
+) -> Flow:
+    """The flow of these nodes in this order, without a touch of MLIR.
+
+    Values have any numbers: places in `values` and `types`, of which some may belong to nothing any more.
+    """
+    old = list(arguments)
+    number = [-1] * len(values)
+    for at, value in enumerate(arguments):
+        number[value] = at
+    found: list[Node] = []
+    for at, node in enumerate(nodes):
+        made = range(len(old), len(old) + len(node.results))
+        old += node.results
+        for value, new in zip(node.results, made, strict=True):
+            number[value] = new
+        operands = tuple(map(number.__getitem__, node.operands))
+        found.append(Node(at, node.op, node.callee, node.mesh, operands, made))
+    flow = Flow(function, [values[v] for v in old], found, [number[v] for v in returned])
+    flow.types = [types[v] for v in old]
+    return flow

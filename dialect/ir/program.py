@@ -25,7 +25,7 @@ from typing import Any
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.flow import Flow
+from pathways.dialect.ir.flow import Flow, read_flow
 from pathways.dialect.memo import remembered
 from pathways.dialect.mlir import Attribute, Module, Operation, Value, ir
 from pathways.dialect.phases import Phase
@@ -165,8 +165,12 @@ class Program:
     def flow(self) -> Flow:
         """The dataflow as numbers: a snapshot, see `changed`."""
         if self._flow is None:
-            self._flow = Flow(self)
+            self._flow = read_flow(self)
         return self._flow
+
+    @flow.setter
+    def flow(self, flow: Flow) -> None:
+        self._flow = flow
 
     def changed(self) -> None:
         """To be called by a pass that has changed calls, transfers or arguments and reads `flow` afterwards."""

@@ -44,7 +44,9 @@ TYPES = Kind[tuple[ArrayType, ...]](
     "types",
     lambda v: ir.ArrayAttr.get([ir.TypeAttr.get(ir.Type.parse(t.mlir)) for t in v]),
     remembered(lambda a: tuple(from_mlir(t.value) for t in a)),
-    lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(t, ir.TypeAttr) and is_array(t.value) for t in a),
+    remembered(
+        lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(t, ir.TypeAttr) and is_array(t.value) for t in a)
+    ),
 )
 ANY = Arity(None)
 

@@ -204,6 +204,7 @@ def _shardings(program: Program) -> Iterator[Broken]:
     flow = program.flow
     types = flow.types
     checked: set[tuple[str, str, str, Attribute]] = set()
+    divided: set[tuple[ArrayType, Placed]] = set()
     for node in flow.nodes:
         op, attributes = node.op, node.op.operation.attributes
         for name in _attributes(node):
@@ -217,7 +218,9 @@ def _shardings(program: Program) -> Iterator[Broken]:
                 continue
             checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
-                yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
+                if (types[value], placed) not in divided:
+                    divided.add((types[value], placed))
+                    yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
                 if node.mesh and placed.mesh != node.mesh:
                     yield op.operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
@@ -316,7 +319,10 @@ def _movement(program: Program) -> Iterator[Broken]:
             elif op.source[0] != places[node.operands[0]]:
                 yield op.operation, "states another source than its operand's place", "the operand's mesh and sharding"
             continue
-        for i, (value, wanted) in enumerate(zip(node.operands, op.in_shardings or (), strict=True)):
+        shardings = op.in_shardings or ()
+        if tuple(map(places.__getitem__, node.operands)) == shardings:
+            continue
+        for i, (value, wanted) in enumerate(zip(node.operands, shardings, strict=True)):
             here = places[value]
             if here is not wanted and (here is None or not same_place(program, types[value], here, wanted)):
                 yield op.operation, f"reads operand {i} from another place", "an explicit pw.transfer for every move"

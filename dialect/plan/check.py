@@ -21,7 +21,7 @@ from pathways.dialect.plan.check_signature import port_problems, tree_problems
 from pathways.dialect.plan.check_types import computation_problems, layout_problem
 from pathways.dialect.plan.instructions import Branch, Copy, Instruction, Run
 from pathways.dialect.plan.limits import check_amounts, check_work
-from pathways.dialect.plan.nouns import Buffer, BufferKind, Layout, Plan, Stream
+from pathways.dialect.plan.nouns import BufferKind, Layout, Plan, Stream
 from pathways.dialect.plan.signature import parameter_problem
 from pathways.dialect.sharding import Dims
 
@@ -145,7 +145,7 @@ def _instruction(
     stays: Set[int],
 ) -> _Problems:  # fmt: skip
     """What is wrong with one instruction, where some slots are alive, written before, the caller's, and must stay."""
-    count = len(stream.buffers)
+    count = len(stream.kind_of)
     if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
         yield problem, "positions in its inputs, each at most once"
         return
@@ -169,7 +169,7 @@ def _instruction(
         case Branch() if bad := borrowed & set(drops):
             yield f"donates {sorted(bad)}", "slots that are not the caller's"
         case Copy():
-            source, target = stream.buffers[instruction.source], stream.buffers[instruction.target]
+            source, target = stream.kind_of[instruction.source], stream.kind_of[instruction.target]
             if source.type != target.type:
                 yield f"copies {source.type} to {target.type}", "equal types"
         case _:
@@ -199,6 +199,7 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
     for position in run.donated:
         if taken[run.inputs[position]] > 1 or run.inputs[position] in borrowed:
             yield f"{name} donates slot {run.inputs[position]}", "a slot used once, and not the caller's"
+    kinds = stream.kind_of
     sides = (
         ("input", run.inputs, computation.inputs, computation.in_layouts),
         ("output", run.outputs, computation.outputs, computation.out_layouts),
@@ -208,8 +209,9 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
             yield f"{name} has {len(slots)} {side}s", f"{len(types)}"
             return
         for i, (slot, type_, dims) in enumerate(zip(slots, types, layouts, strict=True)):
-            if not _fits(plan, stream.buffers[slot], type_, dims, run.mesh):
-                have = f"{stream.buffers[slot].type} as {stream.buffers[slot].layout}"
+            kind = kinds[slot]
+            if not _fits(plan, kind, type_, dims, run.mesh):
+                have = f"{kind.type} as {kind.layout}"
                 yield f"{name} {side} {i} is {have}", f"{type_} as {dims} on mesh {run.mesh}"
     for part in run.parts:
         try:
@@ -218,9 +220,9 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
             yield f"{name}: {error}", "parts as they are written: ACTION NAME FILE:LINE FUNCTION"
 
 
-def _fits(plan: Plan, buffer: Buffer, type_: ArrayType, dims: Dims, mesh: int) -> bool:
+def _fits(plan: Plan, buffer: BufferKind, type_: ArrayType, dims: Dims, mesh: int) -> bool:
     """Whether a buffer lies as a computation wants it: the same devices in the same order, the same parts on each."""
-    if buffer.type != type_:
+    if buffer.type is not type_ and buffer.type != type_:
         return False
     if buffer.layout.mesh == mesh and buffer.layout.dims == dims:
         return True

@@ -30,6 +30,6 @@ def channel_problems(plan: Plan) -> Iterator[tuple[str, str]]:
         if (send.to, recv.source) != (there.island, here.island) or here is there:
             have = f"channel {channel} from {here.island} to {send.to}, received on {there.island} from {recv.source}"
             yield have, "ends that name each other, on two islands"
-        sent, got = here.buffers[send.slot].type, there.buffers[recv.slot].type
+        sent, got = here.kind_of[send.slot].type, there.kind_of[recv.slot].type
         if sent != got:
             yield f"channel {channel} sends {sent}, receives {got}", "equal types"

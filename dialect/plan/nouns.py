@@ -123,6 +123,11 @@ class Stream:
     instructions: tuple[Instruction, ...]
 
     @cached_property
+    def kind_of(self) -> tuple[BufferKind, ...]:
+        """For each slot the kind of its buffer: all that most readers want of one."""
+        return tuple([self.kinds[number] for group in self.groups for number in group.kinds])
+
+    @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         return tuple(
             Buffer(

@@ -16,6 +16,7 @@ from pathways.compiler.frontends.jax.order import order
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named
 from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import FlowParts, Node
 from pathways.dialect.ir.program import INLINE_LIMIT, Argument, constant_name
 from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import Module, func, ir, location
@@ -54,7 +55,8 @@ class Emitted:
     """Seconds of JAX's own tracing, of its lowering, and of the rest of phase `trace`."""
 
 
-def emit(graph: Graph, homes: Homes, names: Names, lowering: Lowering, context: Any) -> Emitted:
+def emit(graph: Graph, homes: Homes, names: Names, lowering: Lowering, context: Any) -> tuple[Emitted, FlowParts]:
+    """The module, and the dataflow of the program as it was written."""
     remember_sources(context, lowering.sources)
     with context, ir.Location.unknown(context):
         return _Emitter(names, lowering, context).run(graph, homes)
@@ -71,8 +73,10 @@ class _Emitter:
         self._slices: dict[int, str] = {}
         self._meshes: dict[SliceMesh, str] = {}
         self._types: dict[ArrayType, Any] = {}
+        self._results: dict[str, list[Any]] = {}
+        """The types of what each computation makes."""
 
-    def run(self, graph: Graph, homes: Homes) -> Emitted:
+    def run(self, graph: Graph, homes: Homes) -> tuple[Emitted, FlowParts]:
         attributes = self.module.operation.attributes
         attributes["pw.phase"] = ir.StringAttr.get(Phase.TRACE.value)
         attributes["pw.platform"] = ir.StringAttr.get(self.lowering.platform)
@@ -84,12 +88,12 @@ class _Emitter:
         with ir.InsertionPoint(self.module.body):
             function = self._function(graph, constants, symbol, "pw.program", self.names.where)
         self.symbols_ip = ir.InsertionPoint(function)
-        self._fill(function, graph, homes, constants, self.names.arguments, symbol)
+        flow = self._fill(function, graph, homes, constants, self.names.arguments, symbol)
         self._signature(function, constants, graph, homes)
         self._number_slices()
         for lowered in self.lowering.computations:
             load_into(lowered, self.context, self.symbols_ip)
-        return self.out
+        return self.out, flow
 
     def _function(self, graph: Graph, constants: list[Constant], symbol: str, kind: str, where: Where | None) -> Any:
         types = [self.type_of(v) for v in (*constants, *graph.inputs)]
@@ -101,34 +105,44 @@ class _Emitter:
 
     def _fill(
         self, function: Any, graph: Graph, homes: Homes, constants: list[Constant], names: list[str], symbol: str
-    ) -> None:
-        """Everything that a function does."""
+    ) -> FlowParts:
+        """Everything that a function does. Gives the dataflow as it is known here: reading it off MLIR takes longer."""
         shown = [_prefix(n) for n in (*(c.name for c in constants), *names)]
         locations = [self.at(self.names.where, n) for n in shown]
         types = function.type.inputs
         block = function.operation.regions[0].blocks.append(*types, arg_locs=locations)
-        env: dict[Value, Any] = dict(zip((*constants, *graph.inputs), block.arguments, strict=True))
+        values = list(block.arguments)
+        numbers: dict[Value, int] = {v: i for i, v in enumerate((*constants, *graph.inputs))}
+        nodes: list[Node] = []
         with ir.InsertionPoint(block):
             for unit in order(graph, gather(graph, homes)):
+                taken = tuple(map(numbers.__getitem__, unit.inputs))
+                operands = list(map(values.__getitem__, taken))
                 if isinstance(unit, Branch):
-                    self._branch(unit, env, homes, ir.InsertionPoint(block))
+                    op, callee, mesh = self._branch(unit, operands, homes, ir.InsertionPoint(block)), "", ""
                 else:
-                    self._unit(unit, env, ir.InsertionPoint(block), symbol)
-            func.ReturnOp([env[v] for v in graph.outputs])
+                    op, callee, mesh = self._unit(unit, operands, ir.InsertionPoint(block), symbol)
+                results = list(op.results)
+                made = range(len(values), len(values) + len(results))
+                values += results
+                numbers.update(zip(unit.outputs, made, strict=True))
+                nodes.append(Node(len(nodes), op, callee, mesh, taken, made))
+            returned = [numbers[v] for v in graph.outputs]
+            func.ReturnOp([values[v] for v in returned])
+        return values, nodes, returned
 
-    def _branch(self, unit: Branch, env: dict[Value, Any], homes: Homes, ip: Any) -> None:
+    def _branch(self, unit: Branch, operands: list[Any], homes: Homes, ip: Any) -> pw.ControlFlowOp:
         """Control flow, its bodies as functions before the program."""
         cls = pw.CondOp if unit.kind == "cond" else pw.WhileOp
         bodies = [self._body(unit, i, homes.bodies[body]) for i, body in enumerate(unit.bodies)]
-        op = cls.create(
+        return cls.create(
             ip=ip,
             loc=self.at(unit.where, unit.kind),
-            operands=[env[v] for v in unit.inputs],
+            operands=operands,
             results=[self.type_of(v) for v in unit.outputs],
             bodies=tuple(bodies),
             meshes=tuple(self.mesh(homes.values[v]) for v in unit.outputs),
         )
-        env.update(zip(unit.outputs, op.operation.results, strict=True))
 
     def _body(self, unit: Branch, number: int, homes: Homes) -> str:
         body = unit.bodies[number]
@@ -202,34 +216,36 @@ class _Emitter:
         self.out.constants[digest] = raw
         return Argument(constant.name, dtype=dtype, mesh=mesh, constant=digest)
 
-    def _unit(self, unit: Call | Move | Group, env: dict[Value, Any], ip: Any, function: str) -> None:
-        operands = [env[v] for v in unit.inputs]
-        results = [self.type_of(v) for v in unit.outputs]
+    def _unit(
+        self, unit: Call | Move | Group, operands: list[Any], ip: Any, function: str
+    ) -> tuple[pw.CallOp | pw.TransferOp, str, str]:
+        """Writes a call or a move; gives it with its computation and its mesh."""
+        mesh = self.mesh(unit.mesh)
         if isinstance(unit, Move):
-            mesh = self.mesh(unit.mesh)
-            op: Any = pw.TransferOp.create(
+            moved = pw.TransferOp.create(
                 ip=ip,
                 loc=self.at(unit.where, "moved"),
                 operands=operands,
-                results=results,
+                results=[self.type_of(unit.output)],
                 mesh=mesh,
                 user=True,
                 sharding=(Placed(mesh, unit.dims),),
             )
-        else:
-            gathered = isinstance(unit, Group)
-            lowered = self.lowering.of(unit, function)
-            name = unit.name if isinstance(unit, Group) else unit.callee.name
-            op = pw.CallOp.create(
-                ip=ip,
-                loc=self.at(unit.where, _prefix(name)),
-                operands=operands,
-                results=results,
-                callee=lowered.symbol,
-                mesh=self.mesh(unit.mesh),
-                gathered=gathered,
-            )
-        env.update(zip(unit.outputs, op.operation.results, strict=True))
+            return moved, "", mesh
+        lowered = self.lowering.of(unit, function)
+        if lowered.symbol not in self._results:
+            self._results[lowered.symbol] = [self.type_of(v) for v in unit.outputs]
+        name = unit.name if isinstance(unit, Group) else unit.callee.name
+        call = pw.CallOp.create(
+            ip=ip,
+            loc=self.at(unit.where, _prefix(name)),
+            operands=operands,
+            results=self._results[lowered.symbol],
+            callee=lowered.symbol,
+            mesh=mesh,
+            gathered=isinstance(unit, Group),
+        )
+        return call, lowered.symbol, mesh
 
     def mesh(self, mesh: SliceMesh) -> str:
         """The symbol of a mesh, made where it is first used."""

@@ -65,6 +65,8 @@ class _Flattener:
         self._wholes: dict[Any, Any] = {}
         self._hoisted: dict[int, tuple[Any, list[Any]]] = {}
         self._checked: set[tuple[Any, ...]] = set()
+        self._plain: dict[int, tuple[Eqn, Where | None]] = {}
+        self._meshes: dict[SliceMesh, SliceMesh] = {}
 
     def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Walks a body with its parameters bound to `operands`; gives what it returns."""
@@ -73,13 +75,15 @@ class _Flattener:
             env[var] = self.constant(const)
         env.update(zip(body.invars, operands, strict=True))
 
-        def read(atom: Any) -> Operand:
-            return atom if isinstance(atom, compat.Literal) else env[atom]
-
+        literal = compat.Literal
         for eqn in body.eqns:
-            outputs = self.equation(eqn, [read(a) for a in eqn.invars], scope)
+            operands = [a if isinstance(a, literal) else env[a] for a in eqn.invars]
+            if id(eqn) in self._plain:  # an iteration like those before it
+                outputs = self._loose(eqn, operands, scope)
+            else:
+                outputs = self.equation(eqn, operands, scope)
             env.update(zip(eqn.outvars, outputs, strict=True))
-        return [read(a) for a in body.outvars]
+        return [a if isinstance(a, literal) else env[a] for a in body.outvars]
 
     def equation(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
         name: str = eqn.primitive.name
@@ -132,9 +136,14 @@ class _Flattener:
         return self._constants[key]
 
     def loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
-        taken = [o if isinstance(o, compat.Literal) else self.as_value(o) for o in operands]
+        """Adds an equation with no place of its own, and remembers that it is one."""
+        self._plain[id(eqn)] = eqn, where_of(eqn)
+        return self._loose(eqn, operands, scope)
+
+    def _loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
+        taken = [stack(self, o) if isinstance(o, Stacked) else o for o in operands]
         outputs = [Value(v.aval) for v in eqn.outvars]
-        self.graph.nodes.append(Loose(eqn, taken, outputs, scope, where_of(eqn)))
+        self.graph.nodes.append(Loose(eqn, taken, outputs, scope, self._plain[id(eqn)][1]))
         return cast("list[Operand]", outputs)
 
     def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]:
@@ -189,8 +198,12 @@ class _Flattener:
         if callee.key not in self._checked:
             _check_shardings(callee, inputs[len(consts) :], outputs, where)
             self._checked.add(callee.key)
-        self.graph.nodes.append(Call(callee, mesh, inputs, outputs, where))
+        self.graph.nodes.append(Call(callee, self._same(mesh), inputs, outputs, where))
         return cast("list[Operand]", outputs)
+
+    def _same(self, mesh: SliceMesh) -> SliceMesh:
+        """One object for all equal meshes: most comparisons then see at once that two are the same."""
+        return self._meshes.setdefault(mesh, mesh)
 
     def _consts_of(self, jaxpr: Any) -> list[Any]:
         """What a callee closes over, looked for once."""
@@ -210,7 +223,7 @@ class _Flattener:
             if bad := undivided("the value", tuple(value.aval.shape), mesh, dims, where):
                 raise PathwaysError(*bad)
             output = Value(value.aval)
-            self.graph.nodes.append(Move(mesh, dims, value, output, where))
+            self.graph.nodes.append(Move(self._same(mesh), dims, value, output, where))
             moved.append(output)
         return moved
 

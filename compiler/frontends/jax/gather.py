@@ -87,8 +87,10 @@ def gather(graph: Graph, homes: Homes) -> list[Unit]:
             maker.update((v, node) for v in node.outputs)
             for value in node.inputs:
                 other = maker.get(value)
-                if other and before[other] == before[node] and homes.nodes[other] == homes.nodes[node]:
-                    parent[root(other)] = root(node)
+                if other and before[other] == before[node]:
+                    home, there = homes.nodes[node], homes.nodes[other]
+                    if there is home or there == home:  # most that are equal are one object
+                        parent[root(other)] = root(node)
     components: dict[Loose, list[Loose]] = {}
     for node in parent:
         components.setdefault(root(node), []).append(node)
@@ -135,9 +137,9 @@ def _ancestors(graph: Graph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
         for value in node.inputs:
             mask |= of_value.get(value, 0)
         if isinstance(node, Loose):
-            home = homes.nodes[node]
+            home, places = homes.nodes[node], homes.values
             for value in node.inputs:
-                if value in loose and homes.values[value] != home:
+                if value in loose and (there := places[value]) is not home and there != home:
                     mask |= masks.crossing(value, home)
             of_node[node] = mask
             loose.update(node.outputs)
@@ -152,18 +154,21 @@ def _descendants(graph: Graph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
     """For each loose operation, the placed nodes and crossings that depend on it."""
     of_value: dict[Value, int] = {}
     of_node: dict[Loose, int] = {}
+    places = homes.values
     loose = {v for n in graph.nodes if isinstance(n, Loose) for v in n.outputs}
     for node in reversed(graph.nodes):
         mask = 0
         for value in node.outputs:
             mask |= of_value.get(value, 0)
-        home = homes.nodes[node]
+        home, is_loose = homes.nodes[node], isinstance(node, Loose)
         if isinstance(node, Loose):
             of_node[node] = mask
         else:
             mask |= masks.fresh()
         for value in node.inputs:
-            crosses = isinstance(node, Loose) and value in loose and homes.values[value] != home
-            crossed = masks.crossing(value, home) if crosses else 0
-            of_value[value] = of_value.get(value, 0) | mask | crossed
+            reach = mask
+            if is_loose and value in loose and (there := places[value]) is not home and there != home:
+                reach |= masks.crossing(value, home)
+            known = of_value.get(value)
+            of_value[value] = reach if known is None else known | reach
     return of_node

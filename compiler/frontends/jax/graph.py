@@ -78,7 +78,7 @@ class Move:
 class Loose:
     """One equation with no place of its own. `scope` is the function that it came from.
 
-    `follows`: a copy made for this consumer alone, which shares its group.
+    `follows`: a copy made for this consumer alone, which shares its group. `inputs` are the operands without literals.
     """
 
     eqn: Eqn
@@ -87,10 +87,15 @@ class Loose:
     scope: str
     where: Where | None
     follows: "Loose | None" = None
+    inputs: list[Value] = field(init=False)
 
-    @property
-    def inputs(self) -> list[Value]:
-        return [v for v in self.operands if isinstance(v, Value)]
+    def __post_init__(self) -> None:
+        self.read(self.operands)
+
+    def read(self, operands: list[Operand]) -> None:
+        """Takes these operands from now on."""
+        self.operands = operands
+        self.inputs = [v for v in operands if isinstance(v, Value)]
 
 
 @dataclass(eq=False, slots=True)

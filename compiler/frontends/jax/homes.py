@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from pathways.compiler.frontends.jax.compat import Aval, is_key
 from pathways.compiler.frontends.jax.devices import VirtualSlice
@@ -40,12 +41,12 @@ def find_homes(graph: Graph) -> Homes:
 def _discovered(graph: Graph, given: Mapping[Value, SliceMesh]) -> Homes:
     """What follows from placed calls, and from the homes of inputs that are given."""
     homes = Homes(dict(given))
-    settled = -1
-    while settled < len(homes.nodes):
+    while True:
         settled = len(homes.nodes)
         _follow_operands(graph, homes)
         _follow_consumers(graph, homes)
-    return homes
+        if len(homes.nodes) in (settled, len(graph.nodes)):
+            return homes
 
 
 def _closed(graph: Graph, homes: Homes, fallback: SliceMesh | None = None) -> Homes:
@@ -124,6 +125,9 @@ def _wanted(node: Node, homes: Homes) -> list[SliceMesh]:
 
 
 def _heaviest(node: Loose, values: dict[Value, SliceMesh]) -> SliceMesh | None:
+    homes = [home for home in map(values.get, node.inputs) if home is not None]
+    if not homes or all(home is homes[0] for home in homes):
+        return homes[0] if homes else None
     bytes_on: dict[int, int] = {}
     largest: dict[int, tuple[int, SliceMesh]] = {}
     for value in node.inputs:
@@ -134,8 +138,6 @@ def _heaviest(node: Loose, values: dict[Value, SliceMesh]) -> SliceMesh | None:
         bytes_on[number] = bytes_on.get(number, 0) + size
         if number not in largest or size > largest[number][0]:
             largest[number] = size, home
-    if not bytes_on:
-        return None
     return largest[max(bytes_on, key=lambda n: bytes_on[n])][1]
 
 
@@ -147,9 +149,10 @@ def _follow_consumers(graph: Graph, homes: Homes) -> None:
             if home is None:
                 continue
             homes.settle(node, home)
-        for value, home in zip(node.inputs, _wanted(node, homes), strict=True):
-            if value not in homes.values:
-                wanted[value] = home
+        open_ = [value not in homes.values for value in node.inputs]
+        if any(open_):
+            places = zip(node.inputs, _wanted(node, homes), strict=True)
+            wanted.update(compress(places, open_))
     for value, home in wanted.items():
         homes.values.setdefault(value, home)
 

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import lowering_for
 from pathways.compiler.frontends.jax.gather import Group
-from pathways.compiler.frontends.jax.graph import Call, Loose, Value
+from pathways.compiler.frontends.jax.graph import Call, Operand, Value
 from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
@@ -49,6 +49,7 @@ class Lowering:
         self._by_content: dict[tuple[str, str], Lowered] = {}
         self._symbols: set[str] = {reserved}
         self._alive: list[Any] = []
+        self._said = remembered_by_identity(_said)
         self.seconds = 0.0
         """Spent in JAX's own lowering."""
 
@@ -78,13 +79,25 @@ class Lowering:
         return self._by_key[key]
 
     def _group(self, group: Group) -> Lowered:
-        key = _structure(group)
+        key = self._structure(group)
         if key not in self._by_key:
             self._alive.append(group)
             self._by_key[key] = self._lower(
                 group.name, _function_of_group(group), {}, group.inputs, _explicit_mesh(group)
             )
         return self._by_key[key]
+
+    def _structure(self, group: Group) -> tuple[Any, ...]:
+        """Equal for groups that compute the same: operations with operands numbered in order of appearance."""
+        numbers: dict[Value, int] = {}
+        for value in group.inputs:
+            numbers[value] = len(numbers)
+        parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
+        for loose in group.operations:
+            parts.append((self._said(loose.eqn), *(_operand(o, numbers) for o in loose.operands)))
+            for value in loose.outputs:
+                numbers[value] = len(numbers)
+        return ("group", *parts, tuple(numbers[v] for v in group.outputs))
 
     def _lower(
         self,
@@ -174,26 +187,16 @@ def _explicit_mesh(group: Group) -> Any:
     return None
 
 
-def _structure(group: Group) -> tuple[Any, ...]:
-    """Equal for groups that compute the same: operations with operands numbered in order of appearance."""
-    numbers: dict[Value, int] = {}
-    for value in group.inputs:
-        numbers[value] = len(numbers)
-    parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
-    for loose in group.operations:
-        parts.append(_structure_of(loose, numbers))
-    return ("group", *parts, tuple(numbers[v] for v in group.outputs))
+def _said(eqn: compat.Eqn) -> tuple[Any, ...]:
+    """What an equation says beside its operands; equal for equations that compute the same."""
+    params = tuple((k, _hashable(v)) for k, v in sorted(eqn.params.items()))
+    return eqn.primitive.name, params, tuple(aval_text(v.aval) for v in eqn.outvars)
 
 
-def _structure_of(loose: Loose, numbers: dict[Value, int]) -> tuple[Any, ...]:
-    operands: list[Any] = []
-    for operand in loose.operands:
-        literal = not isinstance(operand, Value)
-        operands.append(("literal", str(operand.val), aval_text(operand.aval)) if literal else numbers[operand])
-    for value in loose.outputs:
-        numbers[value] = len(numbers)
-    params = tuple((k, _hashable(v)) for k, v in sorted(loose.eqn.params.items()))
-    return (loose.eqn.primitive.name, params, tuple(operands), tuple(aval_text(v.aval) for v in loose.outputs))
+def _operand(operand: Operand, numbers: dict[Value, int]) -> Any:
+    if isinstance(operand, Value):
+        return numbers[operand]
+    return "literal", str(operand.val), aval_text(operand.aval)
 
 
 @remembered_by_identity

@@ -91,7 +91,7 @@ def substitute(node: Node, copies: Mapping[Value, Value]) -> None:
     """Reads other values in place of some."""
     match node:
         case Loose():
-            node.operands = [copies.get(o, o) if isinstance(o, Value) else o for o in node.operands]
+            node.read([copies.get(o, o) if isinstance(o, Value) else o for o in node.operands])
         case Move():
             node.source = copies.get(node.source, node.source)
         case Call() | Branch():

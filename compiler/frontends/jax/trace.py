@@ -18,6 +18,7 @@ from pathways.compiler.frontends.jax.jax_errors import translate, untraceable
 from pathways.compiler.frontends.jax.lower import Lowering, symbol_of
 from pathways.compiler.frontends.jax.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.ir.flow import Flow
 from pathways.dialect.ir.program import Program
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.jax_api import tree_util
@@ -99,8 +100,10 @@ def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
     graph = flatten(jaxpr, names.program, names.where)
     sink(graph)
     homes = find_homes(graph)
-    emitted = emit(graph, homes, names, lowering, make_context())
-    verify(Program(emitted.module))
+    emitted, flow = emit(graph, homes, names, lowering, make_context())
+    program = Program(emitted.module)
+    program.flow = Flow(program, *flow)
+    verify(program)
     return emitted
 
 

@@ -1,0 +1,77 @@
+"""The dataflow that passes keep up to date themselves is the one that their IR has."""
+
+from typing import Any
+
+import jax
+import pytest
+from support.pipelines import block, pipe
+from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
+
+import pathways as pw
+from pathways.compiler.driver import Compilation
+from pathways.compiler.frontends.jax import trace
+from pathways.compiler.instruments import Instrument
+from pathways.compiler.pass_manager import Options
+from pathways.compiler.passes.base import Pass, Session
+from pathways.dialect.ir.flow import Flow, read_flow
+from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.verify import verify
+from pathways.dialect.mlir import bytecode, parse
+
+
+def _rows(flow: Flow) -> list[Any]:
+    return [(n.number, n.op.operation, n.callee, n.mesh, tuple(n.operands), n.results) for n in flow.nodes]
+
+
+def _is_as_read(program: Program) -> None:
+    for function in program.functions:
+        kept, read = function.flow, read_flow(function)
+        assert _rows(kept) == _rows(read)
+        assert kept.values == read.values
+        assert (kept.arguments, kept.makers, kept.returned) == (read.arguments, read.makers, read.returned)
+        assert (kept.types, kept.sizes, kept.users) == (read.types, read.sizes, read.users)
+
+
+class _Reads(Instrument):
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def after(self, step: Pass, program: Program) -> None:
+        self.passes += 1
+        _is_as_read(program)
+
+
+def _check(lowered: Any, options: Options) -> None:
+    module = parse(bytecode(lowered.module.operation), lowered.module.context)
+    reads = _Reads()
+    Compilation(Program(module), lowered.constants, Session()).advance(options=options, instruments=[reads])
+    assert reads.passes >= 7
+
+
+@pytest.mark.parametrize("schedule", ["program", "gpipe", "1f1b", "zero-bubble"])
+def test_behind_every_pass_over_a_pipeline(schedule: str) -> None:
+    p = pipe(slices=2, microbatches=3, devices=2, stage=block, layers=2)
+    _check(p.lowered(), Options(schedule=schedule))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("drawn", [draw, draw_irregular])
+def test_behind_every_pass_over_random_programs(drawn: Any, seed: int) -> None:
+    placed, _ = drawn(seed)
+    values = [jax.ShapeDtypeStruct(SHAPE, "float32")] * INPUTS
+    _check(pw.program(placed).lower(*values), Options())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_what_the_front_end_wrote(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Program] = []
+
+    def checks(program: Program) -> None:
+        checked.append(program)
+        _is_as_read(program)
+        verify(program)
+
+    monkeypatch.setattr(trace, "verify", checks)
+    placed, _ = draw_irregular(seed)
+    pw.program(placed).lower(*[jax.ShapeDtypeStruct(SHAPE, "float32")] * INPUTS)
+    assert checked
