@@ -36,6 +36,9 @@ class Pass:
     keeps_flow: ClassVar[bool] = False
     """Whether `Program.flow` is true behind it: it leaves the dataflow alone, or says itself what it has changed."""
 
+    keeps_streams: ClassVar[bool] = False
+    """Whether a pass of phase `plan` leaves the instruction streams alone, so that they need not be checked again."""
+
     spelled: ClassVar[str] = ""
     """How the text of a pipeline names a pass of the user's own, `FILE.py:NAME`; empty: by its name."""
 

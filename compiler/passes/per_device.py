@@ -27,6 +27,7 @@ class PerDevice(Pass):
     requires: ClassVar[Phase] = Phase.PLAN
     ensures: ClassVar[Phase] = Phase.PLAN
     keeps_flow: ClassVar[bool] = True
+    keeps_streams: ClassVar[bool] = True
     operations: int = MOST_OPERATIONS
     """The most operations of a computation that is written so."""
     flops: float = MOST_FLOPS
