@@ -94,7 +94,7 @@ def test_dumps_compile_on_to_the_same_plan(small: Path, tmp_path: Path) -> None:
 def test_opt_runs_passes_one_by_one(small: Path, tmp_path: Path) -> None:
     dumps = tmp_path / "dumps"
     assert pwc_here("compile", f"{small}:step", "--dump-phases-to", str(dumps))[0] == 0
-    pipeline = "propagate-shardings,place{policy=spread},insert-transfers,order-calls,plan-islands"
+    pipeline = "propagate-shardings,place{policy=spread},insert-transfers,order-calls,plan-islands,per-device"
     exit_code, printed, _ = pwc_here("opt", str(dumps / "01.trace.mlir"), f"--pass-pipeline={pipeline}")
     assert exit_code == 0
     assert printed.rstrip("\n") == (dumps / "06.plan.mlir").read_text().rstrip("\n")
@@ -114,7 +114,7 @@ def test_print_ir_after(small: Path) -> None:
     assert exit_code == 0
     assert stderr.count("// ----- after") == 1 and "// ----- after place" in stderr
     _, _, stderr = pwc_here("compile", f"{small}:step", "--print-ir-after-all")
-    assert stderr.count("// ----- after") == 7
+    assert stderr.count("// ----- after") == 8
 
 
 def test_run_a_source_on_its_example_and_compare(small: Path) -> None:
