@@ -5,7 +5,7 @@ from typing import Any
 
 from pathways.dialect.ir.program import Program
 from pathways.dialect.mlir import ir
-from pathways.dialect.schedule_numbers import Schedule
+from pathways.dialect.schedule import Schedule
 
 NAME = "pw.schedule"
 

@@ -7,7 +7,7 @@ from pathways.compiler.placement.cost import ASSUMED_FLOPS
 from pathways.compiler.schedule.arrange import Arranged
 from pathways.compiler.schedule.timeline import Bubble, Graph, bubble, play
 from pathways.dialect.ir.program import Program
-from pathways.dialect.schedule_numbers import Schedule
+from pathways.dialect.schedule import Schedule
 
 
 def describe(program: Program, name: str, arranged: Arranged) -> Schedule:

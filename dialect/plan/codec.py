@@ -16,7 +16,7 @@ from pathways.dialect.plan import nouns as nouns
 from pathways.dialect.plan.instructions import INSTRUCTIONS
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.ranges import RangeReader, write_ranges
-from pathways.dialect.schedule_numbers import Schedule
+from pathways.dialect.schedule import Schedule
 from pathways.dialect.terminal import printable
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree, write_tree

@@ -11,7 +11,7 @@ from support.processes import ROOT, pwc_here
 from pathways.dialect.plan.file import load_plan, save_plan
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Computation, Plan
-from pathways.dialect.schedule_numbers import Schedule
+from pathways.dialect.schedule import Schedule
 
 SAMPLE = ROOT / "samples" / "mixture_of_experts.py"
 

@@ -14,7 +14,7 @@ from support.processes import pwc_here
 import pathways as pw
 from pathways.cli.comparison import comparison
 from pathways.compiler.alternatives import Outcome
-from pathways.dialect.schedule_numbers import Schedule
+from pathways.dialect.schedule import Schedule
 
 TIED = """
 import jax, jax.numpy as jnp
