@@ -115,6 +115,17 @@ def test_compat_modules_keep_private_names_to_themselves() -> None:
     assert not taken
 
 
+def test_a_public_name_is_defined_once() -> None:
+    """A reader who looks for a class or function finds one."""
+    found: dict[str, set[str]] = {}
+    for path in sources():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
+                found.setdefault(node.name, set()).add(path.relative_to(ROOT).as_posix())
+    twice = [f"{name}: {', '.join(sorted(paths))}" for name, paths in sorted(found.items()) if len(paths) > 1]
+    assert not twice, "\n".join(twice)
+
+
 def test_files_have_one_idea_and_no_more_lines_than_that_takes() -> None:
     lines = {p.relative_to(ROOT).as_posix(): p.read_text().count("\n") for p in sources()}
     assert not {path: count for path, count in lines.items() if count > MOST_LINES}
