@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types imports proto reference golden clean
+.PHONY: demo test gpu lint types imports proto reference golden clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,10 @@ demo: $(VENV)/.ready
 
 test: lint types imports
 	$(BIN)/python -m pytest
+
+# What needs a GPU, as a table; without one it says so. JAX with its GPU plugin must be in .venv (docs/gpu.md).
+gpu: $(VENV)/.ready
+	$(BIN)/python bench/gpu.py
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

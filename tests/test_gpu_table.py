@@ -1,0 +1,24 @@
+"""`make gpu` where there is no GPU, and what it would run where there are some."""
+
+from pathlib import Path
+
+import pytest
+from support.processes import load_file, run_python
+
+
+def test_without_a_gpu_there_is_nothing_to_run(root: Path) -> None:
+    done = run_python(str(root / "bench" / "gpu.py"), JAX_PLATFORMS="cpu")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("no GPU here") and done.stdout.endswith(": nothing to run\n")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 8, 72])
+def test_slices_are_cut_to_the_devices_that_there_are(count: int, root: Path) -> None:
+    rows = list(load_file(root / "bench" / "gpu.py").rows(count))
+    for row in rows:
+        slices = [min(row.size, devices) for devices in row.task.slices]
+        room = row.islands if row.islands else count
+        assert bool(row.missing) == (sum(slices) > room), row
+        assert row.islands in (0, count) and (row.size == 1 or not row.islands)
+    assert {r.task.name for r in rows if not r.missing} >= {"chain", "pipeline"}
+    assert not [r for r in rows if r.missing] or count < 6
