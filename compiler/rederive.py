@@ -11,7 +11,7 @@ from pathways.dialect.plan.nouns import Computation, Plan
 def with_local_modules(plan: Plan) -> Plan:
     """The plan with a module for one device wherever its devices need nothing of each other.
 
-    Its modules must have been checked (runtime/check_modules.py).
+    Its modules must have been checked (dialect/plan/check_modules.py).
     """
     return replace(plan, computations=tuple(replace(c, local=_local(c)) for c in plan.computations))
 

@@ -226,7 +226,7 @@ class Plan:
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     executables: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False, compare=False)
-    """Ready code by name (runtime/executables.py): a cache, never the truth."""
+    """Ready code by name (runtime/host/devices/executable_cache.py): a cache, never the truth."""
     marked: bool = field(default=False, compare=False)
     """Read from a file that bears this user's mark (signing.py)."""
 

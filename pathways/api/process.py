@@ -168,7 +168,7 @@ def load_policy(name: str) -> Policy:
         raise PathwaysError(wrong) from None
     missing = [m for m in ("name", "rank", "submitted", "started", "ended") if not hasattr(made, m)]
     if missing:
-        problem, rule = "a scheduling policy is incomplete", "what runtime/scheduling/request.py says of a Policy"
+        problem, rule = "a scheduling policy is incomplete", "what runtime/control/scheduling/request.py says of a SchedulingPolicy"
         have = f"{name} without {', '.join(missing)}"
         raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=_ADVICE))
     return made

@@ -17,7 +17,7 @@ IDLE = 1.0
 
 
 class Abandonable(Protocol):
-    """A device's queue, as far as waits are concerned (`credit.DeviceQueue`)."""
+    """A device's queue, as far as waits are concerned (`in_flight_limit.DeviceQueue`)."""
 
     lost: bool
     waits: "set[Gate]"
