@@ -8,7 +8,7 @@ from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.constants import read_constant
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.gather import Group, gather
-from pathways.compiler.frontends.jax.graph import Branch, Call, Constant, Graph, Move, Value
+from pathways.compiler.frontends.jax.graph import Call, Constant, ControlFlow, ExplicitMove, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.homes import Homes
 from pathways.compiler.frontends.jax.lower import Lowering, load_into, symbol_of
 from pathways.compiler.frontends.jax.meshes import SliceMesh
@@ -55,7 +55,7 @@ class Emitted:
     """Seconds of JAX's own tracing, of its lowering, and of the rest of phase `trace`."""
 
 
-def emit(graph: Graph, homes: Homes, names: Names, lowering: Lowering, context: Any) -> tuple[Emitted, FlowParts]:
+def emit(graph: TracedGraph, homes: Homes, names: Names, lowering: Lowering, context: Any) -> tuple[Emitted, FlowParts]:
     """The module, and the dataflow of the program as it was written."""
     remember_sources(context, lowering.sources)
     with context, ir.Location.unknown(context):
@@ -76,7 +76,7 @@ class _Emitter:
         self._results: dict[str, list[Any]] = {}
         """The types of what each computation makes."""
 
-    def run(self, graph: Graph, homes: Homes) -> tuple[Emitted, FlowParts]:
+    def run(self, graph: TracedGraph, homes: Homes) -> tuple[Emitted, FlowParts]:
         attributes = self.module.operation.attributes
         attributes["pw.phase"] = ir.StringAttr.get(Phase.TRACE.value)
         attributes["pw.platform"] = ir.StringAttr.get(self.lowering.platform)
@@ -95,7 +95,9 @@ class _Emitter:
             load_into(lowered, self.context, self.symbols_ip)
         return self.out, flow
 
-    def _function(self, graph: Graph, constants: list[Constant], symbol: str, kind: str, where: Where | None) -> Any:
+    def _function(
+        self, graph: TracedGraph, constants: list[Constant], symbol: str, kind: str, where: Where | None
+    ) -> Any:
         types = [self.type_of(v) for v in (*constants, *graph.inputs)]
         results = [self.type_of(v) for v in graph.outputs]
         type_ = ir.FunctionType.get(types, results)
@@ -104,7 +106,7 @@ class _Emitter:
         return function
 
     def _fill(
-        self, function: Any, graph: Graph, homes: Homes, constants: list[Constant], names: list[str], symbol: str
+        self, function: Any, graph: TracedGraph, homes: Homes, constants: list[Constant], names: list[str], symbol: str
     ) -> FlowParts:
         """Everything that a function does. Gives the dataflow as it is known here: reading it off MLIR takes longer."""
         shown = [_prefix(n) for n in (*(c.name for c in constants), *names)]
@@ -112,13 +114,13 @@ class _Emitter:
         types = function.type.inputs
         block = function.operation.regions[0].blocks.append(*types, arg_locs=locations)
         values = list(block.arguments)
-        numbers: dict[Value, int] = {v: i for i, v in enumerate((*constants, *graph.inputs))}
+        numbers: dict[TracedValue, int] = {v: i for i, v in enumerate((*constants, *graph.inputs))}
         nodes: list[Node] = []
         with ir.InsertionPoint(block):
             for unit in order(graph, gather(graph, homes)):
                 taken = tuple(map(numbers.__getitem__, unit.inputs))
                 operands = list(map(values.__getitem__, taken))
-                if isinstance(unit, Branch):
+                if isinstance(unit, ControlFlow):
                     op, callee, mesh = self._branch(unit, operands, homes, ir.InsertionPoint(block)), "", ""
                 else:
                     op, callee, mesh = self._unit(unit, operands, ir.InsertionPoint(block), symbol)
@@ -131,7 +133,7 @@ class _Emitter:
             func.ReturnOp([values[v] for v in returned])
         return values, nodes, returned
 
-    def _branch(self, unit: Branch, operands: list[Any], homes: Homes, ip: Any) -> pw.ControlFlowOp:
+    def _branch(self, unit: ControlFlow, operands: list[Any], homes: Homes, ip: Any) -> pw.ControlFlowOp:
         """Control flow, its bodies as functions before the program."""
         cls = pw.CondOp if unit.kind == "cond" else pw.WhileOp
         bodies = [self._body(unit, i, homes.bodies[body]) for i, body in enumerate(unit.bodies)]
@@ -144,7 +146,7 @@ class _Emitter:
             meshes=tuple(self.mesh(homes.values[v]) for v in unit.outputs),
         )
 
-    def _body(self, unit: Branch, number: int, homes: Homes) -> str:
+    def _body(self, unit: ControlFlow, number: int, homes: Homes) -> str:
         body = unit.bodies[number]
         role = ("cond", "body")[number] if unit.kind == "while" else f"branch_{number}"
         symbol = self.lowering.reserve(f"{self.names.program}_{unit.kind}_{role}")
@@ -176,13 +178,13 @@ class _Emitter:
                 return location(Where(file, place.line, place.function), name, self.context)
         return location(None, name, self.context)
 
-    def type_of(self, value: Value) -> Any:
+    def type_of(self, value: TracedValue) -> Any:
         stored = stored_type(value.aval)
         if stored not in self._types:
             self._types[stored] = ir.Type.parse(stored.mlir, self.context)
         return self._types[stored]
 
-    def _signature(self, function: Any, constants: list[Constant], graph: Graph, homes: Homes) -> None:
+    def _signature(self, function: Any, constants: list[Constant], graph: TracedGraph, homes: Homes) -> None:
         arguments = [self._constant(c, self._home(c, homes)) for c in constants]
         for i, (value, name) in enumerate(zip(graph.inputs, self.names.arguments, strict=True)):
             arguments.append(
@@ -202,7 +204,7 @@ class _Emitter:
         if results:
             function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
 
-    def _home(self, value: Value, homes: Homes) -> str | None:
+    def _home(self, value: TracedValue, homes: Homes) -> str | None:
         home = homes.values.get(value)
         return None if home is None else self.mesh(home)
 
@@ -217,11 +219,11 @@ class _Emitter:
         return Argument(constant.name, dtype=dtype, mesh=mesh, constant=digest)
 
     def _unit(
-        self, unit: Call | Move | Group, operands: list[Any], ip: Any, function: str
+        self, unit: Call | ExplicitMove | Group, operands: list[Any], ip: Any, function: str
     ) -> tuple[pw.CallOp | pw.TransferOp, str, str]:
         """Writes a call or a move; gives it with its computation and its mesh."""
         mesh = self.mesh(unit.mesh)
-        if isinstance(unit, Move):
+        if isinstance(unit, ExplicitMove):
             moved = pw.TransferOp.create(
                 ip=ip,
                 loc=self.at(unit.where, "moved"),

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import lowering_for
 from pathways.compiler.frontends.jax.gather import Group
-from pathways.compiler.frontends.jax.graph import Call, Operand, Value
+from pathways.compiler.frontends.jax.graph import Call, Operand, TracedValue
 from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
@@ -30,7 +30,7 @@ from pathways.dialect.sources import Sources
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredComputation:
     """A computation: `symbol` is unique in the program; `raw` is bytecode with locations, `digest` of its content."""
 
     symbol: str
@@ -45,8 +45,8 @@ class Lowering:
         self.platform = platform
         self.sources = sources
         self._dialect = dialect
-        self._by_key: dict[Any, Lowered] = {}
-        self._by_content: dict[tuple[str, str], Lowered] = {}
+        self._by_key: dict[Any, LoweredComputation] = {}
+        self._by_content: dict[tuple[str, str], LoweredComputation] = {}
         self._symbols: set[str] = {reserved}
         self._alive: list[Any] = []
         self._said = remembered_by_identity(_said)
@@ -54,11 +54,11 @@ class Lowering:
         """Spent in JAX's own lowering."""
 
     @property
-    def computations(self) -> list[Lowered]:
+    def computations(self) -> list[LoweredComputation]:
         """All distinct ones, in the order in which they were met."""
         return list(self._by_content.values())
 
-    def of(self, unit: Call | Group, function: str) -> Lowered:
+    def of(self, unit: Call | Group, function: str) -> LoweredComputation:
         """The computation of a call or a group in this function of the program; each function has its own."""
         found = self._group(unit) if isinstance(unit, Group) else self._call(unit)
         key = function, found.digest
@@ -70,7 +70,7 @@ class Lowering:
         """A symbol for something else than a computation."""
         return self._unique(symbol_of(name))
 
-    def _call(self, call: Call) -> Lowered:
+    def _call(self, call: Call) -> LoweredComputation:
         callee = call.callee
         key = ("call", call.mesh.spec, *callee.key)  # the jaxpr says the types
         if key not in self._by_key:
@@ -78,7 +78,7 @@ class Lowering:
             self._by_key[key] = self._lower(callee.name, *_function_of(call), call.inputs)
         return self._by_key[key]
 
-    def _group(self, group: Group) -> Lowered:
+    def _group(self, group: Group) -> LoweredComputation:
         key = self._structure(group)
         if key not in self._by_key:
             self._alive.append(group)
@@ -89,7 +89,7 @@ class Lowering:
 
     def _structure(self, group: Group) -> tuple[Any, ...]:
         """Equal for groups that compute the same: operations with operands numbered in order of appearance."""
-        numbers: dict[Value, int] = {}
+        numbers: dict[TracedValue, int] = {}
         for value in group.inputs:
             numbers[value] = len(numbers)
         parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
@@ -104,9 +104,9 @@ class Lowering:
         name: str,
         function: Callable[..., Any],
         options: dict[str, Any],
-        inputs: list[Value],
+        inputs: list[TracedValue],
         around: Any = None,
-    ) -> Lowered:
+    ) -> LoweredComputation:
         symbol = symbol_of(name)
         function.__name__ = symbol
         start = time.perf_counter()
@@ -125,7 +125,7 @@ class Lowering:
             write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
         rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
         digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
-        return Lowered(symbol, bytecode(_as_parsed(module, symbol).operation), digest)
+        return LoweredComputation(symbol, bytecode(_as_parsed(module, symbol).operation), digest)
 
     def _unique(self, symbol: str) -> str:
         taken, number = symbol, 0
@@ -142,7 +142,7 @@ def _as_parsed(module: Module, symbol: str) -> Module:
     return parse(printed, module.context, symbol) if " applies " in printed else module
 
 
-def load_into(lowered: Lowered, context: Any, ip: Any) -> Operation:
+def load_into(lowered: LoweredComputation, context: Any, ip: Any) -> Operation:
     """Puts the computation into a module as a nested one."""
     module = parse(lowered.raw, context, lowered.symbol)
     nested = module.operation.clone(ip)
@@ -166,9 +166,9 @@ def _function_of(call: Call) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 def _function_of_group(group: Group) -> Callable[..., Any]:
     def function(*operands: Any) -> list[Any]:
-        env: dict[Value, Any] = dict(zip(group.inputs, operands, strict=True))
+        env: dict[TracedValue, Any] = dict(zip(group.inputs, operands, strict=True))
         for loose in group.operations:
-            values = [env[o] if isinstance(o, Value) else compat.as_literal_value(o) for o in loose.operands]
+            values = [env[o] if isinstance(o, TracedValue) else compat.as_literal_value(o) for o in loose.operands]
             env.update(zip(loose.outputs, compat.bind(loose.eqn, values), strict=True))
         return [env[v] for v in group.outputs]
 
@@ -193,8 +193,8 @@ def _said(eqn: compat.Eqn) -> tuple[Any, ...]:
     return eqn.primitive.name, params, tuple(aval_text(v.aval) for v in eqn.outvars)
 
 
-def _operand(operand: Operand, numbers: dict[Value, int]) -> Any:
-    if isinstance(operand, Value):
+def _operand(operand: Operand, numbers: dict[TracedValue, int]) -> Any:
+    if isinstance(operand, TracedValue):
         return numbers[operand]
     return "literal", str(operand.val), aval_text(operand.aval)
 
