@@ -22,11 +22,11 @@ from pathways.dialect.ir.flow import Flow
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.lines import where_of_exception
 from pathways.dialect.mlir import make_context
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.sources import Sources
 from pathways.dialect.trees import DEEPEST_TREE, Tree, describe_tree
+from pathways.dialect.user_line import where_of_exception
 
 
 @dataclass(frozen=True)
