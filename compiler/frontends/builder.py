@@ -17,6 +17,7 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import INLINE_LIMIT, Argument, Program, constant_name, main_of
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.ir.wellformed import check_computation
+from pathways.dialect.locations import rewrite_locations
 from pathways.dialect.mlir import Module, Value, func, ir, location, make_context, parse, parse_text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, write_parameters
@@ -24,6 +25,9 @@ from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import Dims, MeshSpec
 from pathways.dialect.sources import Sources, remember_sources
 from pathways.dialect.trees import Tree, write_tree
+
+_UNNAMED = "-"
+"""How MLIR names the file of a text that it was handed."""
 
 
 @dataclass(frozen=True)
@@ -352,10 +356,16 @@ class _Draft:
         return self._called[key]
 
     def _parse(self, computation: Computation, where: Where | None) -> _Parsed:
+        """Reads a computation for the first time. What is wrong with it is wrong at this line, or at one that it says."""
         source, name = computation.source, computation.name
         try:
-            text = isinstance(source, str)
-            module = parse_text(source, name, self.context) if text else parse(source, self.context, name)
+            if isinstance(source, str):
+                module = parse_text(source, name, self.context)
+                rewrite_locations(
+                    module.operation, lambda file: None if file == _UNNAMED else self._sources.stored(file)
+                )
+            else:
+                module = parse(source, self.context, name)
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation", self.context)
             check_computation(module.operation)
         except PathwaysError as error:
