@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Flow, FlowParts, Node
 from pathways.dialect.ir.program import INLINE_LIMIT, Argument, Program, constant_name, main_of
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.ir.wellformed import check_computation
@@ -124,7 +125,10 @@ class ProgramBuilder:
                 draft.module.operation.attributes[name] = ir.StringAttr.get(text)
             slices = draft.number_slices()
             draft.insert_computations()
-        verify(Program(draft.module))
+        program = Program(draft.module)
+        if draft.flow is not None:
+            program.flow = Flow(program, *draft.flow)
+        verify(program)
         return Built(draft.module, self._constants, slices)
 
 
@@ -156,9 +160,15 @@ class FunctionBuilder:
             block = self._function.operation.regions[0].blocks.append(*types, arg_locs=shown)
             self._end = ir.InsertionPoint(block)
             inside = ir.InsertionPoint(self._function)
-        self._outer = draft.before if kind == "pw.body" else inside
+        self._main = kind == "pw.program"
+        self._outer = inside if self._main else draft.before
         draft.before = inside
         self.arguments: list[Value] = list(block.arguments)
+        self._values = list(self.arguments)
+        self._numbers = {value: i for i, value in enumerate(self._values)}
+        self._nodes: list[Node] = []
+        self._own = True
+        """Whether it uses no values but its own, so that its dataflow is known: reading it off MLIR takes longer."""
 
     def call(
         self,
@@ -186,7 +196,7 @@ class FunctionBuilder:
                 mesh=mesh,
                 gathered=gathered,
             )
-        return list(op.operation.results)
+        return self._add(op, operands, symbol, mesh)
 
     def transfer(self, value: Value, mesh: str, dims: Dims | None = None, *, where: Where | None = None) -> Value:
         """Moves a value to a mesh, split as `dims` say; without them, as those who take it want it."""
@@ -201,7 +211,7 @@ class FunctionBuilder:
                 user=True,
                 sharding=None if dims is None else (Placed(mesh, dims),),
             )
-        return op.operation.results[0]
+        return self._add(op, [value], "", mesh)[0]
 
     def body(self, name: str, taken: Taken, *, where: Where | None = None) -> "FunctionBuilder":
         """Begins a body of control flow in this function; it ends before another begins, and before it is used."""
@@ -233,7 +243,7 @@ class FunctionBuilder:
                 bodies=tuple(body._symbol for body in bodies),
                 meshes=tuple(meshes),
             )
-        return list(op.operation.results)
+        return self._add(op, operands, "", "")
 
     def returns(
         self, values: Sequence[Value], results: Sequence[Argument], meshes: Iterable[str | None] | None = None
@@ -252,6 +262,23 @@ class FunctionBuilder:
             function.arg_attrs = ir.ArrayAttr.get([a.write() for a in arguments])
             if results:
                 function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
+        returned = self._numbered(values)
+        if self._main and self._own:
+            draft.flow = self._values, self._nodes, list(returned)
+
+    def _add(self, op: Any, operands: Sequence[Value], callee: str, mesh: str) -> list[Value]:
+        """Notes an op in the dataflow; gives its results."""
+        taken, results = self._numbered(operands), list(op.results)
+        made = range(len(self._values), len(self._values) + len(results))
+        self._values += results
+        self._numbers.update(zip(results, made, strict=True))
+        self._nodes.append(Node(len(self._nodes), op, callee, mesh, taken, made))
+        return results
+
+    def _numbered(self, values: Sequence[Value]) -> tuple[int, ...]:
+        found = tuple(self._numbers.get(value, -1) for value in values)
+        self._own = self._own and -1 not in found
+        return found
 
 
 class _Draft:
@@ -263,6 +290,8 @@ class _Draft:
         self.module: Module = ir.Module.create(self.here)
         self.before: Any = ir.InsertionPoint(self.module.body)
         """Where symbols are made: before the innermost function that has not returned."""
+        self.flow: FlowParts | None = None
+        """The dataflow of the program, once it has returned, where it is known."""
         self._where, self._sources = where, sources
         self._slices: dict[SliceSpec, str] = {}
         self._meshes: dict[tuple[SliceSpec, MeshSpec], str] = {}
@@ -356,7 +385,7 @@ class _Draft:
         return self._called[key]
 
     def _parse(self, computation: Computation, where: Where | None) -> _Parsed:
-        """Reads a computation for the first time. What is wrong with it is wrong at this line, or at one that it says."""
+        """Reads a computation for the first time. What is wrong with it is at this line, or at one that it says."""
         source, name = computation.source, computation.name
         try:
             if isinstance(source, str):
