@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pathways.compiler.placement import CostModel, load_policy
+from pathways.compiler.placement import CostModel, find_placement
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 graphs: Any = importlib.import_module("random_graphs")
@@ -32,7 +32,7 @@ def measure(what: str, make: Callable[[int], tuple[Any, Any]], problems: int) ->
         model, costs = CostModel(graph, topology), dict[str, float]()
         for name in NAMES:
             start = time.perf_counter()
-            answer = load_policy(name)(graph, topology)
+            answer = find_placement(name)(graph, topology)
             took[name] += time.perf_counter() - start
             costs[name] = model.estimate({s: b.island for s, b in answer.bindings.items()}).cost
             proved += any("bound 0.0%" in r for r in answer.reasons.values())

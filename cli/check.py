@@ -9,7 +9,7 @@ from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Pass
 from pathways.compiler.placement import POLICIES
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.check_modules import check_modules
 from pathways.dialect.plan.file import load_plan
@@ -19,7 +19,7 @@ from pathways.dialect.plan.order import linearize
 from pathways.dialect.platforms import PLATFORMS
 from pathways.dialect.topology import parse_topology
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Examples:
   pwc check model.py --topology paper-c
@@ -28,7 +28,7 @@ Examples:
 """
 
 
-@click.command("check", epilog=EXAMPLE)
+@click.command("check", epilog=_EXAMPLE)
 @click.argument("source", metavar=f"{METAVAR} | DUMP.mlir | PLAN")
 @click.option("--topology", help="Machines to check against: a spec, a TOML file or a preset.")
 @click.option("--platform", type=click.Choice(list(PLATFORMS)), help="For sources; default: this host's.")
@@ -59,7 +59,7 @@ def check(source: str, topology: str | None, platform: str | None, placement: st
 
 
 class _Progress(Instrument):
-    def after(self, step: Pass, program: Program) -> None:
+    def after(self, step: Pass, program: ProgramIR) -> None:
         _ok(f"phase {program.phase}", f"{step.name} done, the rules of all phases so far hold")
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from pathways.api.summary import size, table
-from pathways.compiler.alternatives import Outcome
+from pathways.compiler.alternatives import Alternative
 
 _UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs no gradient has W alone)"
 
 
-def comparison(outcomes: Sequence[Outcome]) -> str:
+def comparison(outcomes: Sequence[Alternative]) -> str:
     """A row a schedule, the estimated step time first: it is what one is chosen for; bubbles hold for equal work."""
     rows = [
         ["compared", "step (estimated)", "bubble", "at least", "estimated", "at least", "memory, the fullest island"]
@@ -25,7 +25,7 @@ def comparison(outcomes: Sequence[Outcome]) -> str:
     return "\n".join([table(rows), *(f"  {line}" for line in _excuses(outcomes))])
 
 
-def _excuses(outcomes: Sequence[Outcome]) -> list[str]:
+def _excuses(outcomes: Sequence[Alternative]) -> list[str]:
     """A line for each schedule whose bubble is larger than that of one that takes longer: a part of a shorter run."""
     lines: list[str] = []
     for found in outcomes:

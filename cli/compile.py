@@ -14,7 +14,7 @@ from pathways.cli.source import METAVAR, load_program, lower_program, read_spec
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
 from pathways.compiler.pass_manager import NO_REMAT, REMAT, Options
-from pathways.compiler.pass_text import parse_pipeline
+from pathways.compiler.pass_text import read_passes
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.placement.find import LAYOUT
@@ -23,14 +23,14 @@ from pathways.compiler.schedule.arrange import splits_backward
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.files import write_whole
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import bytecode, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.file import save_plan
 from pathways.dialect.platforms import PLATFORMS, platform_named
 from pathways.dialect.topology import PRESETS, Topology, parse_topology
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Examples:
   pwc compile samples/train_lm.py -o plan.bin
@@ -40,7 +40,7 @@ Examples:
 """
 
 
-@click.command("compile", epilog=EXAMPLE)
+@click.command("compile", epilog=_EXAMPLE)
 @click.argument("source", metavar=f"{METAVAR} | DUMP.mlir")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the plan.")
 @click.option(
@@ -109,7 +109,7 @@ def compile_(
         remat=remat or NO_REMAT,
         explain=explain,
     )
-    passes = None if pass_pipeline is None else parse_pipeline(pass_pipeline)
+    passes = None if pass_pipeline is None else read_passes(pass_pipeline)
     if output is not None and not output.parent.is_dir():
         raise PathwaysError(CannotWrite(path=str(output), problem=f"no folder {output.parent}"))
     compilation = start(source, machines, platform)
@@ -182,7 +182,7 @@ def start(source: str, topology: Topology | None, platform: str | None) -> Compi
     lowered = lower_program(function, given, chosen)
     begin = time.perf_counter()
     module = parse(bytecode(lowered.module.operation), lowered.module.context)
-    compilation = Compilation(Program(module), lowered.constants, Session(_machines(topology, chosen)))
+    compilation = Compilation(ProgramIR(module), lowered.constants, Session(_machines(topology, chosen)))
     for name, seconds in lowered.timing.items():
         compilation.timing.add(name, seconds)
     compilation.timing.add("trace", time.perf_counter() - begin)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from pathways.api.summary import dcn_bytes, in_bodies, size
-from pathways.cli.inspect import describe, dump_of
+from pathways.cli.inspect import describe_plan, dump_of
 from pathways.dialect.mlir import parse_text, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Run
@@ -17,7 +17,7 @@ from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.terminal import lines_of
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Examples:
   pwc diff a.bin b.bin
@@ -25,7 +25,7 @@ Examples:
 """
 
 
-@click.command("diff", epilog=EXAMPLE)
+@click.command("diff", epilog=_EXAMPLE)
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Compare the dumps of this phase.")
@@ -34,7 +34,7 @@ Examples:
 def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) -> None:
     """Compare two plans: first what changed for people, then line by line. Exit code 1 where they differ."""
     old, new = open_plan(a), open_plan(b)
-    said = list(changes(old, new))
+    said = list(changed_lines(old, new))
     for line in said:
         click.echo(line)
     lines = [] if summary and said else list(_lines(old, new, ir, str(a), str(b)))
@@ -48,7 +48,7 @@ def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) ->
         ctx.exit(1)
 
 
-def changes(old: Plan, new: Plan) -> Iterator[str]:
+def changed_lines(old: Plan, new: Plan) -> Iterator[str]:
     """What a person wants to know first."""
     yield from _moved(old, new)
     yield from _resharded(old, new)
@@ -163,5 +163,5 @@ def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str
     """The dumps where both plans hold them, else the plans as `pwc inspect` shows them."""
     phase = Phase(ir or Phase.PLAN)
     dumps = ir is not None or all(phase.dump_name in p.phases for p in (old, new))
-    x, y = ((_without_locations(dump_of(p, phase)) if dumps else describe(p)).splitlines() for p in (old, new))
+    x, y = ((_without_locations(dump_of(p, phase)) if dumps else describe_plan(p)).splitlines() for p in (old, new))
     yield from difflib.unified_diff(x, y, a, b, lineterm="", n=1)

@@ -14,13 +14,13 @@ from pathways.cli.errors import NotWell
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Examples:
   pwc doctor
   JAX_PLATFORMS=cpu pwc doctor
 """
-SECONDS = 60
+CHECK_SECONDS = 60
 """A check that takes longer hangs."""
 OLDEST, FIRST_UNTRIED = (0, 10), (0, 13)
 
@@ -34,7 +34,7 @@ class Check:
     ask: Callable[[], Answer]
 
 
-@click.command("doctor", epilog=EXAMPLE)
+@click.command("doctor", epilog=_EXAMPLE)
 def doctor() -> None:
     """Check Python, JAX and the devices, run a program over two islands, and say what to do.
 
@@ -116,9 +116,9 @@ print(f"two slices of {count}, a transfer, right: {1e3 * (time.perf_counter() - 
 
 def _in_own_process(source: str, advice: str) -> Answer:
     try:
-        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=CHECK_SECONDS)
     except subprocess.TimeoutExpired:
-        return f"no answer for {SECONDS} s", advice
+        return f"no answer for {CHECK_SECONDS} s", advice
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         return lines[-1], ""

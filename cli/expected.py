@@ -59,7 +59,7 @@ def check_expected(source: str, results: Iterable[tuple[str, Sequence[Diagnostic
             have = "; ".join(d.text(d.title) for d in left) or "no error"
             unmet.append(UnmetExpectations(what=what, have_=have, rule=expected.text))
         for diagnostic in left:
-            what = f"{source}: an error came that nobody expected"
+            what = f"{source}: an error came that is not expected"
             rule = "an // expected-error for every error"
             unmet.append(UnmetExpectations(what=what, have_=diagnostic.render(), rule=rule))
     if unmet:

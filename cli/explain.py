@@ -21,7 +21,7 @@ _CATALOGS = (
     pathways.cli.errors,
 )
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Examples:
   pwc explain PWC0301
@@ -29,7 +29,7 @@ Examples:
 """
 
 
-@click.command("explain", epilog=EXAMPLE)
+@click.command("explain", epilog=_EXAMPLE)
 @click.argument("code", required=False)
 def explain(code: str | None) -> None:
     """Say what an error code means, or list them all."""

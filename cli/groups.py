@@ -13,7 +13,7 @@ _KEY = re.compile(r"""\['(?:[^'\\]|\\.)*'\]|\["(?:[^"\\]|\\.)*"\]|\[[^\]]*\]|\.[
 
 
 @dataclass(frozen=True)
-class Group:
+class LeafGroup:
     """Leaves below one key path; `members` are their numbers."""
 
     name: str
@@ -50,7 +50,7 @@ def keys(name: str) -> list[str]:
     return _KEY.findall(name)
 
 
-def grouped(ports: Sequence[Port], rows: int = ROWS) -> tuple[list[Group], list[Port]]:
+def grouped(ports: Sequence[Port], rows: int = ROWS) -> tuple[list[LeafGroup], list[Port]]:
     """The trees cut at the depth that gives at most so many rows; and what is left out where no depth does.
 
     All are cut at one depth, so that what stands side by side is alike. A tree that branches so widely that one row
@@ -58,7 +58,7 @@ def grouped(ports: Sequence[Port], rows: int = ROWS) -> tuple[list[Group], list[
     """
     paths = [keys(p.name) for p in ports]
     deepest = max(map(len, paths), default=0)
-    found: list[Group] = []
+    found: list[LeafGroup] = []
     for depth in range(1, deepest + 1):
         deeper = _cut(ports, paths, depth)
         if len(deeper) > rows:
@@ -69,12 +69,12 @@ def grouped(ports: Sequence[Port], rows: int = ROWS) -> tuple[list[Group], list[
     return found, []
 
 
-def _cut(ports: Sequence[Port], paths: Sequence[Sequence[str]], depth: int) -> list[Group]:
+def _cut(ports: Sequence[Port], paths: Sequence[Sequence[str]], depth: int) -> list[LeafGroup]:
     members: dict[tuple[str, ...], list[int]] = {}
     for number, path in enumerate(paths):
         members.setdefault(tuple(path[:depth]), []).append(number)
     # What stands alone is shown by its whole name: there is nothing that it could stand for.
     return [
-        Group(ports[m[0]].name if len(m) == 1 else "".join(key), tuple(ports[i] for i in m), tuple(m))
+        LeafGroup(ports[m[0]].name if len(m) == 1 else "".join(key), tuple(ports[i] for i in m), tuple(m))
         for key, m in members.items()
     ]

@@ -20,7 +20,7 @@ from pathways.dialect.plan.nouns import Buffer, Plan, Port, Stream
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.terminal import lines_of
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Examples:
   pwc inspect plan.bin                 (one screen)
@@ -32,7 +32,7 @@ Examples:
 """
 
 
-@click.command("inspect", epilog=EXAMPLE)
+@click.command("inspect", epilog=_EXAMPLE)
 @click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Print the dump of a phase instead.")
 @click.option("--schedule", is_flag=True, help="Print what each island does of a pipeline, in order.")
@@ -52,7 +52,7 @@ def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, everythin
     elif as_json:
         click.echo(json.dumps({"version": 1} | json_of(plan)))
     else:
-        click.echo(describe(plan) if everything else overview(plan, _port))
+        click.echo(describe_plan(plan) if everything else overview(plan, _port))
 
 
 def _print_ir(plan: Plan, phase: Phase) -> None:
@@ -68,7 +68,7 @@ def dump_of(plan: Plan, phase: Phase) -> bytes:
     return dump
 
 
-def describe(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> str:
     """The plan for people, every line of it."""
     moves, crossing = dcn_bytes(plan)
     parts = [

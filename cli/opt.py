@@ -15,13 +15,13 @@ from pathways.cli.ir_options import IrOptions, ir_options
 from pathways.compiler.driver import parse_program
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import PASSES, Timing, run_pass
-from pathways.compiler.pass_text import parse_pipeline
+from pathways.compiler.pass_text import read_passes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.mlir import pretty, text
 from pathways.dialect.topology import parse_topology
 
-EXAMPLE = f"""
+_EXAMPLE = f"""
 \b
 Examples:
   pwc opt dumps/01.trace.mlir
@@ -34,7 +34,7 @@ Passes: {", ".join(PASSES)}
 """
 
 
-@click.command("opt", epilog=EXAMPLE)
+@click.command("opt", epilog=_EXAMPLE)
 @click.argument("source", metavar="IN.mlir")
 @click.option("--pass-pipeline", default="", help="Passes to run, separated by commas, options in braces.")
 @click.option("--topology", help="For the pass place: islands=2,devices=4, a TOML file, or a preset.")
@@ -56,7 +56,7 @@ def opt(
     """Run passes on a dump and print the result; without passes, verify and print. `-` reads standard input."""
     read = _read(source)
     work = _Work(
-        parse_pipeline(pass_pipeline), topology, not no_debug_info, ir_options.instruments(always_save=False), source
+        read_passes(pass_pipeline), topology, not no_debug_info, ir_options.instruments(always_save=False), source
     )
     chunks = list(split_input(read)) if split_input_file else [read]
     if verify_diagnostics:

@@ -9,14 +9,14 @@ from pathways.api.summary import table
 from pathways.compiler.pass_manager import PASSES
 from pathways.compiler.placement import POLICIES
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Example:
   pwc passes
 """
 
 
-@click.command("passes", epilog=EXAMPLE)
+@click.command("passes", epilog=_EXAMPLE)
 def passes_() -> None:
     """List the passes with the phases they require and ensure and their options, and the placements."""
     rows = [["pass", "requires", "ensures", "options", ""]]

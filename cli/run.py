@@ -31,7 +31,7 @@ from pathways.dialect.files import whole_file
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import PRESETS, parse_bytes
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Examples:
   pwc run plan.bin --inputs in.npz --outputs out.npz
@@ -42,7 +42,7 @@ Examples:
 """
 
 
-@click.command("run", epilog=EXAMPLE)
+@click.command("run", epilog=_EXAMPLE)
 @click.argument("source", metavar=f"PLAN | {METAVAR}")
 @click.option("--input", "assignments", multiple=True, metavar="NAME=@x.npy", help="One input: a file, or a value.")
 @click.option("--inputs", type=click.Path(dir_okay=False, path_type=Path), help="All inputs, an .npz by name.")

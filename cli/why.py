@@ -15,7 +15,7 @@ from pathways.dialect.plan.file import stored_fields
 from pathways.dialect.plan.nouns import Decision
 from pathways.dialect.plan.open_plan import open_plan
 
-EXAMPLE = """
+_EXAMPLE = """
 \b
 Examples:
   pwc why plan.bin s0                 (a slice: who chose its island, and what the runner-up would have cost)
@@ -25,11 +25,11 @@ Examples:
 """
 
 
-SHOWN = 8
+MOST_SHOWN_RECORDS = 8
 """How many names or lines are offered."""
 
 
-@click.command("why", epilog=EXAMPLE)
+@click.command("why", epilog=_EXAMPLE)
 @click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the decisions as JSON.")
@@ -77,10 +77,10 @@ def _near(decisions: Sequence[Decision], name: str) -> list[str]:
     lines = list(dict.fromkeys((d.where.file, d.where.line) for d in decisions if d.where is not None))
     if asked is not None and lines:
         here = [(file, line) for file, line in lines if Path(file).name == Path(asked.file).name] or lines
-        nearest = sorted(here, key=lambda at: (abs(at[1] - asked.line), at))[:SHOWN]
+        nearest = sorted(here, key=lambda at: (abs(at[1] - asked.line), at))[:MOST_SHOWN_RECORDS]
         return [f"{Path(file).name}:{line}" for file, line in sorted(nearest)]
     names = list(dict.fromkeys(n for d in decisions for n in (d.name, d.kind)))
-    return difflib.get_close_matches(name, names, n=3) or names[:SHOWN]
+    return difflib.get_close_matches(name, names, n=3) or names[:MOST_SHOWN_RECORDS]
 
 
 def render(decisions: Iterable[Decision]) -> str:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from pathways.compiler.errors import OutOfMemory, UnsuitableSchedule
 from pathways.compiler.instruments import Instrument
-from pathways.compiler.pass_manager import NO_REMAT, Options, default_pipeline, run_pipeline
+from pathways.compiler.pass_manager import NO_REMAT, Options, default_passes, run_passes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import OrderCalls
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
-from pathways.compiler.schedule.arrange import in_order, is_file
+from pathways.compiler.schedule.arrange import is_file, order_by_waits
 from pathways.compiler.schedule.attribute import read_schedule
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import parse
 from pathways.dialect.plan.memory import readable
 from pathways.dialect.schedule import Schedule
@@ -22,7 +22,7 @@ LIMITED = ("1f1b", "interleaved", "zero-bubble")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Alternative:
     """What a choice gives: its schedule and the peak of each island; or why it cannot be had."""
 
     name: str
@@ -33,26 +33,26 @@ class Outcome:
     """How long the pipeline takes for equal stages: F one unit, B two, I and W one."""
 
 
-def compare_schedules(source: bytes, context: object, session: Session, options: Options) -> list[Outcome]:
+def compare_schedules(source: bytes, context: object, session: Session, options: Options) -> list[Alternative]:
     """Every schedule, and the one chosen if it is a file. `source` is the program as bytecode, of phase trace."""
     names = [PROGRAM, *SCHEDULES, *([options.schedule] if is_file(options.schedule) else [])]
     return [outcome(source, context, session, replace(options, schedule=name), name) for name in names]
 
 
-def outcome(source: bytes, context: object, session: Session, options: Options, name: str) -> Outcome:
-    program = Program(parse(source, context))
+def outcome(source: bytes, context: object, session: Session, options: Options, name: str) -> Alternative:
+    program = ProgramIR(parse(source, context))
     own = Session(session.topology, session.bindings, session.analyzer)
     length = _Length()
     try:
-        passes = default_pipeline(replace(options, enforce=False, emit_schedule=""))
-        run_pipeline(program, passes, own, instruments=[length])
+        passes = default_passes(replace(options, enforce=False, emit_schedule=""))
+        run_passes(program, passes, own, instruments=[length])
     except PathwaysError as error:
         problem = error.diagnostics[0]
         if not isinstance(problem, UnsuitableSchedule):  # a mistake of ours is not the program's
             raise
-        return Outcome(name, None, {}, f"{error.code}: {problem.text(problem.title)}")
+        return Alternative(name, None, {}, f"{error.code}: {problem.text(problem.title)}")
     peaks = {island: op.peak_bytes for island, op in program.plans.items()}
-    return Outcome(name, read_schedule(program), peaks, units=length.units)
+    return Alternative(name, read_schedule(program), peaks, units=length.units)
 
 
 @dataclass
@@ -61,9 +61,9 @@ class _Length(Instrument):
 
     units: float = 0.0
 
-    def after(self, step: Pass, program: Program) -> None:
+    def after(self, step: Pass, program: ProgramIR) -> None:
         if isinstance(step, OrderCalls):
-            arranged = in_order(program)
+            arranged = order_by_waits(program)
             calls = () if arranged.pipeline is None else arranged.pipeline.calls.values()
             self.units = max((arranged.timeline.ends[n] for numbers in calls for n in numbers), default=0.0)
 
@@ -83,7 +83,9 @@ def with_help(
     return PathwaysError(*helped)
 
 
-def _others(source: bytes, context: object, session: Session, options: Options, chosen: Schedule) -> Iterator[Outcome]:
+def _others(
+    source: bytes, context: object, session: Session, options: Options, chosen: Schedule
+) -> Iterator[Alternative]:
     for name in SCHEDULES:
         if name != chosen.name:
             yield outcome(source, context, session, replace(options, schedule=name), f"--schedule {name}")
@@ -94,7 +96,7 @@ def _others(source: bytes, context: object, session: Session, options: Options, 
             yield outcome(source, context, session, best, "--schedule 1f1b --remat auto")
 
 
-def _advice(problem: OutOfMemory, now: Outcome, others: Sequence[Outcome], estimated: bool) -> str:
+def _advice(problem: OutOfMemory, now: Alternative, others: Sequence[Alternative], estimated: bool) -> str:
     island, limit = problem.island, int(problem.memory.replace(",", ""))
     rows: list[tuple[int, str]] = []
     for other in others:

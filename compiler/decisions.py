@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.labels import read_part
 from pathways.dialect.mlir import name_of, where_of
 from pathways.dialect.plan.nouns import Decision
@@ -16,7 +16,7 @@ from pathways.dialect.plan.nouns import Decision
 _AWAITED = "which body runs, or how often, is data; its calls are on several meshes: awaited by the controller"
 
 
-def explain(program: Program) -> tuple[Decision, ...]:
+def decisions_of(program: ProgramIR) -> tuple[Decision, ...]:
     """All decisions, slices first, then in program order."""
     merged: dict[Decision, list[int]] = {}
     nodes = (decision for function in (program, *program.bodies.values()) for decision in _nodes(function))
@@ -25,7 +25,7 @@ def explain(program: Program) -> tuple[Decision, ...]:
     return tuple(replace(d, steps=tuple(steps)) for d, steps in merged.items())
 
 
-def _slices(program: Program) -> Iterator[Decision]:
+def _slices(program: ProgramIR) -> Iterator[Decision]:
     for symbol, op in program.slices.items():
         chosen = f"{op.island} {_range(op.device_ids or ())}"
         reason, other = op.reason or "", op.runner_up or ""
@@ -38,7 +38,7 @@ def _range(devices: tuple[int, ...]) -> str:
     return str(list(devices))
 
 
-def _nodes(program: Program) -> Iterator[Decision]:
+def _nodes(program: ProgramIR) -> Iterator[Decision]:
     sources = _Sources(program)
     for node in program.flow.nodes:
         op = node.op
@@ -68,7 +68,7 @@ def _nodes(program: Program) -> Iterator[Decision]:
 class _Sources:
     """Where each value was before transfers moved it."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ProgramIR) -> None:
         self.program = program
         flow = self.flow = program.flow
         self.home = [program.slice_of(p.mesh) if p is not None else "" for p in flow.places]

@@ -4,24 +4,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pathways.compiler.alternatives import Outcome, compare_schedules, with_help
+from pathways.compiler.alternatives import Alternative, compare_schedules, with_help
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.errors import BadArguments, OutOfMemory
 from pathways.compiler.export import extract_plan
 from pathways.compiler.instruments import Instrument
-from pathways.compiler.pass_manager import Options, Timing, default_pipeline, run_pipeline
+from pathways.compiler.pass_manager import Options, Timing, default_passes, run_passes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.files import write_folder
-from pathways.dialect.ir.program import Program, array_type, constant_name
+from pathways.dialect.ir.program import ProgramIR, array_type, constant_name
 from pathways.dialect.ir.wellformed import check_wellformed
 from pathways.dialect.mlir import bytecode, parse_text, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
 
-CONSTANTS = "constants"
+CONSTANTS_FOLDER = "constants"
 """The folder beside the dumps that holds the bytes of large constants."""
 
 
@@ -31,7 +31,7 @@ class _Dumps(Instrument):
 
     dumps: dict[Phase, str]
 
-    def after(self, step: Pass, program: Program) -> None:
+    def after(self, step: Pass, program: ProgramIR) -> None:
         self.dumps[program.phase] = text(program.module)
 
 
@@ -39,7 +39,7 @@ class _Dumps(Instrument):
 class Compilation:
     """A program on its way: its IR as far as it has come, and its dump of every phase passed."""
 
-    program: Program
+    program: ProgramIR
     constants: Mapping[str, bytes]
     session: Session
     timing: Timing = field(default_factory=Timing)
@@ -57,12 +57,12 @@ class Compilation:
         """Runs the passes that are still needed to reach `upto`: the default ones with `options`, or `passes`."""
         if keep_dumps:
             self.dumps.setdefault(self.program.phase, text(self.program.module))
-        pipeline = default_pipeline(options or Options()) if passes is None else passes
+        pipeline = default_passes(options or Options()) if passes is None else passes
         source = self._source(passes)
         watching = [*instruments, *([_Dumps(self.dumps)] if keep_dumps else [])]
         try:
             with collector_paused():
-                timing = run_pipeline(self.program, pipeline, self.session, upto=upto, instruments=watching)
+                timing = run_passes(self.program, pipeline, self.session, upto=upto, instruments=watching)
         except PathwaysError as error:
             if source is None or not any(isinstance(d, OutOfMemory) for d in error.diagnostics):
                 raise
@@ -81,7 +81,7 @@ class Compilation:
             return None
         return bytecode(self.program.module.operation)
 
-    def compare(self, options: Options) -> list[Outcome]:
+    def compare(self, options: Options) -> list[Alternative]:
         """What every schedule would give; the program must still be of phase trace."""
         return compare_schedules(bytecode(self.program.module.operation), self.program.context, self.session, options)
 
@@ -96,11 +96,11 @@ class Compilation:
     def write_dumps(self, folder: Path) -> list[Path]:
         """Writes `NN.phase.mlir` for every phase passed, and the constants beside them."""
         if self.constants:
-            write_folder(folder / CONSTANTS, self.constants)
+            write_folder(folder / CONSTANTS_FOLDER, self.constants)
         return write_folder(folder, {phase.dump_name: dump for phase, dump in self.dumps.items()})
 
 
-def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:
+def read_dump(path: Path) -> tuple[ProgramIR, dict[str, bytes]]:
     """A dump and the constants beside it, verified. Raises PWC0702, PWC0701, PWC0104."""
     try:
         source = path.read_text()
@@ -111,7 +111,7 @@ def read_dump(path: Path) -> tuple[Program, dict[str, bytes]]:
     for function in program.functions:
         for value, argument in zip(function.block.arguments, function.arguments, strict=True):
             if argument.constant is not None:
-                beside = path.parent / CONSTANTS / argument.constant
+                beside = path.parent / CONSTANTS_FOLDER / argument.constant
                 constants[argument.constant] = _read_constant(beside, array_type(value).bytes)
     return program, constants
 
@@ -127,13 +127,13 @@ def _read_constant(path: Path, size: int) -> bytes:
     return raw
 
 
-def parse_program(source: str, name: str) -> Program:
+def parse_program(source: str, name: str) -> ProgramIR:
     """The program in some IR text, verified."""
     module = parse_text(source, name)
     if "pw.phase" not in module.operation.attributes:
         raise _unreadable(name, "MLIR without pw.phase: not a dump of this compiler")
     check_wellformed(module)
-    program = Program(module)
+    program = ProgramIR(module)
     verify_program(program)
     return program
 

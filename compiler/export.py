@@ -5,7 +5,7 @@ from typing import Any
 
 from pathways.compiler.buffers.streams import plan_meshes
 from pathways.compiler.computations.signature import signature_of
-from pathways.compiler.decisions import explain
+from pathways.compiler.decisions import decisions_of
 from pathways.compiler.instruction_ops import read_instruction
 from pathways.compiler.schedule.attribute import read_schedule
 from pathways.dialect.diagnostics import PathwaysError
@@ -13,7 +13,7 @@ from pathways.dialect.errors import InvalidIR
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.places import number_slots
-from pathways.dialect.ir.program import PER_DEVICE_OF, Argument, Program, constant_name
+from pathways.dialect.ir.program import PER_DEVICE_OF, Argument, ProgramIR, constant_name
 from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, ir, portable
 from pathways.dialect.plan.instructions import Instruction, Run
 from pathways.dialect.plan.nouns import (
@@ -33,17 +33,17 @@ from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree
 
 
-def extract_plan(program: Program, constants: Mapping[str, bytes]) -> Plan:
+def extract_plan(program: ProgramIR, constants: Mapping[str, bytes]) -> Plan:
     """Reads everything the runtime needs out of the IR; `constants` are the bytes of the arrays beside it."""
     return _extract(program, constants, with_bytes=True)
 
 
-def outline_of_plan(program: Program) -> Plan:
+def outline_of_plan(program: ProgramIR) -> Plan:
     """The plan without the bytes of its modules and constants: what it does, and with what."""
     return _extract(program, {}, with_bytes=False)
 
 
-def _extract(program: Program, constants: Mapping[str, bytes], *, with_bytes: bool) -> Plan:
+def _extract(program: ProgramIR, constants: Mapping[str, bytes], *, with_bytes: bool) -> Plan:
     attributes = program.module.operation.attributes
     raw: dict[str, bytes] = {}
     numbers = _Numbers(program)
@@ -70,7 +70,7 @@ def _extract(program: Program, constants: Mapping[str, bytes], *, with_bytes: bo
         constants=raw,
         placement=attributes["pw.placement"].value if "pw.placement" in attributes else "",
         reproducible="pw.not_reproducible" not in attributes,
-        decisions=explain(program) if with_bytes else (),
+        decisions=decisions_of(program) if with_bytes else (),
         schedule=read_schedule(program),
         temporaries=attributes["pw.temporaries"].value if "pw.temporaries" in attributes else "",
         bodies=tuple(bodies.values()),
@@ -89,7 +89,7 @@ def _parameters(attributes: Any) -> tuple[Parameter, ...]:
         raise PathwaysError(InvalidIR(op="builtin.module", problem=problem, have_=str(error), rule=rule)) from None
 
 
-def read_topology(program: Program) -> Topology:
+def read_topology(program: ProgramIR) -> Topology:
     """The islands that phase `place` wrote."""
     islands = tuple(
         Island(
@@ -110,7 +110,7 @@ def read_topology(program: Program) -> Topology:
 class _Numbers:
     """The numbers that symbols have in the plan; computations as they stand in the module."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ProgramIR) -> None:
         self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
         operations = (op.operation for op in program.module.body.operations)
         modules = (op for op in operations if op.name == "builtin.module" and PER_DEVICE_OF not in op.attributes)
@@ -125,7 +125,7 @@ class _Reader:
 
     def __init__(
         self,
-        program: Program,
+        program: ProgramIR,
         numbers: _Numbers,
         constants: Mapping[str, bytes],
         raw: dict[str, bytes],

@@ -11,7 +11,7 @@ from typing import Any
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.files import write_folder
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import write_topology
@@ -20,10 +20,10 @@ from pathways.dialect.topology import write_topology
 class Instrument:
     """Is told before and after every pass, and when one fails; after a failure the IR is what the pass left."""
 
-    def before(self, step: Pass, program: Program, session: Session) -> None:
+    def before(self, step: Pass, program: ProgramIR, session: Session) -> None:
         pass
 
-    def after(self, step: Pass, program: Program) -> None:
+    def after(self, step: Pass, program: ProgramIR) -> None:
         pass
 
     def failed(self, step: Pass, error: Exception) -> None:
@@ -47,28 +47,28 @@ class Printer(Instrument):
     _digest: bytes = b""
     _count: int = 0
 
-    def before(self, step: Pass, program: Program, session: Session) -> None:
+    def before(self, step: Pass, program: ProgramIR, session: Session) -> None:
         if self.changed:
             self._digest = _digest(program)
         if step.name in self.before_passes:
             self._print("before", step, program)
 
-    def after(self, step: Pass, program: Program) -> None:
+    def after(self, step: Pass, program: ProgramIR) -> None:
         if self.tree is not None:
             self._write(step, program, self.tree)
         wanted = self.after_all or step.name in self.after_passes
         if wanted or (self.changed and _digest(program) != self._digest):
             self._print("after", step, program)
 
-    def _print(self, when: str, step: Pass, program: Program) -> None:
+    def _print(self, when: str, step: Pass, program: ProgramIR) -> None:
         self.echo(f"// ----- {when} {step.name} -----\n{pretty(program.module)}")
 
-    def _write(self, step: Pass, program: Program, folder: Path) -> None:
+    def _write(self, step: Pass, program: ProgramIR, folder: Path) -> None:
         self._count += 1
         write_folder(folder, {f"{self._count:02}.{step.name}.mlir": text(program.module)})
 
 
-def _digest(program: Program) -> bytes:
+def _digest(program: ProgramIR) -> bytes:
     """Of everything but the phase, which every pass writes."""
     attributes = program.module.operation.attributes
     phase = program.phase
@@ -85,22 +85,22 @@ class Statistics(Instrument):
     rows: list[tuple[str, str, int, int]] = field(default_factory=list[tuple[str, str, int, int]])
     _before: Counter[str] = field(default_factory=Counter[str])
 
-    def before(self, step: Pass, program: Program, session: Session) -> None:
+    def before(self, step: Pass, program: ProgramIR, session: Session) -> None:
         self._before = _count_ops(program)
 
-    def after(self, step: Pass, program: Program) -> None:
+    def after(self, step: Pass, program: ProgramIR) -> None:
         now = _count_ops(program)
         for name in sorted(self._before.keys() | now.keys()):
             self.rows.append((step.name, name, self._before[name], now[name]))
 
 
-def _count_ops(program: Program) -> Counter[str]:
+def _count_ops(program: ProgramIR) -> Counter[str]:
     count: Counter[str] = Counter(op.operation.name for op in _ops(program))
     count["computations"] = count.pop("builtin.module", 0)
     return count
 
 
-def _ops(program: Program) -> Iterator[Any]:
+def _ops(program: ProgramIR) -> Iterator[Any]:
     yield from program.module.body.operations
     yield from program.block.operations
     for plan in program.plans.values():
@@ -116,7 +116,7 @@ class Reproducer(Instrument):
     _snapshot: tuple[bytes, Phase, Session] | None = None
     _context: Any = None
 
-    def before(self, step: Pass, program: Program, session: Session) -> None:
+    def before(self, step: Pass, program: ProgramIR, session: Session) -> None:
         self._snapshot = bytecode(program.module.operation), program.phase, session
         self._context = program.context
 

@@ -1,4 +1,4 @@
-"""The order of the passes, and the loop that runs them: apply, verify, tell whoever listens."""
+"""The order of the passes, and the loop that runs them: apply, verify, tell the instruments."""
 
 import time
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from pathways.compiler.passes.plan_islands import PlanIslands
 from pathways.compiler.passes.propagate_shardings import PropagateShardings
 from pathways.compiler.passes.rematerialize import Rematerialize
 from pathways.compiler.passes.split_backward import SplitBackward
-from pathways.compiler.placement import Policy
+from pathways.compiler.placement import PlacementPolicy
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.schedule.arrange import splits_backward
 from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR, WrongPhase
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.lines import where_of_exception
 from pathways.dialect.phases import Phase
 
@@ -50,9 +50,9 @@ PASSES: dict[str, type[Pass]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose of the default pipeline."""
+    """What a user may choose of the default passes."""
 
-    placement: str | Policy = "spread"
+    placement: str | PlacementPolicy = "spread"
     schedule: str = PROGRAM
     emit_schedule: str = ""
     merge: bool = True
@@ -64,7 +64,7 @@ class Options:
     """Estimate every runner-up, however long it takes."""
 
 
-def default_pipeline(options: Options = Options()) -> tuple[Pass, ...]:
+def default_passes(options: Options = Options()) -> tuple[Pass, ...]:
     """The passes from `trace` to `plan`. Raises PWC0104 for an option that there is not."""
     if options.remat not in REMAT:
         rule = ", ".join(REMAT)
@@ -109,8 +109,8 @@ class Timing:
         self.passes[name] = self.passes.get(name, 0.0) + seconds
 
 
-def run_pipeline(
-    program: Program,
+def run_passes(
+    program: ProgramIR,
     passes: Sequence[Pass],
     session: Session,
     *,
@@ -133,7 +133,7 @@ def run_pipeline(
 
 
 def run_pass(
-    program: Program, step: Pass, session: Session, timing: Timing, instruments: Sequence[Instrument] = ()
+    program: ProgramIR, step: Pass, session: Session, timing: Timing, instruments: Sequence[Instrument] = ()
 ) -> None:
     """Runs one pass on IR of exactly the phase it requires, and verifies what it made."""
     requires, ensures = step.phases()
@@ -162,7 +162,7 @@ def run_pass(
         instrument.after(step, program)
 
 
-def _verify(step: Pass, program: Program) -> None:
+def _verify(step: Pass, program: ProgramIR) -> None:
     """Raises PWC0701 for what a pass of the user's own made, PWC0710 for what one of ours did."""
     try:
         verify_program(program, streams=not step.keeps_streams)

@@ -1,4 +1,4 @@
-"""Pass pipelines as text: `propagate-shardings,place{policy=pinned},my_order.py:Backwards`."""
+"""Lists of passes as text: `propagate-shardings,place{policy=pinned},my_order.py:Backwards`."""
 
 import inspect
 import re
@@ -16,14 +16,14 @@ from pathways.dialect.phases import Phase
 _PASS = re.compile(r"\s*([\w./:-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
 
-def parse_pipeline(text: str) -> list[Pass]:
-    """Reads a pipeline. Raises PWC0705 for what is not one, with the known names."""
+def read_passes(text: str) -> list[Pass]:
+    """Reads a list of passes. Raises PWC0705 for what is not one, with the known names."""
     passes: list[Pass] = []
     position = 0
     while position < len(text):
         match = _PASS.match(text, position)
         if match is None:
-            raise _unknown("the pass pipeline cannot be read", text[position:])
+            raise _unknown("the list of passes cannot be read", text[position:])
         passes.append(_make(match[1], match[2] or ""))
         position = match.end()
     return passes

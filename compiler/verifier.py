@@ -6,7 +6,7 @@ from pathways.compiler.export import outline_of_plan
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.ir.wellformed import violation
 from pathways.dialect.mlir import Operation
@@ -15,7 +15,7 @@ from pathways.dialect.plan.check import At, Problem, buffer_problems, stream_pro
 from pathways.dialect.plan.nouns import Plan
 
 
-def verify_program(program: Program, *, streams: bool = True) -> None:
+def verify_program(program: ProgramIR, *, streams: bool = True) -> None:
     """Raises PWC0701 with all violations of the first rule that is broken, each at the line of its op.
 
     `streams`: also the rules of the plan that the instruction streams are.
@@ -25,7 +25,7 @@ def verify_program(program: Program, *, streams: bool = True) -> None:
         raise PathwaysError(*found)
 
 
-def _violations(program: Program) -> Iterator[InvalidIR]:
+def _violations(program: ProgramIR) -> Iterator[InvalidIR]:
     plan = outline_of_plan(program)
     for number in (*range(len(plan.bodies)), -1):
         broken = False
@@ -42,7 +42,7 @@ def _problems(function: Plan, number: int) -> Iterator[Problem]:
         yield problem if problem.at is None else problem._replace(subject="")
 
 
-def _operation(program: Program, at: At | None) -> Operation:
+def _operation(program: ProgramIR, at: At | None) -> Operation:
     """The op of an instruction; the module where it is none of one instruction."""
     if at is None:
         return program.module.operation

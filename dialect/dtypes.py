@@ -104,7 +104,7 @@ def itemsize(name: str) -> int:
     return numpy_dtype(name).itemsize
 
 
-def is_array(type_: Any) -> bool:
+def is_array_type(type_: Any) -> bool:
     """Whether `from_mlir` reads a type."""
     ranked = type(type_).__name__ == "RankedTensorType"
     return ranked and type_.has_static_shape and str(type_.element_type) in _MLIR

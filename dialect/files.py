@@ -1,6 +1,6 @@
 """Files, whole or not at all: what every part of the project writes with, so that a full disk or a kill costs nothing.
 
-A file is written beside the one that it replaces, under a name that nobody can foresee, and renamed when all of it is
+A file is written beside the one that it replaces, under a name that cannot be foreseen, and renamed when all of it is
 on the disk. What is no regular file (a terminal, a pipe, /dev/stdout) is written to as it is.
 """
 
@@ -93,7 +93,7 @@ def read_own(path: Path) -> bytes | None:
 
 
 def shared_with(folder: Path) -> str | None:
-    """Who else may change what is in a folder, in words; None where nobody else may, or there is no folder.
+    """Says who else may change what is in a folder; None where no other user may, or there is no folder.
 
     A group of the same number as its user holds that user alone, as most systems make them.
     """
@@ -104,7 +104,7 @@ def shared_with(folder: Path) -> str | None:
     if status.st_uid not in (os.geteuid(), 0):
         return f"it belongs to user {status.st_uid}"
     if status.st_mode & stat.S_IWOTH:
-        return f"everybody may write to it (mode {stat.S_IMODE(status.st_mode):o})"
+        return f"every user may write to it (mode {stat.S_IMODE(status.st_mode):o})"
     if status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid:
         return f"group {status.st_gid} may write to it (mode {stat.S_IMODE(status.st_mode):o})"
     return None

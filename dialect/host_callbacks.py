@@ -17,7 +17,7 @@ _TARGET = re.compile(rb"xla_(ffi_)?(partitioned_)?python_\w*callback")
 
 
 def register(functions: Sequence[Callable[..., Any]]) -> tuple[int, ...]:
-    """Numbers that nobody can guess: a dump from elsewhere must not call what it does not know."""
+    """Numbers that cannot be guessed: a dump from elsewhere must not call what it does not know."""
     numbers = tuple(secrets.randbits(62) for _ in functions)
     _functions.update(zip(numbers, functions, strict=True))
     return numbers

@@ -12,7 +12,7 @@ import jax.export
 import jax.numpy as jnp
 import jax.sharding
 
-Array = object if TYPE_CHECKING else jax.Array
+JaxArray = object if TYPE_CHECKING else jax.Array
 """As a base class: what it declares, subclasses declare in their own words."""
 config: Any = jax.config
 debug_infs: Any = jax.debug_infs
@@ -40,4 +40,4 @@ tree_util: Any = jax.tree_util
 ShapedArray: Any = jax_core.ShapedArray
 Tracer: Any = jax_core.Tracer
 JaxRuntimeError: type[Exception] = jax.errors.JaxRuntimeError
-VERSION: str = jax.__version__
+JAX_VERSION: str = jax.__version__

@@ -12,7 +12,7 @@ from typing import Final
 
 from pathways.dialect.diagnostics import Where
 
-KINDS: Final = ("F", "B", "I", "W")
+ACTION_KINDS: Final = ("F", "B", "I", "W")
 _ACTION = re.compile(r"(\d+)([FBIW])(\d+)")
 
 
@@ -41,7 +41,7 @@ _LINE = re.compile(r":([0-9]{1,18})(?: ([^\s:]*))?$")
 
 
 @dataclass(frozen=True)
-class Part:
+class PartLabel:
     """One call of a merged one: its action in a pipeline, or an empty text; its name; the user's line."""
 
     action: str
@@ -49,16 +49,16 @@ class Part:
     where: Where | None
 
 
-def write_part(part: Part) -> str:
+def write_part(part: PartLabel) -> str:
     line = "" if part.where is None else f" {part.where.file}:{part.where.line} {part.where.function}".rstrip()
     return f"{part.action or '-'} {re.sub(r'[^!-~]+', '_', part.name)}{line}"
 
 
-def read_part(text: str) -> Part:
+def read_part(text: str) -> PartLabel:
     """Raises ValueError for what `write_part` does not write."""
     match = _PART.fullmatch(text)
     line = None if match is None or match["line"] is None else _LINE.search(match["line"])
     if match is None or (line is None and match["line"] is not None):
         raise ValueError(f"{text!r} is no part of a call")
     where = None if line is None else Where(line.string[: line.start()], int(line[1]), line[2] or "")
-    return Part("" if match["action"] == "-" else match["action"], match["name"], where)
+    return PartLabel("" if match["action"] == "-" else match["action"], match["name"], where)

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-T = TypeVar("T")
-LARGEST = 1 << 16
+_T = TypeVar("_T")
+MOST_REMEMBERED = 1 << 16
 """How many objects are remembered by identity before all are forgotten."""
 
 
@@ -22,10 +22,10 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
-def remembered(read: Callable[[Any], T]) -> Callable[[Any], T]:
+def remembered(read: Callable[[Any], _T]) -> Callable[[Any], _T]:
     """`read`, a pure function of an attribute or a type, called once for each: equal ones are one object."""
 
-    def recall(key: Any) -> T:
+    def recall(key: Any) -> _T:
         try:
             return _memory.known[read][key]
         except KeyError:
@@ -41,14 +41,14 @@ def forget() -> None:
     _memory.known.clear()
 
 
-def remembered_by_identity(ask: Callable[[Any], T]) -> Callable[[Any], T]:
+def remembered_by_identity(ask: Callable[[Any], _T]) -> Callable[[Any], _T]:
     """`ask`, a pure function of an object, called once for each object, which is held so that it keeps its identity."""
-    memory: dict[int, tuple[Any, T]] = {}
+    memory: dict[int, tuple[Any, _T]] = {}
 
-    def recall(thing: Any) -> T:
+    def recall(thing: Any) -> _T:
         known = memory.get(id(thing))
         if known is None:
-            if len(memory) >= LARGEST:
+            if len(memory) >= MOST_REMEMBERED:
                 memory.clear()
             known = memory[id(thing)] = thing, ask(thing)
         return known[1]

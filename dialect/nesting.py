@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import TooDeep
 
-DEEPEST = 256
+DEEPEST_TEXT = 256
 """Dumps of programs reach a tenth of it; MLIR reads more than 1,000 regions on a stack of 8 MiB."""
-LARGEST = 10_000
+LARGEST_TEXT = 10_000
 """Tokens that one alias may stand for."""
 GROWTH = 16
 """Tokens that all aliases together may stand for, for each character of the text."""
@@ -94,8 +94,8 @@ def check_nesting(source: str, name: str) -> None:
     scan = _Scan()
     for match in _TOKEN.finditer(source):
         depth = scan.meet(match)
-        grown = (scan.defining and scan.size > LARGEST) or scan.total > LARGEST + GROWTH * len(source)
-        if depth > DEEPEST or grown:
+        grown = (scan.defining and scan.size > LARGEST_TEXT) or scan.total > LARGEST_TEXT + GROWTH * len(source)
+        if depth > DEEPEST_TEXT or grown:
             problem = "aliases that stand for far more than the text is long" if grown else f"brackets {depth} deep"
             where = Where(name, source.count("\n", 0, match.start()) + 1)
-            raise PathwaysError(TooDeep(name=name, problem=problem, most=DEEPEST, where=where))
+            raise PathwaysError(TooDeep(name=name, problem=problem, most=DEEPEST_TEXT, where=where))

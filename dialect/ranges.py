@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-LARGEST = 1 << 20
+LARGEST_RANGE = 1 << 20
 """Devices that a text may stand for: a damaged or hostile one must not fill the memory."""
-MOST = 1 << 20
+MOST_DEVICES_NAMED = 1 << 20
 """Devices that all texts of one plan may stand for together: slices are apart, and meshes lie on them."""
 _PART = re.compile(r"([0-9]{1,7})(?::([0-9]{1,7}))?")
 
@@ -30,8 +30,8 @@ def read_ranges(text: str) -> tuple[int, ...]:
             raise ValueError(f"{part[:80]!r} is no range of devices")
         first = int(match[1])
         last = int(match[2]) if match[2] else first + 1
-        if len(devices) + last - first > LARGEST:
-            raise ValueError(f"more than {LARGEST} devices")
+        if len(devices) + last - first > LARGEST_RANGE:
+            raise ValueError(f"more than {LARGEST_RANGE} devices")
         devices.extend(range(first, last))
     return tuple(devices)
 
@@ -51,6 +51,6 @@ class RangeReader:
             self._known[text] = self._tuples.setdefault(devices, devices)
         found = self._known[text]
         self._count += len(found)
-        if self._count > MOST:
-            raise ValueError(f"slices and meshes of more than {MOST} devices in all")
+        if self._count > MOST_DEVICES_NAMED:
+            raise ValueError(f"slices and meshes of more than {MOST_DEVICES_NAMED} devices in all")
         return found

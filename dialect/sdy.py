@@ -23,7 +23,7 @@ class Placed:
 
 
 def write_sharding(placed: Placed) -> Attribute:
-    """A closed sharding: nobody may split it further."""
+    """A closed sharding: propagation may not split it further."""
     dims = [
         bare_sdy.DimensionShardingAttr.get([bare_sdy.AxisRefAttr.get(a) for a in axes], True) for axes in placed.dims
     ]

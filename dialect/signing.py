@@ -4,7 +4,7 @@ Ready executables are native code, which cannot be checked: only those that this
 data, and are checked; one that bears this user's mark came from this user's own compiler, so that MLIR's reader, which
 is not safe against hostile bytes, may read it in this very process (see `modules/vet.py`).
 
-PATHWAYS_KEY names the file of the key, `~/.config/pathways/key` without. Anybody who can read or choose the key can
+PATHWAYS_KEY names the file of the key, `~/.config/pathways/key` without. Any user who can read or choose the key can
 have code run as this user: so a key file that others may have read or written is refused, never used.
 """
 

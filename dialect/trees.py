@@ -28,19 +28,19 @@ class Tree:
 
 
 LEAF = Tree("leaf")
-DEEPEST = 160
+DEEPEST_TREE = 160
 """Levels of a tree that a plan may hold: trees are walked by functions that call themselves."""
 _UNNAMED = frozenset({"leaf", "none", "list", "tuple", "object"})
 """Kinds that may have children without keys."""
 _KINDS = _UNNAMED | {"dict", "namedtuple"}
 
 
-def describe_tree(treedef: Any, levels: int = DEEPEST) -> Tree:
+def describe_tree(treedef: Any, levels: int = DEEPEST_TREE) -> Tree:
     """Reads a `PyTreeDef`. Raises ValueError for one of more levels."""
     if tree_util.treedef_is_leaf(treedef) and treedef.num_leaves == 1:
         return LEAF
     if levels == 0:
-        raise ValueError(f"a tree of more than {DEEPEST} levels")
+        raise ValueError(f"a tree of more than {DEEPEST_TREE} levels")
     data = treedef.node_data()
     children = tuple(describe_tree(c, levels - 1) for c in treedef.children())
     if data is None or data[0] is type(None):
@@ -146,9 +146,9 @@ def write_tree(tree: Tree) -> str:
 def read_tree(text: str) -> Tree:
     """Raises ValueError for what `write_tree` does not write, and for what is too deep to be walked."""
     try:
-        tree = _from_json(json.loads(text), DEEPEST)
+        tree = _from_json(json.loads(text), DEEPEST_TREE)
     except RecursionError:
-        raise ValueError(f"a tree of more than {DEEPEST} levels") from None
+        raise ValueError(f"a tree of more than {DEEPEST_TREE} levels") from None
     except (KeyError, TypeError, AttributeError):
         raise ValueError("a tree that is not written as one") from None
     if (problem := tree_problem(tree)) is not None:
@@ -183,7 +183,7 @@ def _from_json(row: Any, levels: int) -> Tree:
     if row == "leaf":
         return LEAF
     if levels == 0:
-        raise ValueError(f"a tree of more than {DEEPEST} levels")
+        raise ValueError(f"a tree of more than {DEEPEST_TREE} levels")
     kind, keys, cls = row["kind"], tuple(row.get("keys", ())), row.get("class", "")
     if not (isinstance(kind, str) and isinstance(cls, str) and all(isinstance(k, str | int) for k in keys)):
         raise ValueError("a tree whose keys are not texts or numbers")

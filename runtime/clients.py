@@ -24,7 +24,7 @@ class ClientState:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def forget_kept(self) -> None:
-        """What was suspended is back, or nobody wants it any more."""
+        """What was suspended is back, or is not wanted any more."""
         kept, self.kept = self.kept, {}
         for one in kept.values():
             one.forget()
@@ -35,6 +35,6 @@ class ClientState:
 
 
 MAIN = ClientState("main")
-"""The client of whoever did not say otherwise."""
+"""The client of calls outside of any `with pw.Client(...)`."""
 
 current_client: contextvars.ContextVar[ClientState] = contextvars.ContextVar("pathways_client", default=MAIN)

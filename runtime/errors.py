@@ -292,7 +292,7 @@ class RunCancelled(Diagnostic):
     code: ClassVar[str] = "PWC0518"
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "run {run} of {program} was cancelled"
-    have: ClassVar[str] = "a result that nobody computes any more"
+    have: ClassVar[str] = "a result that is not computed any more"
     need: ClassVar[str] = "a run that ends"
     hint: ClassVar[str] = "call the program again"
     program: str
@@ -341,7 +341,7 @@ class SharedCache(Diagnostic):
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "the cache {folder} is not used: others may change what is in it"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "a folder of this user's own, in which nobody else may write"
+    need: ClassVar[str] = "a folder of this user's own, in which no other user may write"
     hint: ClassVar[str] = "chmod go-w {folder}, or let PATHWAYS_CACHE name another folder"
     folder: str
     problem: str
@@ -353,7 +353,7 @@ class SnapshotGone(Diagnostic):
     title: ClassVar[str] = "{name} did not come back from where it was suspended"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "the file that suspend wrote, until resume has read it"
-    hint: ClassVar[str] = "a folder that nobody cleans; pw.restore from the last snapshot"
+    hint: ClassVar[str] = "a folder that is not cleaned; pw.restore from the last snapshot"
     name: str
     problem: str
 

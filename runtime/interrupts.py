@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import ParamSpec, TypeVar
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 MOMENT = 1e-3
 """Seconds after which an interrupt that came at a wrong moment comes again."""
 _CODES: set[CodeType] = set()
@@ -22,7 +22,7 @@ _DROPPING = ("__del__", "_xla_gc_callback")
 """Destructors, and what JAX has the garbage collector call: Python drops what is raised there."""
 
 
-def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
+def uninterrupted(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Ctrl-C waits until `function` is done: it must never wait itself. Costs nothing when it is called."""
     _CODES.add(function.__code__)
     return function

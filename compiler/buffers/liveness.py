@@ -6,7 +6,7 @@ from functools import cached_property
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.sdy import Placed
 
 BEFORE, KEPT = -1, -1
@@ -32,7 +32,7 @@ class Lifetimes:
         return [KEPT if kept else death for kept, death in zip(self.kept, self.deaths, strict=True)]
 
 
-def lifetimes(program: Program) -> Lifetimes:
+def lifetimes(program: ProgramIR) -> Lifetimes:
     """The lifetimes of all values, in the order of the program's steps."""
     flow, arguments = program.flow, program.arguments
     births = [BEFORE] * len(arguments)
@@ -53,7 +53,7 @@ def lifetimes(program: Program) -> Lifetimes:
     return Lifetimes(births, deaths, kept, owned)
 
 
-def donations(program: Program, alive: Lifetimes) -> dict[str, tuple[int, ...]]:
+def donations(program: ProgramIR, alive: Lifetimes) -> dict[str, tuple[int, ...]]:
     """For each computation the operands it overwrites: those that every one of its calls uses for the last time.
 
     Donation is part of the compiled code, so that one call that still needs an operand keeps it for all. An operand
@@ -81,7 +81,7 @@ def _last_uses(call: Node, alive: Lifetimes, candidates: set[int] | None) -> set
     }
 
 
-def _matched(program: Program, call: Node, candidates: list[int]) -> tuple[int, ...]:
+def _matched(program: ProgramIR, call: Node, candidates: list[int]) -> tuple[int, ...]:
     """The candidates for which there is a result of the same type and sharding, each result taken once."""
     types = program.flow.types
     free: Counter[tuple[ArrayType, Placed]] = Counter(

@@ -4,24 +4,24 @@ import re
 from dataclasses import replace
 
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.labels import read_action, read_part
 from pathways.dialect.mlir import name_of
 
-CONSTANTS = "constants"
+OWNER_CONSTANTS = "constants"
 MOVED = "transfer buffers"
 RESULTS = "results"
 _ROOT = re.compile(r"\w+")
 
 
-def owners(program: Program) -> list[str]:
+def owners(program: ProgramIR) -> list[str]:
     """The owner of each value, by number.
 
     An argument belongs to its parameter (`params`, `state`); what a pipeline's forward calls make are activations of a
     microbatch, what its backward calls make its gradients; what moved is a transfer buffer; other values belong to the
     call that makes them.
     """
-    found = [CONSTANTS if a.is_constant else _root(a.name) for a in program.arguments]
+    found = [OWNER_CONSTANTS if a.is_constant else _root(a.name) for a in program.arguments]
     for node in program.flow.nodes:
         if node.is_transfer:
             found.append(MOVED)

@@ -12,7 +12,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.places import number_slots, physical_devices
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import name_of, where_of
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.memory import Peak, peak_of, peaks
@@ -30,7 +30,7 @@ class _Draft:
 
 
 def plan_streams(
-    program: Program,
+    program: ProgramIR,
     *,
     donated: Mapping[str, tuple[int, ...]] | None = None,
     temporaries: Mapping[str, int] | None = None,
@@ -47,7 +47,7 @@ def plan_streams(
 class _Planner:
     def __init__(
         self,
-        program: Program,
+        program: ProgramIR,
         donated: Mapping[str, tuple[int, ...]] | None,
         temporaries: Mapping[str, int],
         donates: bool,
@@ -225,7 +225,7 @@ class _Planner:
             self._free(self._draft(island), step, [v for v in dead if self._island(v) == island])
 
     def _given_up(self, node: Node) -> set[int]:
-        """What a loop carries, and may overwrite: nobody needs it afterwards."""
+        """What a loop carries, and may overwrite: it is not needed afterwards."""
         if not isinstance(node.op, pw.WhileOp) or not self.donates:
             return set()
         carried = node.operands[len(node.operands) - len(node.results) :]
@@ -260,7 +260,7 @@ class PlannedBody:
         return max((0, *found))
 
 
-def planned_body(around: _Planner, body: Program) -> PlannedBody:
+def planned_body(around: _Planner, body: ProgramIR) -> PlannedBody:
     """Plans a body to see what it needs, as the function around it is planned."""
     planner = _Planner(body, around.given, around.temporaries, around.donates)
     streams = [stream for stream, _ in planner.run()]
@@ -272,7 +272,7 @@ def planned_body(around: _Planner, body: Program) -> PlannedBody:
     return PlannedBody(_cover(body, found), high, ins, outs)
 
 
-def _cover(program: Program, meshes: list[str]) -> list[str]:
+def _cover(program: ProgramIR, meshes: list[str]) -> list[str]:
     """Some of these meshes, the largest first, with all of their devices."""
     covered: set[tuple[str, int]] = set()
     chosen: list[str] = []
@@ -284,7 +284,7 @@ def _cover(program: Program, meshes: list[str]) -> list[str]:
     return chosen
 
 
-def plan_meshes(program: Program) -> tuple[PlanMesh, ...]:
+def plan_meshes(program: ProgramIR) -> tuple[PlanMesh, ...]:
     """The meshes of a program on the devices that their slices are bound to."""
     found: list[PlanMesh] = []
     for symbol, op in program.meshes.items():

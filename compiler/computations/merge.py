@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pathways.compiler.computations.shardy import Signature, mesh_symbol, write_signature
+from pathways.compiler.computations.shardy import SignatureShardings, mesh_symbol, write_signature
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.ir.program import Program, main_of
+from pathways.dialect.ir.program import ProgramIR, main_of
 from pathways.dialect.mlir import Operation, func, ir, sdy
 from pathways.dialect.sdy import Placed, write_sharding
 from pathways.dialect.sharding import Axes, Dims
 
-Source: TypeAlias = tuple[int, int]
+PartOperand: TypeAlias = tuple[int, int]
 """Where an operand comes from: (-1, number of an argument of the whole), or (a part, number of its result)."""
 
 
@@ -20,7 +20,7 @@ class PartCall:
     """One call of the whole: its computation, and where its operands come from."""
 
     callee: str
-    operands: tuple[Source, ...]
+    operands: tuple[PartOperand, ...]
     ins: tuple[Dims, ...]
     """The shardings in which it takes its operands."""
     outs: tuple[Dims, ...]
@@ -33,7 +33,7 @@ class Whole:
     axes: Axes
     parts: tuple[PartCall, ...]
     arguments: tuple[Dims, ...]
-    results: tuple[Source, ...]
+    results: tuple[PartOperand, ...]
 
 
 def mergeable(computations: Sequence[Operation]) -> bool:
@@ -52,7 +52,7 @@ def mergeable(computations: Sequence[Operation]) -> bool:
     return True
 
 
-def merge(program: Program, symbol: str, whole: Whole) -> None:
+def merge(program: ProgramIR, symbol: str, whole: Whole) -> None:
     """Adds the computation `symbol` to the program. Needs its context, and a location."""
     callees = list(dict.fromkeys(p.callee for p in whole.parts))
     before = ir.InsertionPoint(program.func.operation)
@@ -71,11 +71,13 @@ def merge(program: Program, symbol: str, whole: Whole) -> None:
         ip=ir.InsertionPoint(body),
     )
     write_signature(
-        module, whole.axes, Signature(whole.arguments, tuple(whole.parts[at].outs[i] for at, i in whole.results))
+        module,
+        whole.axes,
+        SignatureShardings(whole.arguments, tuple(whole.parts[at].outs[i] for at, i in whole.results)),
     )
     block = main.add_entry_block()
     mesh = mesh_symbol(module, whole.axes)
-    values: dict[Source, Any] = {(-1, i): a for i, a in enumerate(block.arguments)}
+    values: dict[PartOperand, Any] = {(-1, i): a for i, a in enumerate(block.arguments)}
     with ir.InsertionPoint(block):
         for at, part in enumerate(whole.parts):
             operands = [
@@ -88,11 +90,11 @@ def merge(program: Program, symbol: str, whole: Whole) -> None:
         func.ReturnOp([values[source] for source in whole.results])
 
 
-def main_type(program: Program, part: PartCall) -> Any:
+def main_type(program: ProgramIR, part: PartCall) -> Any:
     return main_of(program.computations[part.callee]).type
 
 
-def _as(value: Any, dims: Dims, mesh: str, source: Source, whole: Whole) -> Any:
+def _as(value: Any, dims: Dims, mesh: str, source: PartOperand, whole: Whole) -> Any:
     """A value in the sharding in which a part takes it, if it has another."""
     at, i = source
     have = whole.arguments[i] if at < 0 else whole.parts[at].outs[i]

@@ -19,17 +19,17 @@ Known: TypeAlias = Dims | None
 
 
 @dataclass(frozen=True)
-class Signature:
+class SignatureShardings:
     """Shardings of the arguments and of the results of a computation."""
 
     ins: tuple[Known, ...]
     outs: tuple[Known, ...]
 
-    def closed(self, ranks: "Ranks") -> "Signature":
+    def closed(self, ranks: "Ranks") -> "SignatureShardings":
         """With everything open replicated."""
         ins = tuple(replicated(r) if d is None else d for d, r in zip(self.ins, ranks.ins, strict=True))
         outs = tuple(replicated(r) if d is None else d for d, r in zip(self.outs, ranks.outs, strict=True))
-        return Signature(ins, outs)
+        return SignatureShardings(ins, outs)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def ranks_of(computation: Operation) -> Ranks:
 
 def read_signature(
     computation: Operation, axes: Axes, where: Where | None = None, *, settled: bool = False
-) -> Signature:
+) -> SignatureShardings:
     """What is written on @main: the user's shardings, or, `settled`, what propagation made of them.
 
     A sharding that the user left open in some dimension (`P.UNCONSTRAINED`) is a hint to propagation, and not read
@@ -59,7 +59,7 @@ def read_signature(
         known.append(
             tuple(_known(d, t.rank, meshes, axes, where, settled) for d, t in zip(attributes, types, strict=True))
         )
-    return Signature(known[0], known[1])
+    return SignatureShardings(known[0], known[1])
 
 
 def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None, settled: bool) -> Known:
@@ -84,7 +84,7 @@ def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where
     return placed.dims
 
 
-def write_signature(computation: Operation, axes: Axes, signature: Signature) -> None:
+def write_signature(computation: Operation, axes: Axes, signature: SignatureShardings) -> None:
     """Writes closed shardings on @main, the mesh with these axes beside it, and the number of partitions."""
     main = main_of(computation)
     mesh = mesh_symbol(computation, axes)
@@ -119,7 +119,7 @@ def mesh_symbol(computation: Operation, axes: Axes) -> str:
     return name
 
 
-def propagate(computation: Operation, axes: Axes, given: Signature, where: Where | None) -> Signature:
+def propagate(computation: Operation, axes: Axes, given: SignatureShardings, where: Where | None) -> SignatureShardings:
     """Completes a signature by propagation through the computation; what nothing determines stays open."""
     if all(n == 1 for _, n in axes):
         return given
@@ -129,7 +129,7 @@ def propagate(computation: Operation, axes: Axes, given: Signature, where: Where
     manager = passmanager.PassManager.parse("builtin.module(sdy-propagation-pipeline)")
     manager.run(clone)
     found = read_signature(clone, axes, where, settled=True)
-    return Signature(_prefer(given.ins, found.ins), _prefer(given.outs, found.outs))
+    return SignatureShardings(_prefer(given.ins, found.ins), _prefer(given.outs, found.outs))
 
 
 def _prefer(given: tuple[Known, ...], found: tuple[Known, ...]) -> tuple[Known, ...]:

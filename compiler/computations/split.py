@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways.compiler.computations.inline import inlined
-from pathways.dialect.ir.program import Program, described, main_of
+from pathways.dialect.ir.program import ProgramIR, described, main_of
 from pathways.dialect.mlir import Operation, ir
 
 _CHEAP = frozenset(
@@ -39,7 +39,7 @@ class Halves:
     handed: int
 
 
-def split(program: Program, symbol: str, first_results: Sequence[int], suffixes: tuple[str, str]) -> Halves:
+def split(program: ProgramIR, symbol: str, first_results: Sequence[int], suffixes: tuple[str, str]) -> Halves:
     """Adds to the program two computations: one that makes `first_results` of `symbol`, one that makes the others."""
     whole = inlined(program.computations[symbol])
     body = _Body(main_of(whole.operation))

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from pathways.compiler.computations.inline import inlined
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.ir.program import Program, main_of
+from pathways.dialect.ir.program import ProgramIR, main_of
 from pathways.dialect.mlir import Operation, bytecode, portable
 
 
@@ -17,7 +17,7 @@ class Analyzer(Protocol):
         ...
 
 
-def temporaries_of(program: Program, analyzer: Analyzer | None) -> dict[str, int]:
+def temporaries_of(program: ProgramIR, analyzer: Analyzer | None) -> dict[str, int]:
     """For each computation the bytes of its temporaries on one device. Without an analyzer an estimate."""
     found: dict[str, int] = {}
     for symbol, computation in program.computations.items():

@@ -15,7 +15,7 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Flow, FlowParts, Node
-from pathways.dialect.ir.program import INLINE_LIMIT, Argument, Program, constant_name, main_of
+from pathways.dialect.ir.program import INLINE_LIMIT, Argument, ProgramIR, constant_name, main_of
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.ir.wellformed import check_computation
 from pathways.dialect.locations import rewrite_locations
@@ -125,7 +125,7 @@ class ProgramBuilder:
                 draft.module.operation.attributes[name] = ir.StringAttr.get(text)
             slices = draft.number_slices()
             draft.insert_computations()
-        program = Program(draft.module)
+        program = ProgramIR(draft.module)
         if draft.flow is not None:
             program.flow = Flow(program, *draft.flow)
         verify(program)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from pathways.compiler.computations.temporaries import Analyzer
 from pathways.compiler.placement.binding import Binding
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import Topology
 
@@ -47,6 +47,6 @@ class Pass:
         """What it requires and ensures. Raises ValueError or AttributeError where a class states no such phase."""
         return Phase(cls.requires), Phase(cls.ensures)
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         """Changes the program. `program.phase` need not be set: it is what the pass ensures."""
         raise NotImplementedError

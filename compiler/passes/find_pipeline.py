@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.schedule.recognize import recognize
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
 
 
@@ -13,7 +13,7 @@ from pathways.dialect.phases import Phase
 class FindPipeline(Pass):
     """Recognize stages and microbatches in an unrolled loop, and write the action of each call: 2F3.
 
-    Where any call has an action, all stay as they are: whoever wrote them knows the loop.
+    Where any call has an action, all stay as they are: their author knows the loop.
 
     Requires: phase trace.
     Ensures: phase trace: the calls of a loop over microbatches, if there is one, have actions.
@@ -24,7 +24,7 @@ class FindPipeline(Pass):
     ensures: ClassVar[Phase] = Phase.TRACE
     keeps_flow: ClassVar[bool] = True
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         calls = list(program.flow.calls())
         found = None if any(node.op.action is not None for node in calls) else recognize(program)
         if found is not None:

@@ -8,7 +8,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Draft, Node, Rewriting, renumbered
 from pathways.dialect.ir.places import Movement, movement, same_place
-from pathways.dialect.ir.program import Argument, Program
+from pathways.dialect.ir.program import Argument, ProgramIR
 from pathways.dialect.mlir import Value, ir, name_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed
@@ -30,11 +30,11 @@ class InsertTransfers(Pass):
     ensures: ClassVar[Phase] = Phase.TRANSFER
     keeps_flow: ClassVar[bool] = True
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         insert_transfers(program)
 
 
-def insert_transfers(program: Program) -> None:
+def insert_transfers(program: ProgramIR) -> None:
     with program.context, ir.Location.unknown():
         for function in program.functions:
             inserter = _Inserter(function)
@@ -63,7 +63,7 @@ class _Held:
 
 
 class _Inserter:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ProgramIR) -> None:
         self.program = program
         self.flow = program.flow
         self.arguments = program.arguments
@@ -198,7 +198,7 @@ class _Inserter:
         return self.moved[held.number, target]
 
     def write_constants(self) -> None:
-        """Writes the signature again, without constants that nobody uses any more; and what the dataflow is now."""
+        """Writes the signature again, without constants that are not used any more; and what the dataflow is now."""
         program = self.program
         block, function = program.block, program.func
         kept = list(range(len(self.arguments)))

@@ -1,4 +1,4 @@
-"""Calls of one slice that nobody else waits for in between become one executable."""
+"""Merges calls of one slice that no other slice waits for in between into one executable."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from pathways.compiler.buffers.owners import what_it_does
 from pathways.compiler.computations.flops import flops_of
-from pathways.compiler.computations.merge import PartCall, Source, Whole, count_operations, merge, mergeable
+from pathways.compiler.computations.merge import PartCall, PartOperand, Whole, count_operations, merge, mergeable
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Draft, Flow, Node, Rewriting, renumbered
-from pathways.dialect.ir.program import Program
-from pathways.dialect.labels import Part, write_part
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.labels import PartLabel, write_part
 from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, write_shardings
@@ -49,7 +49,7 @@ class MergeCalls(Pass):
     limit: str = "128"
     """The most parts of one call."""
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         attributes = program.module.operation.attributes
         if _DONE in attributes:
             return
@@ -82,13 +82,13 @@ class _Group:
     """Whether a transfer reads something that it makes."""
 
 
-def find_groups(program: Program, limit: int) -> list[list[Node]]:
+def find_groups(program: ProgramIR, limit: int) -> list[list[Node]]:
     """The groups of two and more calls, in order. Pure, and linear in calls and operands."""
     return _Finder(program, limit).run()
 
 
 class _Finder:
-    def __init__(self, program: Program, limit: int) -> None:
+    def __init__(self, program: ProgramIR, limit: int) -> None:
         self.program = program
         self.flow: Flow = program.flow
         self.limit = limit
@@ -172,7 +172,7 @@ class _Finder:
 
 
 class _Writer:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ProgramIR) -> None:
         self.program = program
         self.flow = program.flow
         self.built: dict[tuple[Whole, str], _Built] = {}
@@ -246,12 +246,12 @@ class _Writer:
     def _whole(self, group: Sequence[Node]) -> tuple[Whole, list[int], list[int]]:
         """What the merged computation is, and the numbers of its operands and results."""
         inside = {n.number for n in group}
-        made: dict[int, Source] = {}
+        made: dict[int, PartOperand] = {}
         arguments: dict[int, Dims] = {}
         numbers: dict[int, int] = {}
         parts: list[PartCall] = []
         for at, node in enumerate(group):
-            sources: list[Source] = []
+            sources: list[PartOperand] = []
             ins = tuple(p.dims for p in node.op.in_shardings)
             for value, dims in zip(node.operands, ins, strict=True):
                 if value not in made:
@@ -265,7 +265,7 @@ class _Writer:
         whole = Whole(axes, tuple(parts), tuple(arguments.values()), tuple(made[v] for v in results))
         return whole, list(arguments), results
 
-    def _made_by(self, group: Sequence[Node], results: Sequence[Source]) -> tuple[int, ...]:
+    def _made_by(self, group: Sequence[Node], results: Sequence[PartOperand]) -> tuple[int, ...]:
         """For each result the part that makes it, parts of parts counted."""
         first: list[int] = [0]
         for node in group:
@@ -298,7 +298,7 @@ def parts_of(node: Node) -> tuple[str, ...]:
     if node.op.parts is not None:
         return node.op.parts
     name, where = name_of(node.op.operation) or node.callee, where_of(node.op.operation)
-    return (write_part(Part(what_it_does(node) or "", name, where)),)
+    return (write_part(PartLabel(what_it_does(node) or "", name, where)),)
 
 
 def _shortened(names: Sequence[str], sign: str) -> str:

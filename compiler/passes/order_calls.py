@@ -9,11 +9,11 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.schedule.arrange import Arranged, arrange, columns
 from pathways.compiler.schedule.attribute import write_schedule
-from pathways.compiler.schedule.estimate import describe
+from pathways.compiler.schedule.estimate import describe_schedule
 from pathways.compiler.schedule.table_csv import write_table
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.declare import STRING
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
 
 
@@ -39,11 +39,11 @@ class OrderCalls(Pass):
     emit: str = ""
     """A file to write the table to."""
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         arranged = arrange(program, self.schedule)
         if self.emit:
             _emit(Path(self.emit), arranged)
-        write_schedule(program, describe(program, Path(self.schedule).name, arranged))
+        write_schedule(program, describe_schedule(program, Path(self.schedule).name, arranged))
         with program.context:
             number_nodes(program, arranged.order)
             for body in program.bodies.values():
@@ -51,7 +51,7 @@ class OrderCalls(Pass):
         program.phase = Phase.SCHEDULE
 
 
-def number_nodes(program: Program, order: list[int]) -> None:
+def number_nodes(program: ProgramIR, order: list[int]) -> None:
     """Moves nodes into an order and numbers them."""
     nodes = program.flow.nodes
     operations = program.block.operations

@@ -6,7 +6,7 @@ from typing import ClassVar
 from pathways.compiler.computations.localize import MOST_FLOPS, MOST_OPERATIONS, localize
 from pathways.compiler.computations.signature import signature_of
 from pathways.compiler.passes.base import Pass, Session
-from pathways.dialect.ir.program import PER_DEVICE_OF, Program
+from pathways.dialect.ir.program import PER_DEVICE_OF, ProgramIR
 from pathways.dialect.mlir import Module, ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.platforms import platform_named
@@ -33,7 +33,7 @@ class PerDevice(Pass):
     flops: float = MOST_FLOPS
     """The most work on one device: what takes longer does not notice how it was started."""
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         for old in program.per_device.values():
             old.erase()
         program.per_device.clear()
@@ -50,7 +50,7 @@ class PerDevice(Pass):
                         _add(program, symbol, found)
 
 
-def _add(program: Program, symbol: str, module: Module) -> None:
+def _add(program: ProgramIR, symbol: str, module: Module) -> None:
     made = module.operation.clone(ir.InsertionPoint(program.module.body)).operation
     made.attributes["sym_name"] = ir.StringAttr.get(program.unique_symbol(f"{symbol}_per_device"))
     made.attributes[PER_DEVICE_OF] = ir.FlatSymbolRefAttr.get(symbol)

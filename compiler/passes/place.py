@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from pathways.compiler.passes.base import Pass, Session
-from pathways.compiler.placement import Policy, load_policy, run_policy
+from pathways.compiler.placement import PlacementPolicy, find_placement, run_policy
 from pathways.compiler.placement.cost import ASSUMED_FLOPS, CostModel, Estimate
 from pathways.compiler.placement.default import default_topology
-from pathways.compiler.placement.problem import Placement, build_graph, check
+from pathways.compiler.placement.problem import Placement, build_graph, check_placement
 from pathways.compiler.placement.runner_up import LIMIT, runners_up, seconds
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import Topology
@@ -30,19 +30,19 @@ class Place(Pass):
     requires: ClassVar[Phase] = Phase.SHARD
     ensures: ClassVar[Phase] = Phase.PLACE
     keeps_flow: ClassVar[bool] = True
-    policy: str | Policy = "spread"
+    policy: str | PlacementPolicy = "spread"
     explain: bool = False
     """Estimate what every slice's runner-up would have cost, however large the program."""
 
-    def apply(self, program: Program, session: Session) -> None:
-        policy = load_policy(self.policy) if isinstance(self.policy, str) else self.policy
+    def apply(self, program: ProgramIR, session: Session) -> None:
+        policy = find_placement(self.policy) if isinstance(self.policy, str) else self.policy
         name = self.policy if isinstance(self.policy, str) else getattr(policy, "__name__", "of the caller")
         topology = session.topology or default_topology(program)
         session.topology = topology
         graph = build_graph(program, session.bindings)
         requests = graph.graph["slices"]
         placement = run_policy(name, policy, graph, topology)
-        check(name, placement, requests, topology)
+        check_placement(name, placement, requests, topology)
         estimate = CostModel(graph, topology).estimate({s: b.island for s, b in placement.bindings.items()})
         others = runners_up(graph, topology, placement, limit=None if self.explain else LIMIT)
         write_placement(program, placement, topology, others)
@@ -50,7 +50,7 @@ class Place(Pass):
 
 
 def write_placement(
-    program: Program, placement: Placement, topology: Topology, runners_up: Mapping[str, str] | None = None
+    program: ProgramIR, placement: Placement, topology: Topology, runners_up: Mapping[str, str] | None = None
 ) -> None:
     with program.context, ir.Location.unknown():
         _write_islands(program, topology)
@@ -74,7 +74,7 @@ def _stored(name: str) -> str:
     return f"{Path(path).name}:{attribute}" if colon and path.endswith(".py") else name
 
 
-def _write_summary(program: Program, policy: str, estimate: Estimate, topology: Topology, reproducible: bool) -> None:
+def _write_summary(program: ProgramIR, policy: str, estimate: Estimate, topology: Topology, reproducible: bool) -> None:
     """The policy and what it expects, as attributes of the module."""
     assumed = [i.name for i in topology.islands if i.flops is None]
     note = f"; {ASSUMED_FLOPS:.0e} flop/s assumed where none are stated" if assumed else ""
@@ -85,7 +85,7 @@ def _write_summary(program: Program, policy: str, estimate: Estimate, topology: 
         attributes["pw.not_reproducible"] = ir.UnitAttr.get(program.context)
 
 
-def _write_islands(program: Program, topology: Topology) -> None:
+def _write_islands(program: ProgramIR, topology: Topology) -> None:
     ip = ir.InsertionPoint.at_block_begin(program.module.body)
     for island in topology.islands:
         program.islands[island.name] = pw.IslandOp.create(

@@ -12,7 +12,7 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.declare import INTEGERS
-from pathways.dialect.ir.program import Body, Program, described, main_of
+from pathways.dialect.ir.program import BodyIR, ProgramIR, described, main_of
 from pathways.dialect.mlir import Attribute, ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Branch, Run
@@ -42,7 +42,7 @@ class PlanIslands(Pass):
     enforce: bool = True
     """Refuse a plan whose peak is above the memory that the topology states."""
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         donated: _Donated = {}
         temporaries: dict[str, int] = {}
         for function in program.functions:
@@ -63,11 +63,11 @@ class PlanIslands(Pass):
                     _Writer(function, stream).run()
         program.phase = Phase.PLAN
 
-    def _streams(self, function: Program, donated: _Donated, temporaries: dict[str, int]) -> Planned:
+    def _streams(self, function: ProgramIR, donated: _Donated, temporaries: dict[str, int]) -> Planned:
         return plan_streams(function, donated=donated, temporaries=temporaries, donate=self.donate)
 
 
-def check_memory(program: Program, planned: Planned) -> None:
+def check_memory(program: ProgramIR, planned: Planned) -> None:
     """Raises PWC0302, for all islands at once, where a peak is above what the topology says there is."""
     problems: list[OutOfMemory] = []
     for stream, peak in planned:
@@ -100,7 +100,7 @@ def _too_much(stream: Stream, peak: Peak, memory: int) -> OutOfMemory:
 class _Writer:
     """Writes one stream as IR; what many ops share is written once."""
 
-    def __init__(self, program: Program, stream: Stream) -> None:
+    def __init__(self, program: ProgramIR, stream: Stream) -> None:
         self.program = program
         self.stream = stream
         self.meshes = list(program.meshes)
@@ -116,7 +116,7 @@ class _Writer:
             loc=self._unknown,
             island=stream.island,
             peak_bytes=stream.peak_bytes,
-            body=self.program.name if isinstance(self.program, Body) else None,
+            body=self.program.name if isinstance(self.program, BodyIR) else None,
         )
         self.program.plans[stream.island] = op
         ip = ir.InsertionPoint(op.operation.regions[0].blocks.append())

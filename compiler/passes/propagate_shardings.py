@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeAlias
 from pathways.compiler.computations.shardy import (
     Known,
     Ranks,
-    Signature,
+    SignatureShardings,
     propagate,
     ranks_of,
     read_signature,
@@ -17,7 +17,7 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.shard_bodies import Ends, settle_bodies
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Flow, Node
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.reshard import plan_reshard
@@ -43,7 +43,7 @@ class PropagateShardings(Pass):
     ensures: ClassVar[Phase] = Phase.SHARD
     keeps_flow: ClassVar[bool] = True
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         propagate_shardings(program)
 
 
@@ -58,7 +58,7 @@ _NOTHING: dict[int, Dims] = {}
 class _State:
     """What is known so far, by number of value. A value's sharding is on the mesh where the value lives."""
 
-    program: Program
+    program: ProgramIR
     flow: Flow
     lives: list[str | None]
     known: dict[int, Dims] = field(default_factory=dict[int, Dims])
@@ -67,8 +67,10 @@ class _State:
     swept: dict[int, _Around] = field(default_factory=dict[int, _Around])
     """What was known around each call when it last taught all that it can."""
     ranks: dict[str, Ranks] = field(default_factory=dict[str, Ranks])
-    written: dict[tuple[str, str], Signature] = field(default_factory=dict[tuple[str, str], Signature])
-    results: dict[_Key, Signature] = field(default_factory=dict[_Key, Signature])
+    written: dict[tuple[str, str], SignatureShardings] = field(
+        default_factory=dict[tuple[str, str], SignatureShardings]
+    )
+    results: dict[_Key, SignatureShardings] = field(default_factory=dict[_Key, SignatureShardings])
     wants: dict[int, list[Dims]] = field(default_factory=dict[int, list[Dims]])
     """The shardings in which the user's own signatures take a value, where it lives."""
     empty: frozenset[int] = frozenset()
@@ -76,7 +78,7 @@ class _State:
     branches: dict[int, Ends] = field(default_factory=dict[int, Ends])
     """What control flow takes and makes, by node."""
 
-    def user(self, call: Node) -> Signature:
+    def user(self, call: Node) -> SignatureShardings:
         """What the user's own shardings say of a call."""
         callee, mesh = call.callee, call.mesh
         if (callee, mesh) not in self.written:
@@ -92,13 +94,13 @@ class _State:
             self.known[value] = dims
             self.here.setdefault(self.lives[value] or "", {})[value] = dims
 
-    def infer(self, call: Node, around: _Around) -> Signature:
+    def infer(self, call: Node, around: _Around) -> SignatureShardings:
         """The call's signature as far as its surroundings determine it."""
         axes = self.program.mesh(call.mesh).axes
         key = (call.callee, axes, around)
         if key not in self.results:
             computation = self.program.computations[call.callee]
-            self.results[key] = propagate(computation, axes, Signature(*around), where_of(call.op.operation))
+            self.results[key] = propagate(computation, axes, SignatureShardings(*around), where_of(call.op.operation))
         return self.results[key]
 
     def around(self, call: Node) -> _Around:
@@ -124,13 +126,13 @@ class _State:
         return self.ranks[callee]
 
 
-def propagate_shardings(program: Program) -> None:
+def propagate_shardings(program: ProgramIR) -> None:
     with program.context, ir.Location.unknown():
         _propagate(program, {})
     program.phase = Phase.SHARD
 
 
-def _propagate(program: Program, given: dict[int, Placed]) -> set[int]:
+def _propagate(program: ProgramIR, given: dict[int, Placed]) -> set[int]:
     """Decides everything in one function. What is given of a value counts where it is on the mesh where it lives.
 
     The arguments that something determines; others are replicated because nothing does.
@@ -163,7 +165,7 @@ def _settle(state: _State) -> None:
 def _branch(state: _State, node: Node) -> None:
     """Decides the bodies of control flow, with what is known around them; then what is around learns of them."""
 
-    def decide(body: Program, given: dict[int, Placed]) -> set[int]:
+    def decide(body: ProgramIR, given: dict[int, Placed]) -> set[int]:
         determined = _propagate(body, given)
         body.changed()
         return determined
@@ -217,7 +219,7 @@ def _sweep(state: _State, calls: list[Node]) -> bool:
 def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Dims:
     """Of what is suggested and what users of the value want, the sharding that moves least bytes.
 
-    `made_so`: propagation suggests that the value is made like this, else that somebody takes it like this. Of equal
+    `made_so`: propagation suggests that the value is made like this, else that one of its users takes it like this. Of equal
     ones that with fewest reshards between calls: one inside a computation is fused into it.
     """
     wants = list(dict.fromkeys(state.wants.get(value, [])))  # users that want the same share one reshard
@@ -272,7 +274,7 @@ def _write(state: _State) -> None:
     program.arguments = arguments
     # All signatures first: specializing overwrites what inference reads.
     keys = [(n.callee, n.mesh, state.around(n)) if n.callee else None for n in state.flow.nodes]
-    signatures: dict[_Key, Signature] = {}
+    signatures: dict[_Key, SignatureShardings] = {}
     for node, key in zip(state.flow.nodes, keys, strict=True):
         if key is not None and key not in signatures:
             signatures[key] = state.infer(node, key[2]).closed(state.rank(node.callee))
@@ -320,7 +322,7 @@ class _Sources:
 
     def __init__(self) -> None:
         self._modules: dict[str, Module] = {}
-        self.variants: dict[str, dict[str, tuple[Axes, Signature]]] = {}
+        self.variants: dict[str, dict[str, tuple[Axes, SignatureShardings]]] = {}
         """For each computation the symbols it has now, and what each was specialized to."""
 
     def first(self, callee: str, computation: Operation) -> bool:
@@ -335,7 +337,7 @@ class _Sources:
         return self._modules[callee].body.operations[0].operation.clone(ip)
 
 
-def _specialize(state: _State, call: Node, signature: Signature, sources: _Sources) -> str:
+def _specialize(state: _State, call: Node, signature: SignatureShardings, sources: _Sources) -> str:
     """The symbol of the call's computation with this signature: the original at its first use, then clones."""
     program, callee = state.program, call.callee
     axes = program.mesh(call.mesh).axes

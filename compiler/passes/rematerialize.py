@@ -8,13 +8,13 @@ from pathways.compiler.buffers.streams import plan_streams
 from pathways.compiler.computations.temporaries import temporaries_of
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
-from pathways.compiler.schedule.arrange import in_order
+from pathways.compiler.schedule.arrange import order_by_waits
 from pathways.compiler.schedule.attribute import read_schedule, write_schedule
-from pathways.compiler.schedule.estimate import describe
+from pathways.compiler.schedule.estimate import describe_schedule
 from pathways.compiler.schedule.table import Pipeline, read_pipeline
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.labels import Action
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
@@ -37,7 +37,7 @@ class Rematerialize(Pass):
     when: str = "auto"
     """auto: where the plan does not fit; always: every stage that keeps something."""
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         pipeline = read_pipeline(program)
         if pipeline is None or not pipeline.has_backward or any(n.op.again for n in program.flow.calls()):
             return
@@ -55,19 +55,19 @@ class Rematerialize(Pass):
             _note(program, sorted(done))
 
 
-def _mesh(program: Program, pipeline: Pipeline, stage: int) -> str:
+def _mesh(program: ProgramIR, pipeline: Pipeline, stage: int) -> str:
     calls = next(calls for action, calls in pipeline.calls.items() if action.stage == stage)
     return program.flow.nodes[calls[0]].mesh
 
 
-def _full(program: Program, temporaries: dict[str, int]) -> set[str]:
+def _full(program: ProgramIR, temporaries: dict[str, int]) -> set[str]:
     """The islands whose memory does not suffice."""
     planned = plan_streams(program, temporaries=temporaries)
     limits = {name: island.memory for name, island in program.islands.items()}
     return {s.island for s, peak in planned if (limit := limits[s.island]) is not None and peak.bytes > limit}
 
 
-def _kept(program: Program, pipeline: Pipeline, action: Action) -> Iterator[tuple[int, list[int]]]:
+def _kept(program: ProgramIR, pipeline: Pipeline, action: Action) -> Iterator[tuple[int, list[int]]]:
     """Values of a forward action that calls of its backward take, each with these calls."""
     flow = program.flow
     behind = {call for kind in "BIW" for call in pipeline.calls.get(replace(action, kind=kind), ())}
@@ -78,14 +78,14 @@ def _kept(program: Program, pipeline: Pipeline, action: Action) -> Iterator[tupl
                 yield value, users
 
 
-def _kept_bytes(program: Program, pipeline: Pipeline, stage: int) -> int:
+def _kept_bytes(program: ProgramIR, pipeline: Pipeline, stage: int) -> int:
     action = next((a for a in pipeline.calls if a.stage == stage and a.kind == "F"), None)
     if action is None:
         return 0
     return sum(program.flow.types[v].bytes for v, _ in _kept(program, pipeline, action))
 
 
-def _run_again(program: Program, pipeline: Pipeline, stage: int) -> bool:
+def _run_again(program: ProgramIR, pipeline: Pipeline, stage: int) -> bool:
     """Puts copies of a stage's forward calls before its backward ones; whether there was anything to drop."""
     flow = program.flow
     copied = False
@@ -124,20 +124,20 @@ def _run_again(program: Program, pipeline: Pipeline, stage: int) -> bool:
     return copied
 
 
-def _works_between(program: Program, before: int, after: int) -> bool:
+def _works_between(program: ProgramIR, before: int, after: int) -> bool:
     """Whether the slice of two calls does anything else between them; what other slices do needs none of its memory."""
     nodes = program.flow.nodes
     here = program.slice_of(nodes[after].mesh)
     return any(not n.is_transfer and _works_on(program, n, here) for n in nodes[before + 1 : after])
 
 
-def _works_on(program: Program, node: Node, slice_: str) -> bool:
+def _works_on(program: ProgramIR, node: Node, slice_: str) -> bool:
     """Whether a call runs on a slice; control flow may, wherever its results are."""
     return not node.is_call or program.slice_of(node.mesh) == slice_
 
 
-def _note(program: Program, stages: list[int]) -> None:
+def _note(program: ProgramIR, stages: list[int]) -> None:
     old = read_schedule(program)
     many = "stages" if len(stages) > 1 else "stage"
     note = f"activations of {many} {', '.join(map(str, stages))} are computed again before backward, to save memory"
-    write_schedule(program, describe(program, old.name, replace(in_order(program), note=note)))
+    write_schedule(program, describe_schedule(program, old.name, replace(order_by_waits(program), note=note)))

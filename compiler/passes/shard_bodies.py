@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.places import same_place
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import ir, location, where_of
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import Dims, replicated
 
-Decide: TypeAlias = Callable[[Program, dict[int, Placed]], set[int]]
+Decide: TypeAlias = Callable[[ProgramIR, dict[int, Placed]], set[int]]
 """Decides the shardings in a body, with what is given of some values; gives the arguments that it could determine."""
 
 
@@ -23,7 +23,7 @@ class Ends:
     made: tuple[Placed, ...]
 
 
-def settle_bodies(program: Program, op: pw.ControlFlowOp, outside: Sequence[Placed | None], decide: Decide) -> Ends:
+def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Placed | None], decide: Decide) -> Ends:
     """Decides all bodies of an operation, and makes them agree.
 
     `outside` is where the values are that they take, as far as that is known. Each body hands on what it determines
@@ -41,7 +41,7 @@ def settle_bodies(program: Program, op: pw.ControlFlowOp, outside: Sequence[Plac
     for body in reversed(bodies) if loops else bodies:  # what a loop does says more than its test
         wanted = [None if d is None else Placed(mesh, d) for mesh, d in zip(meshes, known, strict=True)]
         given = {v: p for v, p in zip(body.inputs, wanted, strict=True) if p is not None}
-        if not loops or body is bodies[1]:  # the test's own result is no value that anybody else makes
+        if not loops or body is bodies[1]:  # the test's own result is made by no other body
             left = wanted[carried:] if loops else list(made or [None] * len(op.results))
             given |= {v: p for v, p in zip(body.flow.returned, left, strict=True) if p is not None and v not in given}
         determined = decide(body, given)
@@ -63,13 +63,13 @@ def settle_bodies(program: Program, op: pw.ControlFlowOp, outside: Sequence[Plac
     return Ends(taken, made)
 
 
-def _mesh_of(bodies: Sequence[Program], position: int) -> str:
+def _mesh_of(bodies: Sequence[ProgramIR], position: int) -> str:
     """The mesh on which a value is taken: the same in all bodies that use it."""
     meshes = (body.arguments[body.inputs[position]].mesh for body in bodies)
     return next((m for m in meshes if m is not None), next(iter(bodies[0].meshes)))
 
 
-def _take_at(body: Program, taken: Sequence[Placed]) -> None:
+def _take_at(body: ProgramIR, taken: Sequence[Placed]) -> None:
     arguments = body.arguments
     for value, placed in zip(body.inputs, taken, strict=True):
         if arguments[value].mesh is not None:
@@ -78,7 +78,7 @@ def _take_at(body: Program, taken: Sequence[Placed]) -> None:
     body.changed()
 
 
-def _make_at(body: Program, made: Sequence[Placed], line: Any) -> None:
+def _make_at(body: ProgramIR, made: Sequence[Placed], line: Any) -> None:
     """Moves what a body returns to where all bodies return it."""
     flow = body.flow
     operations = body.block.operations

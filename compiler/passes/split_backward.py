@@ -8,7 +8,7 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import Program, main_of
+from pathways.dialect.ir.program import ProgramIR, main_of
 from pathways.dialect.labels import Action, read_action
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
@@ -27,14 +27,14 @@ class SplitBackward(Pass):
     requires: ClassVar[Phase] = Phase.TRACE
     ensures: ClassVar[Phase] = Phase.TRACE
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         with program.context, ir.Location.unknown():
             _Splitter(program).run()
         program.changed()
 
 
 class _Splitter:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ProgramIR) -> None:
         self.program = program
         self.flow = program.flow
         self.halves: dict[tuple[str, tuple[int, ...]], Halves] = {}

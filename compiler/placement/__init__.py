@@ -7,8 +7,8 @@ from pathways.compiler.placement.binding import Binding as Binding
 from pathways.compiler.placement.cost import CostModel as CostModel
 from pathways.compiler.placement.cost import Estimate as Estimate
 from pathways.compiler.placement.find import POLICIES as POLICIES
-from pathways.compiler.placement.find import Policy as Policy
-from pathways.compiler.placement.find import load_policy as load_policy
+from pathways.compiler.placement.find import PlacementPolicy as PlacementPolicy
+from pathways.compiler.placement.find import find_placement as find_placement
 from pathways.compiler.placement.find import run_policy as run_policy
 from pathways.compiler.placement.problem import Placement as Placement
 from pathways.compiler.placement.problem import SliceRequest as SliceRequest

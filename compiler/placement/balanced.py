@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 
 from pathways.compiler.placement.cost import CostModel
-from pathways.compiler.placement.problem import Free, Placement, SliceRequest
+from pathways.compiler.placement.problem import FreeDevices, Placement, SliceRequest
 from pathways.compiler.placement.runner_up import seconds
 from pathways.dialect.topology import Island, Topology
 
@@ -52,11 +52,11 @@ def balanced(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
     order = chain_order(model)
     splits = contiguous_splits(order, model)
     if not splits:
-        raise Free(topology, model.slices).refuse("as one run of neighbors an island")
-    costs = {s: model.estimate(islands_of(s, order)).cost for s in splits}
+        raise FreeDevices(topology, model.slices).refuse("as one run of neighbors an island")
+    costs = {s: model.estimate(islands_of_split(s, order)).cost for s in splits}
     best = min(splits, key=lambda s: (float(f"{costs[s]:.9g}"), s.fill, s.cuts))
-    where = islands_of(best, order)
-    free = Free(topology, model.slices)
+    where = islands_of_split(best, order)
+    free = FreeDevices(topology, model.slices)
     bindings = {r.symbol: r.bound or free.take(r, where[r.symbol]) for r in order}
     reasons: dict[str, str] = {}
     start = 0
@@ -77,7 +77,7 @@ def chain_order(model: CostModel) -> list[SliceRequest]:
     return sorted(model.slices, key=lambda r: first.get(r.symbol, len(model.calls)))
 
 
-def islands_of(split: _Split, order: Sequence[SliceRequest]) -> dict[str, str]:
+def islands_of_split(split: _Split, order: Sequence[SliceRequest]) -> dict[str, str]:
     where: dict[str, str] = {}
     start = 0
     for stop, island in zip(split.cuts, split.islands, strict=True):

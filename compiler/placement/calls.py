@@ -7,10 +7,10 @@ from typing import NamedTuple, TypeAlias
 
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 
 
-class Source(NamedTuple):
+class ValueSource(NamedTuple):
     """Where a value comes from: the number of the call that makes it (-1: an argument), which of its values, its slice.
 
     The slice of constants, which are wherever they are wanted, is empty.
@@ -22,7 +22,7 @@ class Source(NamedTuple):
     bytes: int
 
 
-Sources: TypeAlias = tuple[Source, ...]
+ValueSources: TypeAlias = tuple[ValueSource, ...]
 """What a value may be: behind a branch it is what one body or another makes."""
 
 
@@ -31,23 +31,26 @@ class PlacedCall:
     """A call or a move; `number` counts them over all functions, `sources` are its operands'."""
 
     number: int
-    function: Program
+    function: ProgramIR
     node: Node
-    sources: Sequence[Sources]
+    sources: Sequence[ValueSources]
 
 
-def placed_calls(program: Program) -> Iterator[PlacedCall]:
+def placed_calls(program: ProgramIR) -> Iterator[PlacedCall]:
     """In program order, bodies where their control flow stands."""
-    arguments: list[Sources] = []
+    arguments: list[ValueSources] = []
     for i, argument in enumerate(program.arguments):
         known = argument.mesh is not None and not argument.is_constant
         home = program.slice_of(argument.mesh or "") if known else ""
-        arguments.append((Source(-1, i, home, program.flow.sizes[i]),))
+        arguments.append((ValueSource(-1, i, home, program.flow.sizes[i]),))
     yield from _calls(program, arguments, itertools.count(), [])
 
 
 def _calls(
-    function: Program, arguments: Sequence[Sources], numbers: "itertools.count[int]", returned: list[Sources]
+    function: ProgramIR,
+    arguments: Sequence[ValueSources],
+    numbers: "itertools.count[int]",
+    returned: list[ValueSources],
 ) -> Iterator[PlacedCall]:
     """The calls of one function; fills `returned` with the sources of what it returns."""
     flow = function.flow
@@ -58,9 +61,9 @@ def _calls(
             number, here = next(numbers), function.slice_of(node.mesh)
             yield PlacedCall(number, function, node, taken)
             sizes = flow.sizes[node.results.start : node.results.stop]
-            sources += [(Source(number, i, here, size),) for i, size in enumerate(sizes)]
+            sources += [(ValueSource(number, i, here, size),) for i, size in enumerate(sizes)]
             continue
-        made: list[list[Sources]] = []
+        made: list[list[ValueSources]] = []
         for body in function.bodies_of(node.op):
             made.append([])
             yield from _calls(body, _arguments(body, taken), numbers, made[-1])
@@ -70,9 +73,9 @@ def _calls(
     returned += [sources[v] for v in flow.returned]
 
 
-def _arguments(body: Program, taken: Sequence[Sources]) -> list[Sources]:
+def _arguments(body: ProgramIR, taken: Sequence[ValueSources]) -> list[ValueSources]:
     """What a body's arguments are outside of it."""
-    constant = (Source(-1, -1, "", 0),)
+    constant = (ValueSource(-1, -1, "", 0),)
     inputs = body.inputs
     handed = dict(zip(inputs, taken[len(taken) - len(inputs) :], strict=True))
     return [handed.get(i, constant) for i in range(len(body.arguments))]

@@ -2,12 +2,12 @@
 
 import itertools
 
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology
 
 
-def default_topology(program: Program) -> Topology:
+def default_topology(program: ProgramIR) -> Topology:
     """One island for each slice, and larger ones where slices must share; an implicit slice gets one device."""
     sizes: dict[str, int] = {}
     names: dict[str, str] = {}

@@ -16,11 +16,11 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.lines import where_of_exception
 from pathways.dialect.topology import Topology
 
-Graph: TypeAlias = Any
+CallGraph: TypeAlias = Any
 """A `networkx.DiGraph` of calls (problem.py); networkx's graphs are generic for type checkers only."""
-Policy: TypeAlias = Callable[[Graph, Topology], Placement]
+PlacementPolicy: TypeAlias = Callable[[CallGraph, Topology], Placement]
 
-POLICIES: dict[str, Policy] = {
+POLICIES: dict[str, PlacementPolicy] = {
     "spread": spread,
     "pinned": pinned,
     "balanced": balanced,
@@ -31,7 +31,7 @@ POLICIES: dict[str, Policy] = {
 LAYOUT = "layout:"
 
 
-def load_policy(name: str) -> Policy:
+def find_placement(name: str) -> PlacementPolicy:
     """The policy of this name. Raises PWC0307 with what there is."""
     if name in POLICIES:
         return POLICIES[name]
@@ -45,7 +45,7 @@ def load_policy(name: str) -> Policy:
         raise _bad(name, error.have, error.where) from error
 
 
-def _optimal(name: str) -> Policy:
+def _optimal(name: str) -> PlacementPolicy:
     options: dict[str, Any] = {}
     for option in name.partition(":")[2].split(","):
         key, _, value = option.partition("=")
@@ -58,7 +58,7 @@ def _optimal(name: str) -> Policy:
     return Optimal(**options)
 
 
-def _as_policy(name: str, found: Any) -> Policy:
+def _as_policy(name: str, found: Any) -> PlacementPolicy:
     """A function, or a class (or object) with a method `place`."""
     try:
         candidate = found() if isinstance(found, type) else found
@@ -68,10 +68,10 @@ def _as_policy(name: str, found: Any) -> Policy:
     policy: Any = getattr(candidate, "place", candidate)
     if not callable(policy):
         raise _bad(name, f"a {type(found).__name__}")
-    return cast("Policy", policy)
+    return cast("PlacementPolicy", policy)
 
 
-def run_policy(name: str, policy: Policy, graph: Graph, topology: Topology) -> Placement:
+def run_policy(name: str, policy: PlacementPolicy, graph: CallGraph, topology: Topology) -> Placement:
     """Asks a policy. Its own exceptions become PWC0305 at its own line; coded errors pass."""
     try:
         placement: Any = policy(graph, topology)

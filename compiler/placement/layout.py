@@ -14,7 +14,7 @@ from pathways.compiler.errors import BadLayout
 from pathways.compiler.placement.balanced import chain_order
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.cost import CostModel
-from pathways.compiler.placement.problem import Free, Placement
+from pathways.compiler.placement.problem import FreeDevices, Placement
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Topology
 
@@ -42,7 +42,7 @@ class LayoutPolicy:
         for (name, _), request in zip(wanted, order, strict=True):
             if name not in runs[request.symbol]:
                 raise self._bad(f"{name} where {request.symbol} runs {', '.join(runs[request.symbol])}", have)
-        free = Free(topology, model.slices)
+        free = FreeDevices(topology, model.slices)
         bindings: dict[str, Binding] = {}
         reasons: dict[str, str] = {}
         for (name, row), request in zip(wanted, order, strict=True):

@@ -1,11 +1,11 @@
 """How much memory each slice needs at least, whatever the schedule: what is there before and after a run."""
 
 from pathways.dialect.ir.places import same_place
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.sdy import Placed
 
 
-def slice_memory(program: Program) -> dict[str, int]:
+def slice_memory(program: ProgramIR) -> dict[str, int]:
     """Bytes a device, by slice, from phase `shard` on: a lower bound for every order and however calls are merged.
 
     Before the first call all arguments and constants are where they live; after the last one what the caller keeps,
@@ -16,7 +16,7 @@ def slice_memory(program: Program) -> dict[str, int]:
     before: dict[str, int] = {}
     after: dict[str, int] = {}
     for value, argument in enumerate(arguments):
-        if argument.sharding is not None and not argument.is_constant:  # constants go to whoever uses them
+        if argument.sharding is not None and not argument.is_constant:  # constants go where they are used
             kept = not argument.donate or value in {same[v] for v in flow.returned}
             for bound in (before, after) if kept else (before,):
                 _add(bound, program, value, argument.sharding)
@@ -26,7 +26,7 @@ def slice_memory(program: Program) -> dict[str, int]:
     return {slice_: max(before.get(slice_, 0), after.get(slice_, 0)) for slice_ in before | after}
 
 
-def _same(program: Program) -> list[int]:
+def _same(program: ProgramIR) -> list[int]:
     """For each value itself, or what it was before moves that move nothing."""
     flow = program.flow
     same = list(range(len(flow.values)))
@@ -38,7 +38,7 @@ def _same(program: Program) -> list[int]:
     return same
 
 
-def _add(bound: dict[str, int], program: Program, value: int, placed: Placed) -> None:
+def _add(bound: dict[str, int], program: ProgramIR, value: int, placed: Placed) -> None:
     slice_, type_ = program.slice_of(placed.mesh), program.flow.types[value]
     size = type_.shard_bytes(program.sharding(placed).shard_shape(type_.shape))
     bound[slice_] = bound.get(slice_, 0) + size

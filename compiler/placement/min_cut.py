@@ -11,9 +11,9 @@ from typing import Any
 
 import networkx as nx
 
-from pathways.compiler.placement.balanced import chain_order, contiguous_splits, islands_of
+from pathways.compiler.placement.balanced import chain_order, contiguous_splits, islands_of_split
 from pathways.compiler.placement.cost import CostModel
-from pathways.compiler.placement.problem import Free, Placement
+from pathways.compiler.placement.problem import FreeDevices, Placement
 from pathways.compiler.placement.spread import spread
 from pathways.dialect.topology import Topology
 
@@ -26,10 +26,10 @@ def min_cut(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
     level = {s: b.island for s, b in spread(graph, topology).bindings.items()}
     search = _Search.of(model, level)
     order = chain_order(model)
-    starts = [level, *(islands_of(s, order) for s in contiguous_splits(order, model))]
+    starts = [level, *(islands_of_split(s, order) for s in contiguous_splits(order, model))]
     ends = [search.descend(start) for start in starts if search.legal(start)]
     best = min(ends, key=lambda where: (search.crossing(where), model.estimate(where).cost))
-    free = Free(topology, model.slices)
+    free = FreeDevices(topology, model.slices)
     bindings = {r.symbol: r.bound or free.take(r, best[r.symbol]) for r in model.slices}
     total = search.crossing(best)
     reasons: dict[str, str] = {}

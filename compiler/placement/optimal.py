@@ -18,7 +18,7 @@ import scipy.sparse  # pyright: ignore[reportMissingTypeStubs]
 from pathways.compiler.placement.balanced import balanced
 from pathways.compiler.placement.cost import QUIET, CostModel
 from pathways.compiler.placement.min_cut import min_cut
-from pathways.compiler.placement.problem import Free, Placement
+from pathways.compiler.placement.problem import FreeDevices, Placement
 from pathways.compiler.placement.runner_up import seconds as shown
 from pathways.compiler.placement.spread import spread
 from pathways.dialect.diagnostics import PathwaysError
@@ -40,11 +40,11 @@ class Optimal:
         answers = {name: a for name, p in _OTHERS.items() if (a := _attempt(p, graph, topology)) is not None}
         solved = _Milp(model).solve(self.nodes, self.seconds)
         if solved.where is not None:
-            free = Free(topology, model.slices)
+            free = FreeDevices(topology, model.slices)
             bindings = {r.symbol: r.bound or free.take(r, solved.where[r.symbol]) for r in model.slices}
             answers[_PROGRAM] = Placement(bindings, {})
         if not answers:
-            raise Free(topology, model.slices).refuse()
+            raise FreeDevices(topology, model.slices).refuse()
         costs = {name: model.estimate(_where(a)).cost for name, a in answers.items()}
         name = min(costs, key=lambda n: float(f"{costs[n]:.9g}"))  # of equal ones the simplest placement's
         best, cost = answers[name], costs[name]

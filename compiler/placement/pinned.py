@@ -6,7 +6,7 @@ import networkx as nx
 
 from pathways.compiler.errors import NotPinned
 from pathways.compiler.placement.binding import Binding
-from pathways.compiler.placement.problem import Free, Placement, SliceRequest
+from pathways.compiler.placement.problem import FreeDevices, Placement, SliceRequest
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Topology
 
@@ -22,7 +22,7 @@ def pinned(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
     if missing:
         names = ", ".join(f"{r.symbol} ({r.where})" if r.where else r.symbol for r in missing)
         raise PathwaysError(NotPinned(slices=names, where=missing[0].where))
-    free = Free(topology, slices)
+    free = FreeDevices(topology, slices)
     bindings: dict[str, Binding] = {}
     for request in slices:
         island = pins[request.symbol]

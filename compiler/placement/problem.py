@@ -16,10 +16,10 @@ import networkx as nx
 from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.errors import BadPlacement, SliceTooLarge
 from pathways.compiler.placement.binding import Binding
-from pathways.compiler.placement.calls import PlacedCall, Source, placed_calls
+from pathways.compiler.placement.calls import PlacedCall, ValueSource, placed_calls
 from pathways.compiler.placement.memory import slice_memory
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import name_of, where_of
 from pathways.dialect.topology import Island, Topology
 
@@ -58,7 +58,7 @@ class Placement:
     reproducible: bool = True
 
 
-def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]":
+def build_graph(program: ProgramIR, bound: dict[str, Binding]) -> "nx.DiGraph[Any]":
     """The graph of calls of a program, as policies see it."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.graph["slices"] = requests(program, bound)
@@ -87,10 +87,10 @@ def build_graph(program: Program, bound: dict[str, Binding]) -> "nx.DiGraph[Any]
     return graph
 
 
-def _slice_traffic(program: Program, calls: Iterable[PlacedCall]) -> dict[tuple[str, str], int]:
+def _slice_traffic(program: ProgramIR, calls: Iterable[PlacedCall]) -> dict[tuple[str, str], int]:
     """Bytes from slice to slice in a run: each value once to each slice that takes it; constants do not move."""
     traffic: dict[tuple[str, str], int] = {}
-    arrived: set[tuple[Source, str]] = set()
+    arrived: set[tuple[ValueSource, str]] = set()
     for call in calls:
         here = program.slice_of(call.node.mesh)
         for source in chain.from_iterable(call.sources):
@@ -100,7 +100,7 @@ def _slice_traffic(program: Program, calls: Iterable[PlacedCall]) -> dict[tuple[
     return traffic
 
 
-def requests(program: Program, bound: dict[str, Binding]) -> tuple[SliceRequest, ...]:
+def requests(program: ProgramIR, bound: dict[str, Binding]) -> tuple[SliceRequest, ...]:
     memory = slice_memory(program)
     return tuple(
         SliceRequest(
@@ -117,7 +117,7 @@ def requests(program: Program, bound: dict[str, Binding]) -> tuple[SliceRequest,
     )
 
 
-class Free:
+class FreeDevices:
     """Which devices of each island are still free while a policy runs."""
 
     def __init__(self, topology: Topology, slices: Iterable[SliceRequest]) -> None:
@@ -164,7 +164,7 @@ class Free:
         return PathwaysError(SliceTooLarge(topology=f"{self.topology}", needs=needs, where=where))
 
 
-def check(policy: str, placement: Placement, slices: Iterable[SliceRequest], topology: Topology) -> None:
+def check_placement(policy: str, placement: Placement, slices: Iterable[SliceRequest], topology: Topology) -> None:
     """Refuses an illegal answer with PWC0305: every broken rule, with the policy, the decision and the user's line."""
     requested = tuple(slices)
     taken: dict[tuple[str, int], str] = {}

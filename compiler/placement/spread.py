@@ -6,7 +6,7 @@ from typing import Any
 import networkx as nx
 
 from pathways.compiler.placement.binding import Binding
-from pathways.compiler.placement.problem import Free, Placement, SliceRequest
+from pathways.compiler.placement.problem import FreeDevices, Placement, SliceRequest
 from pathways.dialect.topology import Topology
 
 
@@ -20,11 +20,11 @@ def spread(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
         placement = _greedy(slices, topology, tight)
         if placement is not None:
             return placement
-    raise Free(topology, slices).refuse()
+    raise FreeDevices(topology, slices).refuse()
 
 
 def _greedy(slices: Sequence[SliceRequest], topology: Topology, tight: bool) -> Placement | None:
-    free = Free(topology, slices)
+    free = FreeDevices(topology, slices)
     bindings: dict[str, Binding] = {}
     reasons: dict[str, str] = {}
     for request in _order(slices):

@@ -10,9 +10,9 @@ from pathways.compiler.errors import ScheduleCycle, UnknownSchedule
 from pathways.compiler.schedule import PROGRAM, SCHEDULES, ZERO_BUBBLE
 from pathways.compiler.schedule.table import Pipeline, Table, read_pipeline
 from pathways.compiler.schedule.table_csv import check_rows, needs_split, read_rows
-from pathways.compiler.schedule.timeline import Cycle, Graph, Timeline, play
+from pathways.compiler.schedule.timeline import Cycle, Precedence, Timeline, play
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.labels import Action
 from pathways.dialect.mlir import name_of, where_of
 
@@ -29,7 +29,7 @@ class Arranged:
     order: list[int]
     pipeline: Pipeline | None
     table: Table
-    graph: Graph
+    graph: Precedence
     timeline: Timeline
     note: str = ""
 
@@ -43,7 +43,7 @@ def splits_backward(schedule: str) -> bool:
     return needs_split(read_rows(Path(schedule))) if is_file(schedule) else schedule == ZERO_BUBBLE
 
 
-def arrange(program: Program, schedule: str) -> Arranged:
+def arrange(program: ProgramIR, schedule: str) -> Arranged:
     """Orders the nodes of a program of phase `transfer`.
 
     Raises PWC0402 for an order that cannot finish, PWC0403 for a file that is no table of this program, PWC0404 for a
@@ -55,9 +55,9 @@ def arrange(program: Program, schedule: str) -> Arranged:
     if pipeline is None:
         if is_file(schedule):
             read_rows(Path(schedule))  # what cannot be read is refused all the same
-        return replace(in_order(program), note="" if schedule == PROGRAM else NO_LOOP)
+        return replace(order_by_waits(program), note="" if schedule == PROGRAM else NO_LOOP)
     if schedule == PROGRAM:
-        return in_order(program)
+        return order_by_waits(program)
     graph = _graph(program, pipeline)
     if is_file(schedule):
         table = check_rows(read_rows(Path(schedule)), pipeline, schedule)
@@ -71,7 +71,7 @@ def arrange(program: Program, schedule: str) -> Arranged:
     return Arranged(_by_start(graph, pipeline, behind, timeline), pipeline, table, graph, timeline)
 
 
-def in_order(program: Program) -> Arranged:
+def order_by_waits(program: ProgramIR) -> Arranged:
     """A program as its nodes stand. Raises PWC0402 where its own actions contradict that."""
     pipeline = read_pipeline(program)
     graph = _graph(program, pipeline or _NONE)
@@ -89,7 +89,7 @@ def as_written(pipeline: Pipeline) -> Table:
     return tuple(tuple(a for a in first if pipeline.rows[a.stage] == row) for row in range(len(pipeline.slices)))
 
 
-def _graph(program: Program, pipeline: Pipeline) -> Graph:
+def _graph(program: ProgramIR, pipeline: Pipeline) -> Precedence:
     """All nodes; only the placed calls of the pipeline take time, in units."""
     flow = program.flow
     seconds = [0.0] * len(flow.nodes)
@@ -101,10 +101,10 @@ def _graph(program: Program, pipeline: Pipeline) -> Graph:
     waits = [list(dict.fromkeys(m for m in (flow.makers[v] for v in n.operands) if m >= 0)) for n in flow.nodes]
     rows = {s: i for i, s in enumerate(pipeline.slices)}
     slices = [rows.get(program.slice_of(n.mesh), -1) if n.callee else -1 for n in flow.nodes]
-    return Graph(waits, slices, seconds)
+    return Precedence(waits, slices, seconds)
 
 
-def _behind(graph: Graph, pipeline: Pipeline, table: Table) -> list[Sequence[int]]:
+def _behind(graph: Precedence, pipeline: Pipeline, table: Table) -> list[Sequence[int]]:
     """For each call of a row the call before it."""
     behind: list[Sequence[int]] = [()] * len(graph.waits)
     for row in table:
@@ -114,7 +114,7 @@ def _behind(graph: Graph, pipeline: Pipeline, table: Table) -> list[Sequence[int
     return behind
 
 
-def _by_start(graph: Graph, pipeline: Pipeline, behind: Sequence[Sequence[int]], timeline: Timeline) -> list[int]:
+def _by_start(graph: Precedence, pipeline: Pipeline, behind: Sequence[Sequence[int]], timeline: Timeline) -> list[int]:
     """All nodes by the time at which they start, so that what one slice is waited for by another comes first.
 
     What depends on the pipeline stands as early as it can (a gradient is added when it is there, a transfer overlaps);
@@ -146,15 +146,15 @@ def _by_start(graph: Graph, pipeline: Pipeline, behind: Sequence[Sequence[int]],
     return order
 
 
-def columns(pipeline: Pipeline, graph: Graph, table: Table) -> dict[Action, int]:
+def columns(pipeline: Pipeline, graph: Precedence, table: Table) -> dict[Action, int]:
     """When each action starts if each takes one unit of time: the columns of a table as a file."""
     inside = {c: 1.0 / len(calls) for calls in pipeline.calls.values() for c in calls}
-    units = Graph(graph.waits, graph.slices, [inside.get(i, 0.0) for i in range(len(graph.waits))])
+    units = Precedence(graph.waits, graph.slices, [inside.get(i, 0.0) for i in range(len(graph.waits))])
     starts = play(units, _behind(graph, pipeline, table)).starts
     return {action: round(starts[calls[0]]) for action, calls in pipeline.calls.items()}
 
 
-def _refused(program: Program, pipeline: Pipeline, table: Table, schedule: str, cycle: Cycle) -> PathwaysError:
+def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str, cycle: Cycle) -> PathwaysError:
     """Draws a circle in the user's names: each line waits for the next."""
     action_of = {call: action for action, calls in pipeline.calls.items() for call in calls}
     row_of = {action: number for number, row in enumerate(table, 1) for action in row}

@@ -3,20 +3,20 @@
 from dataclasses import fields
 from typing import Any
 
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import ir
 from pathways.dialect.schedule import Schedule
 
 NAME = "pw.schedule"
 
 
-def write_schedule(program: Program, schedule: Schedule) -> None:
+def write_schedule(program: ProgramIR, schedule: Schedule) -> None:
     with program.context:
         entries = {f.name: _write(getattr(schedule, f.name)) for f in fields(Schedule)}
         program.module.operation.attributes[NAME] = ir.DictAttr.get(entries)
 
 
-def read_schedule(program: Program) -> Schedule:
+def read_schedule(program: ProgramIR) -> Schedule:
     """Program order where the IR states none."""
     attributes = program.module.operation.attributes
     if NAME not in attributes:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.placement.cost import ASSUMED_FLOPS
 from pathways.compiler.schedule.arrange import Arranged
-from pathways.compiler.schedule.timeline import Bubble, Graph, bubble, play
-from pathways.dialect.ir.program import Program
+from pathways.compiler.schedule.timeline import Bubble, Precedence, bubble, play
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.schedule import Schedule
 
 
-def describe(program: Program, name: str, arranged: Arranged) -> Schedule:
+def describe_schedule(program: ProgramIR, name: str, arranged: Arranged) -> Schedule:
     """The schedule of a program as the plan states it."""
     pipeline = arranged.pipeline
     if pipeline is None:
@@ -32,9 +32,9 @@ def describe(program: Program, name: str, arranged: Arranged) -> Schedule:
     )
 
 
-def estimated(program: Program, arranged: Arranged) -> Bubble:
+def estimated(program: ProgramIR, arranged: Arranged) -> Bubble:
     """The bubble of the whole program on the pipeline's slices, under the cost model of docs/placement.md."""
-    graph = Graph(arranged.graph.waits, arranged.graph.slices, _seconds(program))
+    graph = Precedence(arranged.graph.waits, arranged.graph.slices, _seconds(program))
     behind: list[Sequence[int]] = [()] * len(graph.waits)
     last: dict[int, int] = {}
     for node in arranged.order:
@@ -45,7 +45,7 @@ def estimated(program: Program, arranged: Arranged) -> Bubble:
     return bubble(graph, play(graph, behind))
 
 
-def _seconds(program: Program) -> list[float]:
+def _seconds(program: ProgramIR) -> list[float]:
     dcn = program.module.operation.attributes["pw.dcn_gbps"].value * 1e9
     ici = min((i.ici_gbps or 100.0 for i in program.islands.values()), default=100.0) * 1e9
     rates = {name: island.flops or ASSUMED_FLOPS for name, island in program.islands.items()}

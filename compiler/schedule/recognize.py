@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.labels import Action
 from pathways.dialect.mlir import name_of, where_of
 
@@ -30,7 +30,7 @@ class Recognized:
     actions: dict[int, Action]
 
 
-def recognize(program: Program) -> Recognized | None:
+def recognize(program: ProgramIR) -> Recognized | None:
     """The pipeline of a program from phase `trace` on; None where there is no loop over microbatches."""
     for by_name in (True, False):
         near = _Near(program, by_name)
@@ -41,7 +41,7 @@ def recognize(program: Program) -> Recognized | None:
     return None
 
 
-def _actions(program: Program, near: "_Near", classes: dict[int, list[int]], labels: dict[int, int]) -> Recognized:
+def _actions(program: ProgramIR, near: "_Near", classes: dict[int, list[int]], labels: dict[int, int]) -> Recognized:
     members = {c: sorted(m, key=labels.__getitem__) for c, m in classes.items() if all(n in labels for n in m)}
     first = {c: m[0] for c, m in members.items()}
     stages = _Stages(program, near, first).find()
@@ -60,7 +60,7 @@ class _Near:
     every microbatch is an argument of its own.
     """
 
-    def __init__(self, program: Program, by_name: bool) -> None:
+    def __init__(self, program: ProgramIR, by_name: bool) -> None:
         self.program = program
         self.by_name = by_name
         self.flow = program.flow
@@ -185,7 +185,7 @@ class _Run:
 class _Stages:
     """The stages of one microbatch; `first` is the representative call of each class."""
 
-    def __init__(self, program: Program, near: _Near, first: dict[int, int]) -> None:
+    def __init__(self, program: ProgramIR, near: _Near, first: dict[int, int]) -> None:
         self.program = program
         self.near = near
         self.first = first
@@ -305,7 +305,7 @@ class _Stages:
         return len(nodes) // 2 if has_backward else len(nodes)
 
 
-def _attach(program: Program, near: _Near, actions: dict[int, Action]) -> None:
+def _attach(program: ProgramIR, near: _Near, actions: dict[int, Action]) -> None:
     """Gives each gathered call that belongs to one microbatch the action it goes with, on its slice."""
     flow = near.flow
     placed = dict(actions)
@@ -320,7 +320,7 @@ def _attach(program: Program, near: _Near, actions: dict[int, Action]) -> None:
     _attach_to_users(program, near, actions)
 
 
-def _attach_to_users(program: Program, near: _Near, actions: dict[int, Action]) -> None:
+def _attach_to_users(program: ProgramIR, near: _Near, actions: dict[int, Action]) -> None:
     """Gathered calls that depend on no placed call go with those who use them, if that is one microbatch."""
     flow = near.flow
     wanted: dict[int, list[int]] = {}

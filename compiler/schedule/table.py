@@ -6,7 +6,7 @@ from typing import NoReturn, TypeAlias
 
 from pathways.compiler.errors import UnsuitableSchedule
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.labels import Action, read_action
 
 Table: TypeAlias = tuple[tuple[Action, ...], ...]
@@ -55,7 +55,7 @@ class Pipeline:
         return [a for a in both if a in self.calls]
 
 
-def read_pipeline(program: Program) -> Pipeline | None:
+def read_pipeline(program: ProgramIR) -> Pipeline | None:
     """The pipeline that the actions of a program's placed calls describe; None: it has none."""
     calls: dict[Action, list[int]] = {}
     slice_of: dict[int, str] = {}

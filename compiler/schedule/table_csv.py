@@ -81,7 +81,7 @@ def check_rows(rows: list[list[Action]], pipeline: Pipeline, path: str) -> Table
 
 
 def _exists(action: Action, pipeline: Pipeline) -> bool:
-    """Whether the program has such an action; an input gradient that nobody needs may be named all the same."""
+    """Whether the program has such an action; an input gradient that is not needed may be named all the same."""
     if not (action.stage < pipeline.stages and action.microbatch < pipeline.microbatches):
         return False
     if action.kind == "I" and Action(action.stage, "W", action.microbatch) in pipeline.calls:

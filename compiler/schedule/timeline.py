@@ -1,6 +1,6 @@
 """When everything of an ordered program happens, as a longest path: starts, bubbles, and the least bubble there can be.
 
-All of it is linear in calls and dependencies: nobody asks whether a path leads from one call to another.
+All of it is linear in calls and dependencies: no step asks whether a path leads from one call to another.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Graph:
+class Precedence:
     """Work and what it waits for. Nodes are numbers, in a topological order of `waits` alone.
 
     `slices[i]` is where node i runs, -1: nowhere, as a transfer. `seconds[i]` may be in any unit of time.
@@ -34,7 +34,7 @@ class Timeline:
     ends: list[float]
 
 
-def play(graph: Graph, behind: Sequence[Sequence[int]] = ()) -> Timeline:
+def play(graph: Precedence, behind: Sequence[Sequence[int]] = ()) -> Timeline:
     """When each node starts, if it starts at once when all is done that it waits for.
 
     `behind[i]` is what node i must also wait for because of the order of its slice. Raises `Cycle`.
@@ -63,7 +63,7 @@ def play(graph: Graph, behind: Sequence[Sequence[int]] = ()) -> Timeline:
     return Timeline(starts, ends)
 
 
-def _cycle(graph: Graph, extra: Sequence[Sequence[int]], waiting: Sequence[int]) -> tuple[int, ...]:
+def _cycle(graph: Precedence, extra: Sequence[Sequence[int]], waiting: Sequence[int]) -> tuple[int, ...]:
     """A circle among nodes that never became ready: each of them waits for another such node."""
     at = next(i for i, n in enumerate(waiting) if n)
     path: list[int] = []
@@ -84,11 +84,11 @@ class Bubble:
     bound: float
 
 
-def bubble(graph: Graph, timeline: Timeline, members: Sequence[int] | None = None) -> Bubble:
+def bubble(graph: Precedence, timeline: Timeline, members: Sequence[int] | None = None) -> Bubble:
     """The bubble over the slices that `members` (default: all nodes) run on.
 
     The bound: a slice starts no earlier than its first node could with endless slices, works for as long as it works,
-    and somebody must still do all that follows its last node.
+    and all that follows its last node must still be done.
     """
     nodes = [i for i in (range(len(graph.slices)) if members is None else members) if graph.slices[i] >= 0]
     busy: dict[int, float] = {}
@@ -110,7 +110,7 @@ def bubble(graph: Graph, timeline: Timeline, members: Sequence[int] | None = Non
     return Bubble(seconds, 1 - total / (len(busy) * seconds), max(0.0, 1 - total / (len(busy) * least)))
 
 
-def _heads(graph: Graph) -> list[float]:
+def _heads(graph: Precedence) -> list[float]:
     """When each node could start at the earliest."""
     heads: list[float] = []
     for waits in graph.waits:
@@ -118,7 +118,7 @@ def _heads(graph: Graph) -> list[float]:
     return heads
 
 
-def _tails(graph: Graph) -> list[float]:
+def _tails(graph: Precedence) -> list[float]:
     """How long it takes from the end of each node until all that depends on it is done."""
     tails = [0.0] * len(graph.waits)
     for i in range(len(tails) - 1, -1, -1):

@@ -1,6 +1,6 @@
 """Zero bubble H1 (Qi et al., 2024): weight gradients wait for gaps, with no more microbatches in flight than 1F1B has.
 
-A backward is two actions: I, which the stage before waits for, and W, which nobody does. Played in unit times: a
+A backward is two actions: I, which the stage before waits for, and W, which no stage waits for. Played in unit times: a
 slice that is free takes F if it may have one more in flight, else I, else W, of what is ready.
 """
 

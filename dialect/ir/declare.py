@@ -11,16 +11,16 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
 from pathways.dialect.mlir import Attribute, Operation, Value, ir
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Kind(Generic[T]):
+class Kind(Generic[_T]):
     """How a Python value is written as an MLIR attribute and read back."""
 
     name: str
-    write: Callable[[T], Attribute]
-    read: Callable[[Attribute], T]
+    write: Callable[[_T], Attribute]
+    read: Callable[[Attribute], _T]
     accepts: Callable[[Attribute], bool]
 
 
@@ -42,12 +42,12 @@ INTEGERS = Kind[tuple[int, ...]](
 )
 
 
-class Field(Generic[T]):
+class Field(Generic[_T]):
     """A required attribute; reading it gives the Python value."""
 
     required = True
 
-    def __init__(self, kind: Kind[T], doc: str) -> None:
+    def __init__(self, kind: Kind[_T], doc: str) -> None:
         self.kind = kind
         self.doc = doc
         self.name = ""
@@ -58,36 +58,36 @@ class Field(Generic[T]):
     @overload
     def __get__(self, op: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, op: "PwOp", owner: type) -> T: ...
-    def __get__(self, op: "PwOp | None", owner: type) -> Self | T:
+    def __get__(self, op: "PwOp", owner: type) -> _T: ...
+    def __get__(self, op: "PwOp | None", owner: type) -> Self | _T:
         if op is None:
             return self
         return self.kind.read(op.operation.attributes[self.name])
 
-    def __set__(self, op: "PwOp", value: T) -> None:
+    def __set__(self, op: "PwOp", value: _T) -> None:
         with op.operation.context:
             op.operation.attributes[self.name] = self.kind.write(value)
 
 
-class OptionalField(Field[Any], Generic[T]):
+class OptionalField(Field[Any], Generic[_T]):
     """An attribute that may be absent; reading it then gives None, and writing None removes it."""
 
     required = False
 
-    def __init__(self, kind: Kind[T], doc: str) -> None:
+    def __init__(self, kind: Kind[_T], doc: str) -> None:
         super().__init__(kind, doc)
 
     @overload
     def __get__(self, op: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, op: "PwOp", owner: type) -> T | None: ...
-    def __get__(self, op: "PwOp | None", owner: type) -> Self | T | None:
+    def __get__(self, op: "PwOp", owner: type) -> _T | None: ...
+    def __get__(self, op: "PwOp | None", owner: type) -> Self | _T | None:
         if op is None:
             return self
         attributes = op.operation.attributes
         return self.kind.read(attributes[self.name]) if self.name in attributes else None
 
-    def __set__(self, op: "PwOp", value: T | None) -> None:
+    def __set__(self, op: "PwOp", value: _T | None) -> None:
         if value is not None and value is not False:
             super().__set__(op, value)
         elif self.name in op.operation.attributes:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.sdy import Placed
 
@@ -17,7 +17,7 @@ class Movement:
     bytes: int
 
 
-def physical_devices(program: Program, mesh: str) -> tuple[str, list[int]]:
+def physical_devices(program: ProgramIR, mesh: str) -> tuple[str, list[int]]:
     """The island of a mesh, and its devices there in mesh order; from phase `place` on."""
     bound = program.slices[program.slice_of(mesh)]
     if bound.island is None or bound.device_ids is None:
@@ -25,7 +25,7 @@ def physical_devices(program: Program, mesh: str) -> tuple[str, list[int]]:
     return bound.island, [bound.device_ids[i] for i in program.mesh(mesh).devices]
 
 
-def same_place(program: Program, type_: ArrayType, source: Placed, target: Placed) -> bool:
+def same_place(program: ProgramIR, type_: ArrayType, source: Placed, target: Placed) -> bool:
     """Whether a value of this type already lies as `target` wants it."""
     if source == target:
         return True
@@ -34,7 +34,7 @@ def same_place(program: Program, type_: ArrayType, source: Placed, target: Place
     return program.sharding(source).same_layout(program.sharding(target), type_.shape)
 
 
-def movement(program: Program, type_: ArrayType, source: Placed, target: Placed) -> Movement:
+def movement(program: ProgramIR, type_: ArrayType, source: Placed, target: Placed) -> Movement:
     """Route and bytes of moving a value; from phase `place` on."""
     here, source_ids = physical_devices(program, source.mesh)
     there, target_ids = physical_devices(program, target.mesh)
@@ -46,7 +46,7 @@ def movement(program: Program, type_: ArrayType, source: Placed, target: Placed)
     return Movement("dcn" if here != there else ("ici" if size else "local"), size)
 
 
-def number_slots(program: Program) -> list[int]:
+def number_slots(program: ProgramIR) -> list[int]:
     """The slot of every value: arguments first, then results in program order, counted on each island; -1: no place."""
     counts: dict[str, int] = {}
     islands = {symbol: program.island_of(symbol) for symbol in program.meshes}

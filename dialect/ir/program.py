@@ -100,7 +100,7 @@ PER_DEVICE_OF = "pw.per_device_of"
 """Marks a module for one device, and names the computation that it is a device's share of."""
 
 
-class Program:
+class ProgramIR:
     """A view on a module: cheap to make, holds no state of its own but the symbol tables it read."""
 
     def __init__(self, module: Module) -> None:
@@ -113,7 +113,7 @@ class Program:
         self.computations: dict[str, Operation] = {}
         self.per_device: dict[str, Operation] = {}
         """By computation, what one device does of it: a module of its own, where its devices need no other."""
-        self.bodies: dict[str, Program] = {}
+        self.bodies: dict[str, ProgramIR] = {}
         """Functions that control flow runs, as programs of their own; inner ones first."""
         self._specs: dict[str, MeshSpec] = {}
         self._slices: dict[str, str] = {}
@@ -129,7 +129,7 @@ class Program:
             else:
                 self._read(op)
         for op in bodies:
-            body = Body(self, op)
+            body = BodyIR(self, op)
             self.bodies[body.name] = body
         for op in plans:
             self.bodies.get(op.body or "", self).plans[op.island] = op
@@ -154,11 +154,11 @@ class Program:
                 pass
 
     @property
-    def functions(self) -> "list[Program]":
+    def functions(self) -> "list[ProgramIR]":
         """The bodies, each after those inside it, and the program itself."""
         return [*self.bodies.values(), self]
 
-    def bodies_of(self, op: pw.ControlFlowOp) -> "list[Program]":
+    def bodies_of(self, op: pw.ControlFlowOp) -> "list[ProgramIR]":
         return [self.bodies[symbol] for symbol in op.bodies]
 
     @property
@@ -271,10 +271,10 @@ class Program:
         return taken
 
 
-class Body(Program):
+class BodyIR(ProgramIR):
     """A function that control flow runs: a program on the slices and meshes of the whole, with its own computations."""
 
-    def __init__(self, whole: Program, function: Any) -> None:
+    def __init__(self, whole: ProgramIR, function: Any) -> None:
         self.module, self.context = whole.module, whole.context
         self.slices, self.meshes, self.islands = whole.slices, whole.meshes, whole.islands
         self.per_device = whole.per_device
@@ -287,7 +287,7 @@ class Body(Program):
         self.computations = {s: whole.computations.pop(s) for s in [*whole.computations] if s in called}
 
     @property
-    def functions(self) -> list[Program]:
+    def functions(self) -> list[ProgramIR]:
         return self.whole.functions
 
 

@@ -8,7 +8,7 @@ over the same slices, with computations and plans of its own. Attributes of argu
 
 from typing import Any
 
-from pathways.dialect.dtypes import ArrayType, from_mlir, is_array
+from pathways.dialect.dtypes import ArrayType, from_mlir, is_array_type
 from pathways.dialect.ir.declare import (
     FLAG,
     INTEGER,
@@ -45,7 +45,7 @@ TYPES = Kind[tuple[ArrayType, ...]](
     lambda v: ir.ArrayAttr.get([ir.TypeAttr.get(ir.Type.parse(t.mlir)) for t in v]),
     remembered(lambda a: tuple(from_mlir(t.value) for t in a)),
     remembered(
-        lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(t, ir.TypeAttr) and is_array(t.value) for t in a)
+        lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(t, ir.TypeAttr) and is_array_type(t.value) for t in a)
     ),
 )
 ANY = Arity(None)

@@ -9,18 +9,18 @@ from pathways.dialect.errors import InvalidIR
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.places import same_place
-from pathways.dialect.ir.program import Program, array_type, main_of
+from pathways.dialect.ir.program import ProgramIR, array_type, main_of
 from pathways.dialect.ir.verify_plan import broken_parts, check_per_device, check_plans
 from pathways.dialect.ir.wellformed import Broken, declarations, known_ops, violation
 from pathways.dialect.labels import Action, read_action
 from pathways.dialect.mlir import Attribute, Operation, ir, problem_of, registered_only, short_text
 from pathways.dialect.phases import Phase
-from pathways.dialect.ranges import LARGEST, write_ranges
+from pathways.dialect.ranges import LARGEST_RANGE, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import size_of_axes
 
 
-def verify(program: Program) -> None:
+def verify(program: ProgramIR) -> None:
     """Checks a module against the rules of the phase it says it has reached.
 
     Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
@@ -30,7 +30,7 @@ def verify(program: Program) -> None:
             raise PathwaysError(*found)
 
 
-def _broken(program: Program) -> Iterator[Iterator[Broken]]:
+def _broken(program: ProgramIR) -> Iterator[Iterator[Broken]]:
     """The violations of each rule in turn."""
     _check_valid(program)
     for rule in (known_ops, declarations):
@@ -42,7 +42,7 @@ def _broken(program: Program) -> Iterator[Iterator[Broken]]:
                 yield from (rule(function) for function in program.functions)
 
 
-def _check_valid(program: Program) -> None:
+def _check_valid(program: ProgramIR) -> None:
     """What MLIR itself checks; inside of computations also that all ops are known."""
     module = program.module.operation
     try:
@@ -61,21 +61,21 @@ def _check_valid(program: Program) -> None:
         raise PathwaysError(invalid) from None
 
 
-def _one_program(program: Program) -> Iterator[Broken]:
+def _one_program(program: ProgramIR) -> Iterator[Broken]:
     if not program.has_program:
         yield program.module.operation, "has no function marked pw.program", "one program a module"
 
 
-def _counts(program: Program) -> Iterator[Broken]:
+def _counts(program: ProgramIR) -> Iterator[Broken]:
     for op in program.slices.values():
-        if not 1 <= op.devices <= LARGEST:
-            yield op.operation, f"has {op.devices} devices", f"1 to {LARGEST}"
+        if not 1 <= op.devices <= LARGEST_RANGE:
+            yield op.operation, f"has {op.devices} devices", f"1 to {LARGEST_RANGE}"
     for op in program.islands.values():
-        if op.hosts < 1 or op.devices < 1 or op.hosts * op.devices > LARGEST:
-            yield op.operation, f"has {op.hosts} hosts of {op.devices} devices", f"1 to {LARGEST} devices in all"
+        if op.hosts < 1 or op.devices < 1 or op.hosts * op.devices > LARGEST_RANGE:
+            yield op.operation, f"has {op.hosts} hosts of {op.devices} devices", f"1 to {LARGEST_RANGE} devices in all"
 
 
-def _symbols(program: Program) -> Iterator[Broken]:
+def _symbols(program: ProgramIR) -> Iterator[Broken]:
     for op in program.meshes.values():
         if op.slice not in program.slices:
             yield op.operation, f"names the slice @{op.slice}, which does not exist", "a pw.slice of the module"
@@ -94,7 +94,7 @@ def _symbols(program: Program) -> Iterator[Broken]:
                 yield op.operation, f"names the mesh @{mesh}, which does not exist", "a pw.mesh of the module"
 
 
-def _calls(program: Program) -> Iterator[Broken]:
+def _calls(program: ProgramIR) -> Iterator[Broken]:
     signatures: dict[str, tuple[list[ArrayType], list[ArrayType]]] = {}
     flow = program.flow
     types = flow.types
@@ -117,7 +117,7 @@ def _calls(program: Program) -> Iterator[Broken]:
             yield node.op.operation, f"has types {shown}", f"those of @main: {rule}"
 
 
-def _actions(program: Program) -> Iterator[Broken]:
+def _actions(program: ProgramIR) -> Iterator[Broken]:
     """Actions are those of a pipeline: stages and microbatches counted from 0, each stage on one slice."""
     found: dict[Action, Any] = {}
     homes: dict[int, str] = {}
@@ -146,7 +146,7 @@ def _actions(program: Program) -> Iterator[Broken]:
             yield numbers[max(numbers)].operation, f"is of {what} {max(numbers)} of {len(numbers)}", rule
 
 
-def _branches(program: Program) -> Iterator[Broken]:
+def _branches(program: ProgramIR) -> Iterator[Broken]:
     flow = program.flow
     before = list(program.functions)[: program.functions.index(program)]
     for node in flow.branches():
@@ -161,7 +161,7 @@ def _branches(program: Program) -> Iterator[Broken]:
             yield op.operation, f"names {len(op.meshes)} meshes", "one for each result"
 
 
-def _body_types(program: Program, node: Node) -> Iterator[Broken]:
+def _body_types(program: ProgramIR, node: Node) -> Iterator[Broken]:
     """What the bodies of control flow take and make."""
     op, types = node.op, program.flow.types
     taken = [types[v] for v in (node.operands[1:] if isinstance(op, pw.CondOp) else node.operands)]
@@ -178,7 +178,7 @@ def _body_types(program: Program, node: Node) -> Iterator[Broken]:
             yield op.operation, have, f"{[str(t) for t in taken]} -> {[str(t) for t in want]}"
 
 
-def _signature(program: Program) -> Iterator[Broken]:
+def _signature(program: ProgramIR) -> Iterator[Broken]:
     func = program.func
     counts = len(program.arguments), len(program.block.arguments)
     if counts[0] != counts[1]:
@@ -200,7 +200,7 @@ def _attributes(node: Node) -> tuple[str, ...]:
 _SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "result"}
 
 
-def _shardings(program: Program) -> Iterator[Broken]:
+def _shardings(program: ProgramIR) -> Iterator[Broken]:
     flow = program.flow
     types = flow.types
     checked: set[tuple[str, str, str, Attribute]] = set()
@@ -235,12 +235,12 @@ def _shardings(program: Program) -> Iterator[Broken]:
                 yield from _divides(program, program.func.operation, types[value], argument.sharding, argument.name)
 
 
-def _branch_places(program: Program) -> Iterator[Broken]:
+def _branch_places(program: ProgramIR) -> Iterator[Broken]:
     for node in program.flow.branches():
         yield from _body_places(program, node)
 
 
-def _body_places(program: Program, node: Node) -> Iterator[Broken]:
+def _body_places(program: ProgramIR, node: Node) -> Iterator[Broken]:
     """Values go into a body, and come out of it, where they are."""
     op, types = node.op, program.flow.types
     if op.in_shardings is None or op.out_shardings is None:
@@ -261,7 +261,7 @@ def _body_places(program: Program, node: Node) -> Iterator[Broken]:
                 yield op.operation, f"takes from @{body.name} a value elsewhere than it makes it", "equal places"
 
 
-def _divides(program: Program, op: Operation, type_: ArrayType, placed: Placed, what: str) -> Iterator[Broken]:
+def _divides(program: ProgramIR, op: Operation, type_: ArrayType, placed: Placed, what: str) -> Iterator[Broken]:
     shape = type_.shape
     if placed.mesh not in program.meshes:
         yield op, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
@@ -276,7 +276,7 @@ def _divides(program: Program, op: Operation, type_: ArrayType, placed: Placed, 
         yield op, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
 
 
-def _bindings(program: Program) -> Iterator[Broken]:
+def _bindings(program: ProgramIR) -> Iterator[Broken]:
     taken: dict[tuple[str, int], str] = {}
     for symbol, op in program.slices.items():
         if op.island not in program.islands or op.device_ids is None:
@@ -305,7 +305,7 @@ def _bindings(program: Program) -> Iterator[Broken]:
             yield call.operation, f"is on @{call.island}, its slice on @{owner.island}", "the island of its slice"
 
 
-def _movement(program: Program) -> Iterator[Broken]:
+def _movement(program: ProgramIR) -> Iterator[Broken]:
     flow = program.flow
     places, types = flow.places, flow.types
     for argument in program.arguments:
@@ -328,7 +328,7 @@ def _movement(program: Program) -> Iterator[Broken]:
                 yield op.operation, f"reads operand {i} from another place", "an explicit pw.transfer for every move"
 
 
-def _order(program: Program) -> Iterator[Broken]:
+def _order(program: ProgramIR) -> Iterator[Broken]:
     flow = program.flow
     last = -1
     for node in flow.nodes:
@@ -342,7 +342,7 @@ def _order(program: Program) -> Iterator[Broken]:
         last = max(last, step)
 
 
-_RULES: dict[Phase, tuple[Callable[[Program], Iterator[Broken]], ...]] = {
+_RULES: dict[Phase, tuple[Callable[[ProgramIR], Iterator[Broken]], ...]] = {
     Phase.TRACE: (_counts, _symbols, _calls, _actions, _signature, _branches),
     Phase.SHARD: (_shardings, _branch_places),
     Phase.PLACE: (_bindings,),

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.wellformed import Broken
 from pathways.dialect.labels import read_part
 
 
-def check_plans(program: Program) -> Iterator[Broken]:
+def check_plans(program: ProgramIR) -> Iterator[Broken]:
     """The streams of one function."""
     for island, plan in program.plans.items():
         if island not in program.islands:
@@ -28,7 +28,7 @@ def check_plans(program: Program) -> Iterator[Broken]:
             yield from _named(program, op)
 
 
-def check_per_device(program: Program) -> Iterator[Broken]:
+def check_per_device(program: ProgramIR) -> Iterator[Broken]:
     """A module for one device is the share of a computation that is there."""
     known = {symbol for function in program.functions for symbol in function.computations}
     for symbol, operation in program.per_device.items() if program is program.functions[-1] else ():
@@ -36,7 +36,7 @@ def check_per_device(program: Program) -> Iterator[Broken]:
             yield operation, f"is a share of @{symbol}, which is not there", "a computation of the module"
 
 
-def _named(program: Program, op: Any) -> Iterator[Broken]:
+def _named(program: ProgramIR, op: Any) -> Iterator[Broken]:
     """What an instruction names that does not exist, and lists that do not fit each other."""
     operation = op.operation
     if isinstance(op, pw.BuffersOp):

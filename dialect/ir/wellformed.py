@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import is_array
+from pathways.dialect.dtypes import is_array_type
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.declare import FLAG, NUMBER, STRING, SYMBOL, PwOp
@@ -216,7 +216,7 @@ def _array_types(function: Operation, *, inside: bool) -> Iterator[Broken]:
     operations = function.regions[0].blocks[0].operations if inside else ()
     made = [value.type for op in operations for value in op.operation.results]
     for found in dict.fromkeys([*type_.inputs, *type_.results, *made]):
-        if not is_array(found):
+        if not is_array_type(found):
             yield function, f"has a value of type {found}", "arrays of ranked tensor types, with static dimensions"
 
 

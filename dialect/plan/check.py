@@ -2,7 +2,7 @@
 
 PJRT compares byte sizes only and crashes on wrong device sets, argument counts and donated inputs; so slots, types,
 layouts, device order and donation are compared here with the computations that they are handed to. A rule may rely on
-those before it: the first broken one ends it. What a plan names is known to exist afterwards, whoever reads it.
+those before it: the first broken one ends it. What a plan names is known to exist afterwards.
 """
 
 from collections import Counter

@@ -9,7 +9,7 @@ from pathways.dialect.sharding import Axes, Dims, MeshSpec, Sharding
 
 MOST_DIMENSIONS = 64
 """Of an array, or of a mesh: numpy has no more."""
-MOST_BYTES = 1 << 60
+MOST_ARRAY_BYTES = 1 << 60
 """Of an array: what counts them with 64 bits must not run over."""
 
 
@@ -20,7 +20,7 @@ def type_problem(type_: ArrayType) -> tuple[str, str] | None:
     if len(type_.shape) > MOST_DIMENSIONS:
         return f"with {len(type_.shape)} dimensions", f"at most {MOST_DIMENSIONS}"
     size = type_.shard_bytes(tuple(filter(None, type_.shape)))  # a zero hides how large the others are
-    return (f"of type {type_}", f"at most {MOST_BYTES} bytes") if size > MOST_BYTES else None
+    return (f"of type {type_}", f"at most {MOST_ARRAY_BYTES} bytes") if size > MOST_ARRAY_BYTES else None
 
 
 def axes_problem(axes: Axes) -> str | None:

@@ -28,7 +28,7 @@ from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CallsBack, DamagedPlan, NotAPlan, PlanVersion
 from pathways.dialect.files import write_whole
-from pathways.dialect.jax_api import VERSION as VERSION_OF_JAX
+from pathways.dialect.jax_api import JAX_VERSION as VERSION_OF_JAX
 from pathways.dialect.plan.codec import NOT_STORED, DecodeError, decode_plan, encode_plan
 from pathways.dialect.plan.modules.vet import vetted
 from pathways.dialect.plan.nouns import FORMAT, Plan
@@ -73,7 +73,7 @@ def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode()
 
 
-def is_marked(raw: bytes) -> bool:
+def is_marked_plan(raw: bytes) -> bool:
     """Whether this user wrote the plan.bin with these bytes. Raises PWC0610."""
     end = len(raw) - _SEAL_SIZE
     body, mark = raw[: max(0, end - _MARK_SIZE)], raw[max(0, end - _MARK_SIZE) : end]
@@ -113,7 +113,7 @@ def load_plan(path: str | Path) -> Plan:
     except OSError as error:
         raise PathwaysError(NotAPlan(path=str(path), found=error.strerror or str(error))) from None
     plan = read_plan(raw, str(path))
-    return replace(plan, marked=True) if is_marked(raw) else vetted(plan, str(path))
+    return replace(plan, marked=True) if is_marked_plan(raw) else vetted(plan, str(path))
 
 
 def read_plan(raw: bytes, path: str = "plan") -> Plan:

@@ -1,6 +1,6 @@
 """The instructions of a plan: what each says, and what it reads, writes and drops. Declared here alone.
 
-A new instruction is a class here, an op in dialect/ir/pw.py with the same fields, a message in plan.proto, whoever
+A new instruction is a class here, an op in dialect/ir/pw.py with the same fields, a message in plan.proto, what
 makes it (compiler/buffers/streams.py), and what it does (runtime/host/load/steps.py); a test compares the tables.
 Fields named `name` and `where` are the location of the op; all others are its attributes, by the same name or by
 the one that `Refers` states, where a number stands for a symbol.
@@ -139,7 +139,7 @@ class Branch:
     temporaries: int = 0
     """Bytes on one of their devices that bodies need beside inputs and outputs."""
     donated: Slots = ()
-    """Positions in `inputs`: what a loop carries, and nobody needs afterwards."""
+    """Positions in `inputs`: what a loop carries, and is not needed afterwards."""
 
     @property
     def effects(self) -> Effects:

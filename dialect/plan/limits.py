@@ -1,4 +1,4 @@
-"""How much a plan may ask of whoever reads it: what small files can multiply. Pure.
+"""Bounds what reading a plan may take: what small files can multiply. Pure.
 
 The rules of `check.py` say what is wrong; these say what is too much, for `pwc inspect` as for a run. Each amount is
 one that no array of the file holds, but a product of several.
@@ -26,7 +26,7 @@ MOST_OWNERS = 1 << 24
 
 
 def check_amounts(plan: Plan, path: str) -> None:
-    """Raises PWC0613 for what would fill the memory of whoever looks at it, whether it is valid or not."""
+    """Raises PWC0613 for what would fill the memory of a process that only looks at it, valid or not."""
     names = 0
     for streams in plan.all_streams:
         for stream in streams:

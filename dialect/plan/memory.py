@@ -39,7 +39,7 @@ _Held: TypeAlias = tuple[int, str, int]
 """Mesh, owner and size of a slot."""
 
 
-def changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]:
+def memory_changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]:
     """What a stream allocates and frees, in order. `borrowed` are slots that the caller keeps."""
     held: list[_Held] = []
     for group in stream.groups:
@@ -104,7 +104,7 @@ def classes_of(meshes: Sequence[PlanMesh]) -> list[list[tuple[int, ...]]]:
 
 def peak_of(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> Peak:
     """The peak of a stream, over all devices of its island; of several, the first device that is as full."""
-    found = list(changes(stream, borrowed))
+    found = list(memory_changes(stream, borrowed))
     firsts = [sorted(c[0] for c in classes) for classes in classes_of(meshes)]
     live: dict[int, int] = {}
     highest, at, device = 0, -1, -1
@@ -133,7 +133,7 @@ def peaks(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) 
     classes = classes_of(meshes)
     live: dict[tuple[int, ...], int] = {}
     highest: dict[tuple[int, ...], int] = {}
-    for change in changes(stream, borrowed):
+    for change in memory_changes(stream, borrowed):
         for devices in classes[change.mesh]:
             live[devices] = size = live.get(devices, 0) + change.bytes
             highest[devices] = max(highest.get(devices, 0), size)
@@ -155,7 +155,7 @@ def timeline(plan: Plan, island: str, device: int) -> list[tuple[int, dict[str, 
     live: dict[str, int] = {}
     rows: list[tuple[int, dict[str, int]]] = []
     holding = _meshes_with(plan.meshes, island, device)
-    for change in changes(plan.stream(island), borrowed_slots(plan, island)):
+    for change in memory_changes(plan.stream(island), borrowed_slots(plan, island)):
         if change.mesh not in holding:
             continue
         if rows and rows[-1][0] != change.step:

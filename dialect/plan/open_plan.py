@@ -1,4 +1,4 @@
-"""The one door for plans from files: whoever runs, shows or compares one takes it from here."""
+"""Opens plans from files: all that run, show or compare one take it from here."""
 
 from pathlib import Path
 

@@ -27,11 +27,11 @@ class Joined:
         return self.parts[0][1]
 
 
-Placed: TypeAlias = tuple[int, Instruction | Joined]
+Ordered: TypeAlias = tuple[int, Instruction | Joined]
 """The index of a stream (of a branch, the first), and what to do there."""
 
 
-def linearize(plan: Plan, path: str = "plan") -> list[Placed]:
+def linearize(plan: Plan, path: str = "plan") -> list[Ordered]:
     """All that is to be done, in the order to enqueue. Raises PWC0604."""
     positions = [0] * len(plan.streams)
     sent: set[int] = set()
@@ -39,7 +39,7 @@ def linearize(plan: Plan, path: str = "plan") -> list[Placed]:
     missing = Counter(i.step for s in plan.streams for i in s.instructions if isinstance(i, Branch))
     joining: dict[int, list[tuple[int, Branch]]] = {}
     ready: list[tuple[int, int]] = []
-    order: list[Placed] = []
+    order: list[Ordered] = []
 
     def offer(stream: int) -> None:
         instructions = plan.streams[stream].instructions

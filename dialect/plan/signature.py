@@ -21,7 +21,9 @@ class Parameter:
     static: str = ""
 
 
-def in_order(parameters: Sequence[Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+def arguments_in_order(
+    parameters: Sequence[Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
     """The arguments of a call, one a parameter that is not static. Raises TypeError with what is wrong."""
     taken = [p for p in parameters if not p.static]
     places = [i for i, p in enumerate(taken) if p.how != NAME]

@@ -46,7 +46,7 @@ def _bytes(plan: Plan, ports: Sequence[Port], device: int) -> int:
     return sum(b.bytes for b in buffers if device in plan.meshes[b.layout.mesh].devices)
 
 
-def islands_of(plan: Plan, island: str | None) -> list[str]:
+def islands_asked_for(plan: Plan, island: str | None) -> list[str]:
     """The island of this name, or all that the plan uses. Raises PWC0104 for one that it does not use."""
     used = [s.island for s in plan.streams]
     if island is None:

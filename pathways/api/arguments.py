@@ -20,11 +20,11 @@ def key_of(leaf: Any) -> tuple[Any, ...]:
     """What the signature says of a leaf. Raises as `aval_of`."""
     if isinstance(leaf, Array):
         return leaf.shape, leaf.dtype, leaf.weak_type
-    aval = aval_of(leaf)
+    aval = aval_of_leaf(leaf)
     return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
 
 
-def aval_of(leaf: Any) -> Any:
+def aval_of_leaf(leaf: Any) -> Any:
     """The abstract value of a leaf. Raises TypeError, ValueError or OverflowError for what is no array of JAX."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
@@ -46,7 +46,7 @@ def refusal(program: str, dynamic: Sequence[Any], names: Sequence[str], error: E
     """The error for the first leaf that is no array; `error`, which JAX raised, if none is found."""
     for path, leaf in tree_util.tree_flatten_with_path(tuple(dynamic))[0]:
         try:
-            aval_of(leaf)
+            aval_of_leaf(leaf)
         except NO_ARRAYS as found:
             name: str = names[path[0].idx] + tree_util.keystr(path[1:])
             return PathwaysError(_refused(program, name, leaf, found))

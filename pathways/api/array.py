@@ -18,7 +18,7 @@ from pathways.api.shards import Shard, shards
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.tracing_stack import around
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.jax_api import Array as JaxArray
+from pathways.dialect.jax_api import JaxArray as JaxArray
 from pathways.dialect.lines import caller
 from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Port
@@ -28,7 +28,7 @@ from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.hangs import hang_behind
 from pathways.runtime.host.run.store import DELETED, Handle, Poison
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class WaitTimeout(PathwaysError, TimeoutError):
@@ -198,8 +198,8 @@ class Array(ArrayMethods, JaxArray):
             raise self._late(timeout)
         return array
 
-    def _read(self, size: int, read: Callable[[Any], T]) -> T:
-        """What `read` copies to the host. While it does, nobody overwrites the buffer: a run that is given it to do so
+    def _read(self, size: int, read: Callable[[Any], _T]) -> _T:
+        """What `read` copies to the host. While it does, no run overwrites the buffer: one that is given it to do so
         overwrites a copy, and one that was quicker makes this raise PWC0207.
         """
         self._future()
@@ -335,7 +335,7 @@ class Array(ArrayMethods, JaxArray):
             return f"<{about}, failed: {error.code}>"
 
 
-def _waited(handle: Handle, wait: Callable[[], T]) -> T:
+def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
     """What fails on a device after it was enqueued becomes PWC0504, with the computation that makes this value."""
     try:
         return wait()

@@ -14,7 +14,7 @@ _LONGEST = 40
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundCall:
     """How the arguments of a call meet the parameters. `static` are (place, type, value): 2, 2.0 and True differ.
 
     `places` are positions among all values bound; `numbers` and `names` say which parameter each dynamic value is of;
@@ -63,7 +63,7 @@ class Chosen:
         return bool(self.numbers or self.names)
 
 
-class Signature:
+class CallSignature:
     """The signature of a program's function, and which of its parameters are static."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -95,15 +95,15 @@ class Signature:
         return Chosen(frozenset(numbers), frozenset(others))
 
     @property
-    def plain(self) -> Bound | None:
+    def plain(self) -> BoundCall | None:
         """How most calls are bound: all arguments by position, none of them static. None: this function has no such."""
         parameters = self.python.parameters
         if self.static or any(p.kind not in _POSITIONAL for p in parameters.values()):
             return None
         names, places = tuple(parameters), tuple(range(len(parameters)))
-        return Bound((), places, places, names, (), tuple(_parameter(p, p.name, ()) for p in parameters.values()))
+        return BoundCall((), places, places, names, (), tuple(_parameter(p, p.name, ()) for p in parameters.values()))
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Bound, tuple[Any, ...]]:
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[BoundCall, tuple[Any, ...]]:
         """The call, and the values of its dynamic arguments. Raises TypeError as Python does."""
         bound = self.python.bind(*args, **kwargs)
         found = _bound_parameters(self.python, bound)
@@ -111,7 +111,7 @@ class Signature:
         values: list[Any] = [*bound.args, *bound.kwargs.values()]
         is_static = [self.static.has(number, name) for number, name, _ in found]
         places = tuple(i for i, static in enumerate(is_static) if not static)
-        made = Bound(
+        made = BoundCall(
             tuple((i, v.__class__, v) for i, v in enumerate(values) if is_static[i]),
             places,
             tuple(found[i][0] for i in places),

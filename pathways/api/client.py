@@ -17,8 +17,8 @@ from pathways.runtime.client.suspend import resume, suspend
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.host.run.store import closed
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 _before: contextvars.ContextVar[tuple[ClientState, ...]] = contextvars.ContextVar("pathways_before", default=())
@@ -89,7 +89,9 @@ class Client:
         if last:
             self.close()
 
-    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "concurrent.futures.Future[T]":
+    def submit(
+        self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> "concurrent.futures.Future[_T]":
         """Calls `function` in a thread of the client's, after all that was submitted before.
 
         It sees the context variables and the settings of JAX (`jax.enable_x64`, `jax.set_mesh`) of the caller.
@@ -98,7 +100,7 @@ class Client:
         context, settings = contextvars.copy_context(), JaxSettings.of_this_thread()
         context.run(current_client.set, self._state)
 
-        def work() -> T:
+        def work() -> _T:
             with settings.entered():
                 return function(*args, **kwargs)
 
@@ -122,7 +124,7 @@ class Client:
         resume(process().controller, self._state)
 
     def close(self) -> None:
-        """Ends the client: what it submitted is finished, and its arrays are freed, whoever holds their handles."""
+        """Ends the client: what it submitted is finished, and its arrays are freed, even where their handles are held."""
         with self._state.lock:
             self._closing = True
             worker, self._worker = self._worker, None

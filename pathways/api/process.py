@@ -15,7 +15,7 @@ from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.default import default_topology, kind_of_made
 from pathways.compiler.plugins import PluginError, find_plugin
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import transfer_guard
 from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Plan
@@ -24,7 +24,7 @@ from pathways.dialect.topology import Island, Topology
 from pathways.runtime import interrupts
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.controller import Controller
-from pathways.runtime.control.scheduling import POLICIES, STRIDE, Policy
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, SchedulingPolicy
 from pathways.runtime.errors import Forked
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.analyze import XlaAnalyzer
@@ -43,7 +43,7 @@ class Process:
     _made: int = 0
     _noted: set[str | None] = field(default_factory=set[str | None])
 
-    def session(self, program: Program, slices: Mapping[str, VirtualSlice], topology: Topology | None) -> Session:
+    def session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice], topology: Topology | None) -> Session:
         """What placement may use: the given topology, or one that keeps the bindings of earlier programs."""
         if topology is not None:
             return Session(topology)
@@ -51,7 +51,7 @@ class Process:
             return Session(host_topology())
         return self._made_session(program, slices)
 
-    def _made_session(self, program: Program, slices: Mapping[str, VirtualSlice]) -> Session:
+    def _made_session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice]) -> Session:
         """One island a slice, the same for a slice in every program of the process.
 
         A program whose slices are pinned, or near each other, gets islands of its own: handles move there when used.
@@ -149,14 +149,14 @@ _current: list[Process] = []
 _ADVICE = "PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
 
 
-def load_policy(name: str) -> Policy:
+def find_scheduling_policy(name: str) -> SchedulingPolicy:
     """A scheduling policy of islands by name: a built-in one, FILE.py:CLASS, or an entry point. Raises PWC0104."""
-    if name in POLICIES:
-        return POLICIES[name]()
+    if name in SCHEDULING_POLICIES:
+        return SCHEDULING_POLICIES[name]()
     try:
         made: Any = find_plugin(name)()
     except PluginError as error:
-        rule = f"{', '.join(POLICIES)}, or FILE.py:CLASS"
+        rule = f"{', '.join(SCHEDULING_POLICIES)}, or FILE.py:CLASS"
         problem = "there is no such scheduling policy"
         wrong = BadArguments(
             problem=problem,
@@ -168,7 +168,10 @@ def load_policy(name: str) -> Policy:
         raise PathwaysError(wrong) from None
     missing = [m for m in ("name", "rank", "submitted", "started", "ended") if not hasattr(made, m)]
     if missing:
-        problem, rule = "a scheduling policy is incomplete", "what runtime/control/scheduling/request.py says of a SchedulingPolicy"
+        problem, rule = (
+            "a scheduling policy is incomplete",
+            "what runtime/control/scheduling/request.py says of a SchedulingPolicy",
+        )
         have = f"{name} without {', '.join(missing)}"
         raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=_ADVICE))
     return made
@@ -181,7 +184,7 @@ def process() -> Process:
     with _lock:
         if not _current:
             platform = pjrt.default_platform()
-            policy = load_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
+            policy = find_scheduling_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
             _current.append(Process(platform, Controller(Machine(platform), policy)))
             interrupts.install()
             atexit.register(_current[0].controller.end)

@@ -8,9 +8,9 @@ from typing import Any, overload
 
 import jax
 
-from pathways.api.arguments import NO_ARRAYS, aval_of, key_of, refusal
+from pathways.api.arguments import NO_ARRAYS, aval_of_leaf, key_of, refusal
 from pathways.api.array import Array
-from pathways.api.binding import Bound, Chosen, Signature
+from pathways.api.binding import BoundCall, CallSignature, Chosen
 from pathways.api.process import COMPILING, process
 from pathways.api.stages import Compiled, Lowered
 from pathways.api.warn import warn
@@ -18,7 +18,7 @@ from pathways.compiler.errors import BadArguments, EndlessCalls
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.meshes import ambient
 from pathways.compiler.frontends.jax.staged import stage
-from pathways.compiler.frontends.jax.trace import outline, trace
+from pathways.compiler.frontends.jax.trace import outline, trace_program
 from pathways.compiler.frontends.jax.tracing_stack import around, tracing
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import Tracer, config, tree_util
@@ -53,7 +53,7 @@ class Program:
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._example = example_args
-        self._signature = Signature(function)
+        self._signature = CallSignature(function)
         self._donate = self._choose("donate", donate_argnums, donate_argnames)
         self._static = self._signature.static = self._choose("static", static_argnums, static_argnames)
         if both := self._donate & self._static:
@@ -74,7 +74,7 @@ class Program:
 
     @property
     def example_args(self) -> tuple[Any, ...]:
-        """The arguments to compile for when nobody gives any. Raises PWC0104 where the program has none."""
+        """The arguments to compile for where none are given. Raises PWC0104 where the program has none."""
         example = self._example() if callable(self._example) else self._example
         if example is None:
             raise PathwaysError(
@@ -131,7 +131,7 @@ class Program:
         """As `lower`, for cpu, gpu or tpu, whether there is one here or not."""
         return self._lower(platform, *self._bind(args, kwargs))
 
-    def _lower(self, platform: str, bound: Bound, dynamic: tuple[Any, ...]) -> Lowered:
+    def _lower(self, platform: str, bound: BoundCall, dynamic: tuple[Any, ...]) -> Lowered:
         flat, tree = tree_util.tree_flatten_with_path(dynamic)
         structs = self._structs([leaf for _, leaf in flat], bound, dynamic)
         leaf_names: list[str] = [bound.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]
@@ -143,7 +143,7 @@ class Program:
                 "To see values in it, use jax.debug.print, or jax.debug_nans to find what is not a number"
             )
         with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
-            traced = trace(
+            traced = trace_program(
                 bound.function(self.function),
                 tree_util.tree_unflatten(tree, structs),
                 leaf_names,
@@ -156,10 +156,10 @@ class Program:
             )
         return Lowered(traced.emitted, tree, traced.out_tree, self.name)
 
-    def _structs(self, leaves: Sequence[Any], bound: Bound, dynamic: tuple[Any, ...]) -> list[jax.ShapeDtypeStruct]:
+    def _structs(self, leaves: Sequence[Any], bound: BoundCall, dynamic: tuple[Any, ...]) -> list[jax.ShapeDtypeStruct]:
         """What leaves are traced as: of 32 bits where JAX narrows them; a `pw.Array` cannot become narrower."""
         try:
-            structs = [compat.struct(aval_of(leaf)) for leaf in leaves]
+            structs = [compat.struct(aval_of_leaf(leaf)) for leaf in leaves]
         except NO_ARRAYS as error:
             raise refusal(self.name, dynamic, bound.names, error) from None
         narrow = [compat.narrowed(struct) for struct in structs]
@@ -171,7 +171,7 @@ class Program:
         return narrow
 
     def _as_part(
-        self, bound: Bound, leaves: Sequence[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, bound: BoundCall, leaves: Sequence[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Called by another program: a part of it."""
         mark = _mark(self, bound, tree, leaves)
@@ -181,7 +181,7 @@ class Program:
         with tracing(mark):
             return self.function(*args, **kwargs)
 
-    def _staged(self, bound: Bound, leaves: Sequence[Any], tree: Any) -> Any:
+    def _staged(self, bound: BoundCall, leaves: Sequence[Any], tree: Any) -> Any:
         """Under a transformation of JAX: its results have types, and nothing may look inside."""
         structs = self._structs(leaves, bound, tree_util.tree_unflatten(tree, leaves))
         arguments = tree_util.tree_unflatten(tree, structs)
@@ -219,7 +219,7 @@ class Program:
             problem = f"{what}_{which} names no argument"
             raise self._refuse(problem, f"{what}_{which}={given!r}", str(error)) from None
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Bound, tuple[Any, ...]]:
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[BoundCall, tuple[Any, ...]]:
         try:
             bound, dynamic = self._signature.bind(args, kwargs)
         except TypeError as error:
@@ -237,7 +237,7 @@ class Program:
         return PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
 
 
-def _mark(program: Program, bound: Bound, tree: Any, leaves: Sequence[Any]) -> tuple[Any, ...]:
+def _mark(program: Program, bound: BoundCall, tree: Any, leaves: Sequence[Any]) -> tuple[Any, ...]:
     """A call of a program, by the types of what is traced and the values of what is not."""
     return (program, bound.key, tree, *map(_marked, leaves))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pathways.api.analysis import MemoryAnalysis, islands_of, memory_of
+from pathways.api.analysis import MemoryAnalysis, islands_asked_for, memory_of
 from pathways.api.array import Array
 from pathways.api.process import COMPILING, process
 from pathways.api.summary import compile_summary
@@ -17,11 +17,11 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.emit import Emitted
 from pathways.compiler.pass_manager import Options, Timing
-from pathways.compiler.placement import Policy
+from pathways.compiler.placement import PlacementPolicy
 from pathways.compiler.rederive import with_local_modules
 from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.lines import caller
 from pathways.dialect.mlir import Module, bytecode, parse, pretty, text
@@ -29,7 +29,7 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.plan.file import save_plan
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
-from pathways.dialect.plan.signature import NAME, in_order, shown
+from pathways.dialect.plan.signature import NAME, arguments_in_order, shown
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.dialect.trees import build_tree, compatible, describe_tree
 from pathways.runtime.client import debugging
@@ -87,7 +87,7 @@ class Lowered:
     def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
         """The program advanced to `phase`, on a copy."""
         with COMPILING:
-            program = Program(parse(bytecode(self.module.operation), self.module.context))
+            program = ProgramIR(parse(bytecode(self.module.operation), self.module.context))
             compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
             compilation.advance(phase, options=options)
             return compilation
@@ -96,7 +96,7 @@ class Lowered:
         self,
         topology: Topology | str | None = None,
         *,
-        placement: str | Policy = "spread",
+        placement: str | PlacementPolicy = "spread",
         schedule: str = PROGRAM,
         merge: bool = True,
         remat: str = "no",
@@ -106,7 +106,7 @@ class Lowered:
 
         On CPU that is one island a slice, elsewhere the host's own devices. `placement` is a name, FILE.py:NAME, or a
         function `place(graph, topology)`. `schedule` is the order of a loop over microbatches: program, gpipe, 1f1b,
-        interleaved, zero-bubble or a table as FILE.csv; `merge` makes one executable of calls that nobody waits for
+        interleaved, zero-bubble or a table as FILE.csv; `merge` makes one executable of calls that are not waited for
         in between; `remat="auto"` computes activations again where they would not fit.
         `dispatch="sequential"` waits for each computation before the next, to see what parallel dispatch is worth.
         Warns where there is nothing to schedule. Raises PWC0301 where slices do not fit, PWC0302 where memory does not
@@ -207,7 +207,7 @@ class Compiled:
         if not parameters and not kwargs:  # without arguments, or of an older writer: the structure says the rest
             return args
         try:
-            return in_order(parameters, args, kwargs)
+            return arguments_in_order(parameters, args, kwargs)
         except TypeError as error:
             rule = shown(self.plan.name, parameters)
             if not parameters and self.plan.in_tree.children:
@@ -218,7 +218,7 @@ class Compiled:
         """Runs the plan on one value an input; gives one array a result."""
         if self._loaded.lost is not None:
             self._place_anew()
-        run = debugging.run if debugging.asked() else LoadedPlan.run
+        run = debugging.run_debugged if debugging.asked() else LoadedPlan.run
         handles = run(self._loaded, leaves)
         ports = self.plan.results
         return [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
@@ -300,13 +300,13 @@ class Compiled:
         and branches that are data count once.
         """
         costs = self._costs()
-        chosen = [costs[name].totals for name in islands_of(self.plan, island)]
+        chosen = [costs[name].totals for name in islands_asked_for(self.plan, island)]
         return {what: sum(totals[what] for totals in chosen) for what in COSTS}
 
     def memory_analysis(self, island: str | None = None) -> MemoryAnalysis:
         """Bytes on one device, by the names of `jax.stages`: the fullest device of the program, or of one island."""
         costs = self._costs()
-        islands = [memory_of(self.plan, name, costs[name].code) for name in islands_of(self.plan, island)]
+        islands = [memory_of(self.plan, name, costs[name].code) for name in islands_asked_for(self.plan, island)]
         none = MemoryAnalysis("", 0, 0, 0, 0, 0, 0)
         return max(islands, key=lambda found: found.peak_memory_in_bytes, default=none)
 

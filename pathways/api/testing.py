@@ -42,8 +42,8 @@ def fault(
         with pw.testing.fault("raise", computation="stage1", device=2):
             train_step(params, batch)
     """
-    if kind not in faults.KINDS:
-        problem, rule = "there is no such fault", f"one of {', '.join(faults.KINDS)}"
+    if kind not in faults.FAULT_KINDS:
+        problem, rule = "there is no such fault", f"one of {', '.join(faults.FAULT_KINDS)}"
         error = BadArguments(
             problem=problem, have_=repr(kind), rule=rule, advice="pw.testing.fault('raise')", where=caller()
         )

@@ -7,7 +7,7 @@ from typing import Any
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.client.ports import Input
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.layouts import put
+from pathways.runtime.host.devices.layouts import put_on_side
 from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
 
 
@@ -44,7 +44,7 @@ class Binder:
                 continue
             port, index, side = wanted.port, wanted.index, wanted.side
             if handle is None:
-                values[index] = put(as_host(value, port, self._program), wanted.type, side)
+                values[index] = put_on_side(as_host(value, port, self._program), wanted.type, side)
                 continue
             array = wanted.arrive(handle)
             buffer = handle.buffer

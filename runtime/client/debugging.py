@@ -50,7 +50,7 @@ def asked() -> bool:
     )
 
 
-def run(loaded: LoadedPlan, arguments: Sequence[Any]) -> list[Handle]:
+def run_debugged(loaded: LoadedPlan, arguments: Sequence[Any]) -> list[Handle]:
     """Runs a plan under these settings. Raises as `LoadedPlan.run`, PWC0210 for an argument that must not be moved,
     PWC0211 (which is a FloatingPointError, too) for a result that is not a number."""
     levels = {_HOST: transfer_guard_host_to_device.value, _DEVICE: transfer_guard_device_to_device.value}

@@ -80,7 +80,7 @@ class LoadedPlan:
         self._binder = Binder(plan.name, self._inputs, controller.store, pauses)
 
     def _input(self, port: Port) -> Input | None:
-        """None for an argument that nobody reads."""
+        """None for an argument that the plan does not read."""
         if port.slot < 0:
             return None
         index = self._offsets[port.island] + port.slot
@@ -144,7 +144,7 @@ class LoadedPlan:
 
     @property
     def inputs(self) -> Sequence[Input | None]:
-        """Where each argument goes; None for one that nobody reads."""
+        """Where each argument goes; None for one that the plan does not read."""
         return self._inputs
 
     def run(self, arguments: Sequence[Any], observers: Sequence[Observer] = ()) -> list[Handle]:
@@ -213,7 +213,7 @@ class LoadedPlan:
     ) -> list[Handle]:
         """Has a thread of its own enqueue the run; gives handles on what it promises.
 
-        What is wrong with the arguments is raised here; what goes wrong later, whoever reads a result finds.
+        What is wrong with the arguments is raised here; what goes wrong later is raised where a result is read.
         """
         controller, store, line = self._controller, self._controller.store, caller()
         if self._peaks:
@@ -356,7 +356,7 @@ class LoadedPlan:
         return handles
 
     def _hold_constants(self, constants: Mapping[int, Any]) -> dict[int, StoredBuffer]:
-        """Constants that are results: held by the plan, too, so that nobody overwrites them."""
+        """Constants that are results: held by the plan, too, so that no run overwrites them."""
         client = current_client.get()
         return {r.index: r.stored(constants[r.index], client, -1) for r in self._results_of if r.pinned}
 

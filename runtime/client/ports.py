@@ -28,7 +28,7 @@ class Input:
     compile_on: transfers.Compile
     _placed: Sharding | None = None
     """How the last argument lay that was where it is wanted: the next is likely to lie so, too."""
-    _moves: dict[Any, transfers.Move] = field(default_factory=dict[Any, transfers.Move])
+    _moves: dict[Any, transfers.Mover] = field(default_factory=dict[Any, transfers.Mover])
 
     def is_in_place(self, buffer: StoredBuffer) -> bool:
         if buffer.devices != self.side.devices:
@@ -48,7 +48,7 @@ class Input:
         key = buffer.devices, buffer.sharding
         if key not in self._moves:
             source = Side(buffer.sharding, array.sharding, buffer.devices)
-            self._moves[key] = transfers.prepare(self.type, source, self.side, self.compile_on).move
+            self._moves[key] = transfers.prepare_transfer(self.type, source, self.side, self.compile_on).move
         held, array = handle.share()  # a run elsewhere may donate it just now
         try:
             return array if isinstance(array, Poison) else self._moves[key](array)

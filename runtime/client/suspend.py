@@ -70,7 +70,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
 
 
 def _write(folder: Path, raw: bytes) -> Path:
-    """A file under a name that nobody can foresee."""
+    """A file under a name that cannot be foreseen."""
     path = folder / f"pathways-{secrets.token_hex(8)}.bin"
     write_private(path, raw)
     return path

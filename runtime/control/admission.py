@@ -1,7 +1,7 @@
 """Turns to enqueue: a client's thread waits for its run's, then enqueues the whole run itself.
 
-There is no thread in between: handing work to one takes 40 us. Whoever has an event posts it, and processes all that
-are posted unless somebody else does so already; nobody waits for a lock, so that a handle may die anywhere.
+There is no thread in between: handing work to one takes 40 us. A thread that has an event posts it, and processes all that
+are posted unless another thread does so already; none waits for a lock, so that a handle may die anywhere.
 """
 
 import threading
@@ -15,7 +15,7 @@ from pathways.runtime.control.scheduling import Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.interrupts import uninterrupted
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 PATIENCE = 0.5
 """Seconds after which a waiting thread looks whether its turn can still come."""
 
@@ -39,7 +39,7 @@ class Turns:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.contended = False
-        """Whether anybody waits; read between the parts of a long run."""
+        """Whether any run waits; read between the parts of a long run."""
         self._tickets: dict[int, Ticket] = {}
         self._events: deque[Event] = deque()
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ class Turns:
         self.post(lambda scheduler: scheduler.cancel(ticket.request.number))
 
     @uninterrupted
-    def ask(self, question: Callable[[Scheduler], T]) -> T:
+    def ask(self, question: Callable[[Scheduler], _T]) -> _T:
         """An answer about a moment between two events."""
         with self._lock:
             answer = question(self.scheduler)
@@ -100,7 +100,7 @@ class Turns:
 
     @uninterrupted
     def post(self, event: Event) -> None:
-        """Has an event processed, here or by whoever is processing events now."""
+        """Has an event processed, here or by the thread that is processing events now."""
         self._events.append(event)
         while self._events and self._lock.acquire(blocking=False):
             try:

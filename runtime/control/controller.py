@@ -17,7 +17,7 @@ from pathways.dialect.topology import parse_bytes
 from pathways.runtime import interrupts
 from pathways.runtime.clients import ClientState
 from pathways.runtime.control.admission import Ticket, Turns
-from pathways.runtime.control.scheduling import POLICIES, STRIDE, Policy, Request
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits
@@ -43,7 +43,7 @@ class Controller:
     """What all loaded plans of a process share."""
 
     machine: Machine
-    policy: Policy = field(default_factory=lambda: POLICIES[STRIDE]())
+    policy: SchedulingPolicy = field(default_factory=lambda: SCHEDULING_POLICIES[STRIDE]())
     ledger: Ledger = field(default_factory=Ledger)
     store: Store = field(default_factory=Store)
     executables: Executables = field(default_factory=Executables)
@@ -77,7 +77,7 @@ class Controller:
 
     @property
     def eager(self) -> bool:
-        """Whether anybody waits for runs to be done: a turn, or memory."""
+        """Whether the ends of runs must be noticed at once: a turn or memory waits for them, or an observer."""
         return self.turns.contended or bool(self.ledger.limits) or bool(self.observers)
 
     @contextlib.contextmanager
@@ -139,7 +139,7 @@ class Controller:
             return
         owners = self.store.owners_on(device)
         if self.turns.ask(lambda s: s.lacks_memory(request.number)) != device or not any(owners.values()):
-            return  # somebody else gave memory back meanwhile
+            return  # memory was given back meanwhile
         if set(owners) <= {request.client}:
             island = self.island_of(device)
             free = self.ledger.free(device)
@@ -214,7 +214,7 @@ class Controller:
             self.background.drain(client, calling_back=True)
 
     def close(self, client: ClientState) -> None:
-        """A client goes: its waiting runs are taken out of line, and its arrays are freed, whoever holds handles.
+        """A client goes: its waiting runs are taken out of line, and its arrays are freed, even where handles are held.
 
         Its runs in the background that call back to the host end first; others are given up.
         """

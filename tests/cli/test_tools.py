@@ -51,10 +51,10 @@ def test_a_pass_that_changes_nothing_is_not_printed(dumps: Path) -> None:
     from pathways.compiler.instruments import Printer
     from pathways.compiler.passes.base import Pass, Session
     from pathways.compiler.passes.order_calls import OrderCalls
-    from pathways.dialect.ir.program import Program
+    from pathways.dialect.ir.program import ProgramIR
     from pathways.dialect.mlir import make_context, parse
 
-    program = Program(parse((dumps / "05.schedule.mlir").read_text(), make_context()))
+    program = ProgramIR(parse((dumps / "05.schedule.mlir").read_text(), make_context()))
     said: list[str] = []
     printer = Printer(changed=True, echo=said.append)
     step: Pass = OrderCalls()

@@ -13,10 +13,10 @@ from support.processes import ROOT, pwc_here
 import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.pass_manager import PASSES
-from pathways.compiler.pass_text import parse_pipeline
+from pathways.compiler.pass_text import read_passes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.file import load_plan
 from pathways.dialect.plan.instructions import Run
@@ -175,7 +175,7 @@ def test_options_keep_their_types(mine: Callable[[str], Path]) -> None:
         "@dataclass(frozen=True)\nclass Mine(Pass):\n    name, requires, ensures = 'mine', 'transfer', 'schedule'\n"
         "    by: int = 1\n    share: float = 0.5\n    loud: bool = False\n    of: str | None = None\n"
     )
-    (made,) = parse_pipeline(f"{path}:Mine{{by=3 share=0.25 loud=true of=words}}")
+    (made,) = read_passes(f"{path}:Mine{{by=3 share=0.25 loud=true of=words}}")
     assert [getattr(made, n) for n in ("by", "share", "loud", "of")] == [3, 0.25, True, "words"]
     assert made.phases() == (Phase.TRANSFER, Phase.SCHEDULE)
 
@@ -188,7 +188,7 @@ class Breaks(Pass):
     requires: ClassVar[Phase] = Phase.TRACE
     ensures: ClassVar[Phase] = Phase.TRACE
 
-    def apply(self, program: Program, session: Session) -> None:
+    def apply(self, program: ProgramIR, session: Session) -> None:
         next(program.calls()).mesh = "nowhere"
 
 
@@ -197,7 +197,7 @@ def test_whose_mistake_it_is(spelled: str, code: str) -> None:
     """A pass of ours that breaks a rule is a bug of ours; one of the user's breaks the rule that it is told of."""
     made = type("Made", (Breaks,), {"spelled": spelled})
     lowered = pw.program(lambda x: x + 1).lower(np.ones(2, np.float32))
-    compilation = Compilation(Program(lowered.module), lowered.constants, Session(parse_topology("devices=1")))
+    compilation = Compilation(ProgramIR(lowered.module), lowered.constants, Session(parse_topology("devices=1")))
     with pytest.raises(PathwaysError, match="nowhere, which does not exist") as caught:
         compilation.advance(Phase.TRACE, passes=[made()])
     assert caught.value.code == code and ("breaks" in str(caught.value)) == (not spelled)

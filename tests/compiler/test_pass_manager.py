@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.compiler.passes.base import Session
 from pathways.compiler.passes.plan_islands import PlanIslands
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.pw import RunOp
 from pathways.dialect.jax_api import jit
 
@@ -28,7 +28,7 @@ def program() -> Any:
 def test_a_mistake_of_a_pass_of_ours_is_called_ours(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     right = PlanIslands.apply
 
-    def wrong(self: PlanIslands, program: Program, session: Session) -> None:
+    def wrong(self: PlanIslands, program: ProgramIR, session: Session) -> None:
         right(self, program, session)
         for plan in program.plans.values():
             for op in plan.operation.regions[0].blocks[0].operations:

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.dialect.ir import pw as ops
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 
 X = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((16, 8)).astype(np.float32)
@@ -148,8 +148,8 @@ def test_set_mesh_says_where_a_program_runs(kind: AxisType) -> None:
         lowered = step.lower(X, W)
         result = np.asarray(step(X, W))
     np.testing.assert_allclose(result, layer(X, W) + 1, rtol=2e-5, atol=2e-5)
-    assert [op.devices for op in Program(lowered.module).slices.values()] == [4]
-    assert [op.devices for op in Program(step.lower(X, W).module).slices.values()] == [1]
+    assert [op.devices for op in ProgramIR(lowered.module).slices.values()] == [4]
+    assert [op.devices for op in ProgramIR(step.lower(X, W).module).slices.values()] == [1]
     assert step(X, W).sharding.mesh.size == 1  # compiled again: the mesh is part of the signature
 
 
@@ -168,15 +168,15 @@ def test_a_shard_map_without_a_mesh_takes_that_of_set_mesh() -> None:
     np.testing.assert_allclose(result, X @ W, rtol=2e-5, atol=2e-5)
 
 
-def shardings_of(program: Program) -> list[tuple[Any, Any]]:
+def shardings_of(program: ProgramIR) -> list[tuple[Any, Any]]:
     return [([p.dims for p in c.in_shardings or ()], [p.dims for p in c.out_shardings or ()]) for c in program.calls()]
 
 
-def lowered_to(phase: str, function: Callable[..., Any], *args: Any) -> Program:
+def lowered_to(phase: str, function: Callable[..., Any], *args: Any) -> ProgramIR:
     from pathways.dialect.mlir import make_context, parse
 
     text = pw.program(function).lower(*args).as_text(phase, debug_info=True)
-    return Program(parse(text, make_context()))
+    return ProgramIR(parse(text, make_context()))
 
 
 def test_a_value_left_open_lies_where_it_moves_least() -> None:
@@ -228,7 +228,7 @@ def test_backward_propagation_has_no_limit(length: int) -> None:
 
 def test_priorities_are_kept() -> None:
     """Shardy's own priorities, as they may stand in IR, are not overwritten."""
-    from pathways.compiler.computations.shardy import Signature, write_signature
+    from pathways.compiler.computations.shardy import SignatureShardings, write_signature
     from pathways.dialect.ir.program import main_of
     from pathways.dialect.mlir import ir, make_context
 
@@ -237,5 +237,5 @@ def test_priorities_are_kept() -> None:
         return %x : tensor<4xf32> } }"""
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(source)
-        write_signature(module.operation, (("a", 2),), Signature(((("a",),),), (None,)))
+        write_signature(module.operation, (("a", 2),), SignatureShardings(((("a",),),), (None,)))
         assert "p1" in str(main_of(module.operation).arg_attrs)

@@ -15,7 +15,7 @@ from pathways.dialect.reshard import most_pieces, plan_reshard
 from pathways.dialect.sharding import MeshSpec, Sharding, intersect, volume
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
-from pathways.runtime.host.devices.transfers import prepare
+from pathways.runtime.host.devices.transfers import prepare_transfer
 
 SHAPE = (8, 16)
 MESHES = [(), (("a", 2),), (("a", 4),), (("a", 2), ("b", 2)), (("a", 2), ("b", 4)), (("a", 1), ("b", 2))]
@@ -148,7 +148,7 @@ def test_200_random_pairs_on_devices(block: int) -> None:
         host = (np.arange(math.prod(SHAPE)).reshape(SHAPE) % 2).astype(pjrt.numpy_dtype(type_.dtype))
         a, b = side(source), side(target)
         array = pjrt.put(host, type_, source, a.real, a.devices)
-        transfer = prepare(type_, a, b, compile_once)
+        transfer = prepare_transfer(type_, a, b, compile_once)
         with jax.transfer_guard_host_to_device("disallow"), jax.transfer_guard_device_to_host("disallow"):
             moved = transfer.move(array)
         assert moved.sharding == b.real

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.compiler.schedule.arrange import UNITS
 from pathways.compiler.schedule.table import Pipeline
-from pathways.compiler.schedule.timeline import Graph
+from pathways.compiler.schedule.timeline import Precedence
 from pathways.dialect.labels import Action
 
 WIDTH, LENGTH, RATE = 8, 4, 0.1
@@ -193,7 +193,7 @@ def model(slices: int, chunks: int, microbatches: int, *, split: bool = False) -
     return Pipeline(tuple(f"s{i}" for i in range(slices)), rows, microbatches, {a: (i,) for i, a in enumerate(actions)})
 
 
-def graph_of(pipeline: Pipeline) -> Graph:
+def graph_of(pipeline: Pipeline) -> Precedence:
     waits: list[list[int]] = []
     for action in pipeline.calls:
         s, m = action.stage, action.microbatch
@@ -201,4 +201,4 @@ def graph_of(pipeline: Pipeline) -> Graph:
         needs = [Action(s - 1, "F", m)] if action.kind == "F" else [Action(s + 1, back, m), Action(s, "F", m)]
         needs = [Action(s, "I", m)] if action.kind == "W" else needs
         waits.append([pipeline.calls[a][0] for a in needs if a in pipeline.calls])
-    return Graph(waits, [pipeline.rows[a.stage] for a in pipeline.calls], [UNITS[a.kind] for a in pipeline.calls])
+    return Precedence(waits, [pipeline.rows[a.stage] for a in pipeline.calls], [UNITS[a.kind] for a in pipeline.calls])

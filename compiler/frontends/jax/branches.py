@@ -8,8 +8,16 @@ from typing import Any, Protocol
 
 from jax import lax
 
-from pathways.compiler.frontends.jax.compat import Body, Eqn, as_function, body_of, make_jaxpr, struct, where_of
-from pathways.compiler.frontends.jax.graph import Branch, Constant, Graph, Operand, Value
+from pathways.compiler.frontends.jax.compat import (
+    Eqn,
+    JaxBody,
+    as_function,
+    body_of,
+    struct,
+    traced_jaxpr,
+    where_of_equation,
+)
+from pathways.compiler.frontends.jax.graph import Constant, ControlFlow, Operand, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.homes import aval_bytes
 from pathways.compiler.frontends.jax.sink import sink, substitute
 from pathways.dialect.ir.program import INLINE_LIMIT
@@ -19,12 +27,12 @@ from pathways.dialect.jax_api import numpy, optimization_barrier
 class Walker(Protocol):
     """What control flow needs of the walk that it is part of."""
 
-    graph: Graph
+    graph: TracedGraph
 
-    def inside(self, graph: Graph) -> "Walker": ...
+    def inside(self, graph: TracedGraph) -> "Walker": ...
     def constant(self, array: Any, name: str = "") -> Constant: ...
-    def as_value(self, operand: Operand) -> Value: ...
-    def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]: ...
+    def as_value(self, operand: Operand) -> TracedValue: ...
+    def inline(self, body: JaxBody, operands: Sequence[Operand], scope: str) -> list[Operand]: ...
     def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]: ...
 
 
@@ -43,18 +51,20 @@ def branch(walker: Walker, eqn: Eqn, operands: Sequence[Operand], scope: str) ->
     used = [i for i in range(len(taken)) if i >= fixed or any(b.inputs[i] in b.used() for b in bodies)]
     for body in bodies:
         body.inputs = [body.inputs[i] for i in used]
-    outputs = [Value(v.aval) for v in eqn.outvars]
-    walker.graph.nodes.append(Branch(kind, bodies, [*first, *(taken[i] for i in used)], outputs, where_of(eqn)))
+    outputs = [TracedValue(v.aval) for v in eqn.outvars]
+    walker.graph.nodes.append(
+        ControlFlow(kind, bodies, [*first, *(taken[i] for i in used)], outputs, where_of_equation(eqn))
+    )
     return [*outputs]
 
 
-def _hoist(walker: Walker, bodies: Sequence[Graph]) -> list[Value]:
+def _hoist(walker: Walker, bodies: Sequence[TracedGraph]) -> list[TracedValue]:
     """Large constants of bodies become operands, the first ones: the program holds each once, and counts it."""
     large = [[c for c in body.constants() if aval_bytes(c.aval) > INLINE_LIMIT] for body in bodies]
-    outside: list[Value] = list(dict.fromkeys(walker.constant(c.array, c.name) for found in large for c in found))
+    outside: list[TracedValue] = list(dict.fromkeys(walker.constant(c.array, c.name) for found in large for c in found))
     for body, found in zip(bodies, large, strict=True):
-        fresh = {outer: Value(outer.aval) for outer in outside}
-        copies: dict[Value, Value] = {c: fresh[walker.constant(c.array)] for c in found}
+        fresh = {outer: TracedValue(outer.aval) for outer in outside}
+        copies: dict[TracedValue, TracedValue] = {c: fresh[walker.constant(c.array)] for c in found}
         for node in body.nodes:
             substitute(node, copies)
         body.inputs = [*fresh.values(), *body.inputs]
@@ -65,9 +75,9 @@ def _hoist(walker: Walker, bodies: Sequence[Graph]) -> list[Value]:
 _Fill = Callable[[Walker, list[Operand]], Sequence[Operand]]
 
 
-def _body(walker: Walker, taken: Sequence[Value], fill: _Fill) -> Graph:
+def _body(walker: Walker, taken: Sequence[TracedValue], fill: _Fill) -> TracedGraph:
     """A graph over values like those taken."""
-    graph = Graph([Value(v.aval) for v in taken])
+    graph = TracedGraph([TracedValue(v.aval) for v in taken])
     inner = walker.inside(graph)
     graph.outputs = [inner.as_value(o) for o in fill(inner, [*graph.inputs])]
     graph.prune()
@@ -75,11 +85,11 @@ def _body(walker: Walker, taken: Sequence[Value], fill: _Fill) -> Graph:
     return graph
 
 
-def _choice(walker: Walker, jaxpr: Any, taken: Sequence[Value], scope: str) -> Graph:
+def _choice(walker: Walker, jaxpr: Any, taken: Sequence[TracedValue], scope: str) -> TracedGraph:
     return _body(walker, taken, lambda inner, values: inner.inline(body_of(jaxpr), values, scope))
 
 
-def _loop(walker: Walker, params: dict[str, Any], taken: Sequence[Value], scope: str) -> list[Graph]:
+def _loop(walker: Walker, params: dict[str, Any], taken: Sequence[TracedValue], scope: str) -> list[TracedGraph]:
     """What says whether to go on, and what is done then."""
     n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
     test, step = body_of(params["cond_jaxpr"]), body_of(params["body_jaxpr"])
@@ -107,7 +117,7 @@ def fenced(eqn: Eqn) -> Eqn:
     branches: list[Any] = []
     for jaxpr in eqn.params["branches"]:
         values = [struct(v.aval) for v in body_of(jaxpr).invars]
-        branches.append(make_jaxpr(_fenced(as_function(jaxpr)), *values))
+        branches.append(traced_jaxpr(_fenced(as_function(jaxpr)), *values))
     return eqn.replace(params={**eqn.params, "branches": tuple(branches)})
 
 

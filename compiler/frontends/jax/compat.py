@@ -60,7 +60,7 @@ DropVar: Any = jex_core.DropVar
 
 
 @dataclass(frozen=True)
-class Body:
+class JaxBody:
     """A jaxpr with its constants: `constvars[i]` holds `consts[i]`."""
 
     constvars: list[Var]
@@ -70,15 +70,15 @@ class Body:
     outvars: list[Atom]
 
 
-def body_of(jaxpr: Any) -> Body:
+def body_of(jaxpr: Any) -> JaxBody:
     """The parts of a jaxpr, open or closed."""
     consts = list(getattr(jaxpr, "consts", ()))
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     constvars = list(inner.constvars)
     invars = list(inner.invars)
-    if not consts and constvars:  # an open jaxpr: whoever calls it passes these as operands
+    if not consts and constvars:  # an open jaxpr: its callers pass these as operands
         invars, constvars = constvars + invars, []
-    return Body(constvars, consts, invars, list(inner.eqns), list(inner.outvars))
+    return JaxBody(constvars, consts, invars, list(inner.eqns), list(inner.outvars))
 
 
 def effects_of(jaxpr: Any) -> bool:
@@ -120,7 +120,7 @@ def func_source(jaxpr: Any) -> str:
     return str(getattr(info, "func_src_info", "") or "")
 
 
-def where_of(eqn: Eqn) -> Where | None:
+def where_of_equation(eqn: Eqn) -> Where | None:
     """The user's line that made an equation."""
     frames = _source_any.user_frames(eqn.source_info.traceback)
     return innermost_users(Where(f.file_name, f.start_line, f.function_name) for f in frames)
@@ -144,7 +144,7 @@ def as_function(jaxpr: Any) -> Callable[..., list[Any]]:
     return jex_core.jaxpr_as_fun(jaxpr)
 
 
-def make_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
+def traced_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
     return jax_api.make_jaxpr(function)(*args)
 
 

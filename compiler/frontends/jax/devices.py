@@ -1,4 +1,4 @@
-"""Virtual devices: what a user asks for before anybody knows which machines there will be (paper, section 3).
+"""Virtual devices: what a user asks for before it is known which machines there will be (paper, section 3).
 
 JAX accepts them in `Mesh`, `NamedSharding`, `jax.pmap(devices=...)`, `jax.shard_map` and `jax.jit(in_shardings=...)`
 and traces through them. They hold no memory and cannot compute: that is for the runtime.

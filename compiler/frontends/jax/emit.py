@@ -8,7 +8,7 @@ from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.constants import read_constant
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.gather import Group, gather
-from pathways.compiler.frontends.jax.graph import Branch, Call, Constant, Graph, Move, Value
+from pathways.compiler.frontends.jax.graph import Call, Constant, ControlFlow, ExplicitMove, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.homes import Homes
 from pathways.compiler.frontends.jax.lower import Lowering
 from pathways.compiler.frontends.jax.meshes import SliceMesh
@@ -50,7 +50,7 @@ class Emitted:
     """Seconds of JAX's own tracing, of its lowering, and of the rest of phase `trace`."""
 
 
-def emit(graph: Graph, homes: Homes, names: Names, lowering: Lowering) -> Emitted:
+def emit(graph: TracedGraph, homes: Homes, names: Names, lowering: Lowering) -> Emitted:
     return _Emitter(names, lowering).run(graph, homes)
 
 
@@ -62,7 +62,7 @@ class _Emitter:
         self._slices: dict[int, SliceSpec] = {}
         self._virtual: dict[int, VirtualSlice] = {}
 
-    def run(self, graph: Graph, homes: Homes) -> Emitted:
+    def run(self, graph: TracedGraph, homes: Homes) -> Emitted:
         constants = list(graph.constants())
         taken = [self._constant(c) for c in constants]
         for i, (value, name) in enumerate(zip(graph.inputs, self.names.arguments, strict=True)):
@@ -75,25 +75,27 @@ class _Emitter:
         slices = {symbol: self._virtual[spec.number] for symbol, spec in built.slices.items()}
         return Emitted(built.module, built.constants, slices)
 
-    def _fill(self, function: FunctionBuilder, graph: Graph, homes: Homes, constants: list[Constant]) -> list[Any]:
+    def _fill(
+        self, function: FunctionBuilder, graph: TracedGraph, homes: Homes, constants: list[Constant]
+    ) -> list[Any]:
         """Everything that a function does; gives what it returns."""
-        env: dict[Value, Any] = dict(zip((*constants, *graph.inputs), function.arguments, strict=True))
+        env: dict[TracedValue, Any] = dict(zip((*constants, *graph.inputs), function.arguments, strict=True))
         for unit in order(graph, gather(graph, homes)):
             operands = [env[v] for v in unit.inputs]
-            if isinstance(unit, Branch):
+            if isinstance(unit, ControlFlow):
                 results = self._branch(function, unit, operands, homes)
             else:
                 results = self._unit(function, unit, operands)
             env.update(zip(unit.outputs, results, strict=True))
         return [env[v] for v in graph.outputs]
 
-    def _branch(self, function: FunctionBuilder, unit: Branch, operands: list[Any], homes: Homes) -> list[Any]:
+    def _branch(self, function: FunctionBuilder, unit: ControlFlow, operands: list[Any], homes: Homes) -> list[Any]:
         bodies = [self._body(function, unit, i, homes.bodies[body]) for i, body in enumerate(unit.bodies)]
         meshes = [self.mesh(homes.values[v]) for v in unit.outputs]
         kind = "while" if unit.kind == "while" else "cond"
         return function.branch(kind, operands, bodies, meshes, where=unit.where)
 
-    def _body(self, function: FunctionBuilder, unit: Branch, number: int, homes: Homes) -> FunctionBuilder:
+    def _body(self, function: FunctionBuilder, unit: ControlFlow, number: int, homes: Homes) -> FunctionBuilder:
         graph = unit.bodies[number]
         role = ("cond", "body")[number] if unit.kind == "while" else f"branch_{number}"
         constants = list(graph.constants())
@@ -109,9 +111,9 @@ class _Emitter:
         body.returns(returned, results, meshes)
         return body
 
-    def _unit(self, function: FunctionBuilder, unit: Call | Move | Group, operands: list[Any]) -> list[Any]:
+    def _unit(self, function: FunctionBuilder, unit: Call | ExplicitMove | Group, operands: list[Any]) -> list[Any]:
         mesh = self.mesh(unit.mesh)
-        if isinstance(unit, Move):
+        if isinstance(unit, ExplicitMove):
             return [function.transfer(operands[0], mesh, unit.dims, where=unit.where)]
         gathered = isinstance(unit, Group)
         name = unit.name if isinstance(unit, Group) else unit.callee.name
@@ -123,7 +125,7 @@ class _Emitter:
         raw = read_constant(constant.array, type_).tobytes()
         return self.builder.constant(constant.name, raw, dtype=_user_dtype(constant.aval)), type_
 
-    def _home(self, value: Value, homes: Homes) -> str | None:
+    def _home(self, value: TracedValue, homes: Homes) -> str | None:
         home = homes.values.get(value)
         return None if home is None else self.mesh(home)
 
@@ -147,7 +149,7 @@ class _Emitter:
         return self._slices[virtual.number]
 
 
-def _named(name: str, value: Value) -> Argument:
+def _named(name: str, value: TracedValue) -> Argument:
     """An argument or a result as the user sees it."""
     return Argument(name, dtype=_user_dtype(value.aval), weak=bool(getattr(value.aval, "weak_type", False)))
 

@@ -13,11 +13,20 @@ import numpy as np
 from pathways.compiler.errors import NotTraceable, SeveralSlices, Unsupported
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.branches import branch, fenced
-from pathways.compiler.frontends.jax.compat import Body, Eqn, body_of, where_of
-from pathways.compiler.frontends.jax.graph import Call, Callee, Constant, Graph, Loose, Move, Operand, Value
+from pathways.compiler.frontends.jax.compat import Eqn, JaxBody, body_of, where_of_equation
+from pathways.compiler.frontends.jax.graph import (
+    Call,
+    Callee,
+    Constant,
+    ExplicitMove,
+    Loose,
+    Operand,
+    TracedGraph,
+    TracedValue,
+)
 from pathways.compiler.frontends.jax.hoist import hoisted_consts
 from pathways.compiler.frontends.jax.mentions import JITS, MOVES, MentionFinder, Mentions, move_targets
-from pathways.compiler.frontends.jax.meshes import SliceMesh, read_sharding, undivided
+from pathways.compiler.frontends.jax.meshes import SliceMesh, sharding_from_jax, undivided
 from pathways.compiler.frontends.jax.names import call_name
 from pathways.compiler.frontends.jax.strays import Strays
 from pathways.compiler.frontends.jax.unroll import Stacked, index_of, stack, unrolled_order
@@ -42,10 +51,10 @@ BRANCHES = frozenset({"while", "cond"})
 """Control flow on data: one computation where all of its calls are on one mesh, else bodies (branches.py)."""
 
 
-def flatten(jaxpr: Any, program: str, where: Where | None) -> Graph:
+def flatten(jaxpr: Any, program: str, where: Where | None) -> TracedGraph:
     """The graph of the program of this name. Raises coded errors at the user's line for what cannot be placed."""
     body = body_of(jaxpr)
-    graph = Graph([Value(v.aval) for v in body.invars])
+    graph = TracedGraph([TracedValue(v.aval) for v in body.invars])
     walker = _Flattener(graph, MentionFinder(jaxpr), program, where)
     outputs = walker.inline(body, [*graph.inputs], scope="")
     graph.outputs = [walker.as_value(o) for o in outputs]
@@ -54,7 +63,7 @@ def flatten(jaxpr: Any, program: str, where: Where | None) -> Graph:
 
 
 class _Flattener:
-    def __init__(self, graph: Graph, finder: MentionFinder, program: str, where: Where | None) -> None:
+    def __init__(self, graph: TracedGraph, finder: MentionFinder, program: str, where: Where | None) -> None:
         self.program = program
         self.where = where
         self.graph = graph
@@ -68,7 +77,7 @@ class _Flattener:
         self._plain: dict[int, tuple[Eqn, Where | None]] = {}
         self._meshes: dict[SliceMesh, SliceMesh] = {}
 
-    def inline(self, body: Body, operands: Sequence[Operand], scope: str) -> list[Operand]:
+    def inline(self, body: JaxBody, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Walks a body with its parameters bound to `operands`; gives what it returns."""
         env: dict[Any, Operand] = {}
         for var, const in zip(body.constvars, body.consts, strict=True):
@@ -89,7 +98,7 @@ class _Flattener:
         name: str = eqn.primitive.name
         mentions = self.finder.in_eqn(eqn)
         if eqn.effects and any(compat.is_ordered(e) for e in eqn.effects):
-            self._refuse_ordered(*(mentions.callback or (name, where_of(eqn))))
+            self._refuse_ordered(*(mentions.callback or (name, where_of_equation(eqn))))
         if name in JITS:
             return self._jit(eqn, operands, mentions, scope)
         if name in MOVES:
@@ -108,12 +117,12 @@ class _Flattener:
             return self._whole(eqn, operands, mentions) if whole else branch(self, eqn, operands, scope)
         raise self._unknown(eqn, name)
 
-    def inside(self, graph: Graph) -> "_Flattener":
+    def inside(self, graph: TracedGraph) -> "_Flattener":
         """A walk of a body, whose values are its own."""
         return _Flattener(graph, self.finder, self.program, self.where)
 
     def constant(self, array: Any, name: str = "") -> Constant:
-        """One constant an array, whoever closes over it."""
+        """One constant an array, however many functions close over it."""
         if isinstance(array, Tracer):
             self._refuse_leak()
         small = isinstance(array, int | float | bool | np.generic)
@@ -123,11 +132,11 @@ class _Flattener:
             self._constants[key] = Constant(aval, array, name or f"constant {len(self._constants)}")
         return self._constants[key]
 
-    def as_value(self, operand: Operand) -> Value:
+    def as_value(self, operand: Operand) -> TracedValue:
         """An operand that must be an array of its own: literals become constants, stacks are built."""
         if isinstance(operand, Stacked):
             return stack(self, operand)
-        if isinstance(operand, Value):
+        if isinstance(operand, TracedValue):
             return operand
         value = np.asarray(operand.val, dtype=operand.aval.dtype)
         key = ("literal", str(operand.aval), value.tobytes())
@@ -137,12 +146,12 @@ class _Flattener:
 
     def loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Adds an equation with no place of its own, and remembers that it is one."""
-        self._plain[id(eqn)] = eqn, where_of(eqn)
+        self._plain[id(eqn)] = eqn, where_of_equation(eqn)
         return self._loose(eqn, operands, scope)
 
     def _loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
         taken = [stack(self, o) if isinstance(o, Stacked) else o for o in operands]
-        outputs = [Value(v.aval) for v in eqn.outvars]
+        outputs = [TracedValue(v.aval) for v in eqn.outvars]
         self.graph.nodes.append(Loose(eqn, taken, outputs, scope, self._plain[id(eqn)][1]))
         return cast("list[Operand]", outputs)
 
@@ -151,12 +160,12 @@ class _Flattener:
         values = [self.as_value(o) for o in operands]
         key = (function, tuple(str(v.aval) for v in values))
         if key not in self._traced:
-            self._traced[key] = compat.make_jaxpr(function, *(compat.struct(v.aval) for v in values))
+            self._traced[key] = compat.traced_jaxpr(function, *(compat.struct(v.aval) for v in values))
         return self.inline(body_of(self._traced[key]), values, scope)
 
     def _jit(self, eqn: Eqn, operands: list[Operand], mentions: Mentions, scope: str) -> list[Operand]:
         own = self.finder.own(eqn).meshes
-        params, where = eqn.params, where_of(eqn)
+        params, where = eqn.params, where_of_equation(eqn)
         name, jaxpr = params["name"], params["jaxpr"]
         inner = self.finder.in_jaxpr(jaxpr)
         if len(mentions.meshes) > 1 and own:
@@ -175,7 +184,7 @@ class _Flattener:
 
     def _shard_map(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
         if len(mentions.meshes) > 1:
-            self._refuse_several("a shard_map", mentions, where_of(eqn))
+            self._refuse_several("a shard_map", mentions, where_of_equation(eqn))
         return self._whole(eqn, operands, mentions)
 
     def _whole(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
@@ -191,10 +200,10 @@ class _Flattener:
 
     def _call(self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn) -> list[Operand]:
         """Adds a placed call. The donation of an inner jit is not looked at: last uses are (liveness.py)."""
-        where = where_of(eqn)
-        consts: list[Value] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
+        where = where_of_equation(eqn)
+        consts: list[TracedValue] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
         inputs = consts + [self.as_value(o) for o in operands]
-        outputs = [Value(v.aval) for v in eqn.outvars]
+        outputs = [TracedValue(v.aval) for v in eqn.outvars]
         if callee.key not in self._checked:
             _check_shardings(callee, inputs[len(consts) :], outputs, where)
             self._checked.add(callee.key)
@@ -217,13 +226,13 @@ class _Flattener:
             if target is None:
                 moved.append(operand)
                 continue
-            value, where = self.as_value(operand), where_of(eqn)
+            value, where = self.as_value(operand), where_of_equation(eqn)
             rank = len(value.aval.shape)
-            mesh, dims = read_sharding(target, rank, f"{eqn.primitive.name} of a value", where)
+            mesh, dims = sharding_from_jax(target, rank, f"{eqn.primitive.name} of a value", where)
             if bad := undivided("the value", tuple(value.aval.shape), mesh, dims, where):
                 raise PathwaysError(*bad)
-            output = Value(value.aval)
-            self.graph.nodes.append(Move(self._same(mesh), dims, value, output, where))
+            output = TracedValue(value.aval)
+            self.graph.nodes.append(ExplicitMove(self._same(mesh), dims, value, output, where))
             moved.append(output)
         return moved
 
@@ -258,7 +267,7 @@ class _Flattener:
             Unsupported(
                 what=f"an ordered host callback ({name})",
                 have_="effects in the order of the program, over islands that know of no common order",
-                rule="callbacks whose order nobody relies on (ordered=False)",
+                rule="callbacks whose order does not matter (ordered=False)",
                 advice="leave ordered=True away, or return the value from the program and use it outside",
                 where=where,
             )
@@ -271,12 +280,14 @@ class _Flattener:
                 have_=f"{name} with a call on a slice inside",
                 rule="placed calls in jit, remat, custom_jvp, custom_vjp, shard_map, scan, cond, while_loop, fori_loop",
                 advice="move what it does into the placed function",
-                where=where_of(eqn),
+                where=where_of_equation(eqn),
             )
         )
 
 
-def _check_shardings(callee: Callee, inputs: Sequence[Value], outputs: Sequence[Value], where: Where | None) -> None:
+def _check_shardings(
+    callee: Callee, inputs: Sequence[TracedValue], outputs: Sequence[TracedValue], where: Where | None
+) -> None:
     """Raises PWC0203 for all arguments and results that the user's shardings do not divide."""
     bad: list[Diagnostic] = []
     sides = ("argument", callee.in_shardings, inputs), ("result", callee.out_shardings, outputs)
@@ -284,7 +295,7 @@ def _check_shardings(callee: Callee, inputs: Sequence[Value], outputs: Sequence[
         for i, (sharding, value) in enumerate(zip(shardings, values, strict=True)):
             if not compat.is_unspecified(sharding):
                 what = f"{kind} {i} of {callee.name}"
-                placed, dims = read_sharding(sharding, len(value.aval.shape), what, where)
+                placed, dims = sharding_from_jax(sharding, len(value.aval.shape), what, where)
                 bad += undivided(what, tuple(value.aval.shape), placed, dims, where)
     if bad:
         raise PathwaysError(*bad)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pathways.compiler.frontends.jax.graph import Branch, Call, Graph, Loose, Move, Value
+from pathways.compiler.frontends.jax.graph import Call, ControlFlow, ExplicitMove, Loose, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.homes import Homes
 from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.dialect.diagnostics import Where
@@ -23,8 +23,8 @@ class Group:
 
     mesh: SliceMesh
     operations: list[Loose]
-    inputs: list[Value]
-    outputs: list[Value]
+    inputs: list[TracedValue]
+    outputs: list[TracedValue]
     depends: bool
     """Whether it depends on a placed call or a move."""
 
@@ -41,7 +41,7 @@ class Group:
         return "_".join(kinds) if len(kinds) <= 2 else f"{kinds[0]}_to_{kinds[-1]}"
 
 
-Unit: TypeAlias = Call | Move | Branch | Group
+Unit: TypeAlias = Call | ExplicitMove | ControlFlow | Group
 
 
 @dataclass
@@ -49,21 +49,21 @@ class _Masks:
     """Sets of placed nodes as bits of an integer; a loose value that crosses to another home is a bit, too."""
 
     bits: int = 0
-    known: dict[tuple[Value, SliceMesh], int] = field(default_factory=dict[tuple[Value, SliceMesh], int])
+    known: dict[tuple[TracedValue, SliceMesh], int] = field(default_factory=dict[tuple[TracedValue, SliceMesh], int])
 
     def fresh(self) -> int:
         self.bits += 1
         return 1 << (self.bits - 1)
 
-    def crossing(self, value: Value, home: SliceMesh) -> int:
+    def crossing(self, value: TracedValue, home: SliceMesh) -> int:
         return self.known.setdefault((value, home), 0) or self._new_crossing(value, home)
 
-    def _new_crossing(self, value: Value, home: SliceMesh) -> int:
+    def _new_crossing(self, value: TracedValue, home: SliceMesh) -> int:
         self.known[value, home] = self.fresh()
         return self.known[value, home]
 
 
-def gather(graph: Graph, homes: Homes) -> list[Unit]:
+def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
     """Placed calls, moves, control flow and groups, in no particular order (see order.py)."""
     masks = _Masks()
     before, after = _ancestors(graph, homes, masks), _descendants(graph, homes, masks)
@@ -73,7 +73,7 @@ def gather(graph: Graph, homes: Homes) -> list[Unit]:
             homes.nodes[node] = homes.nodes[node.follows]
             homes.values.update((v, homes.nodes[node]) for v in node.outputs)
     parent: dict[Loose, Loose] = {}
-    maker: dict[Value, Loose] = {}
+    maker: dict[TracedValue, Loose] = {}
 
     def root(node: Loose) -> Loose:
         while parent[node] is not node:
@@ -103,9 +103,11 @@ def gather(graph: Graph, homes: Homes) -> list[Unit]:
     return _units(graph, joined, before)
 
 
-def _units(graph: Graph, joined: dict[tuple[SliceMesh, int, int], list[Loose]], before: dict[Loose, int]) -> list[Unit]:
+def _units(
+    graph: TracedGraph, joined: dict[tuple[SliceMesh, int, int], list[Loose]], before: dict[Loose, int]
+) -> list[Unit]:
     position = {node: i for i, node in enumerate(graph.nodes)}
-    users: dict[Value, list[object]] = {v: [graph] for v in graph.outputs}
+    users: dict[TracedValue, list[object]] = {v: [graph] for v in graph.outputs}
     group_of: dict[Loose, int] = {}
     for number, members in enumerate(joined.values()):
         group_of.update((m, number) for m in members)
@@ -123,15 +125,15 @@ def _units(graph: Graph, joined: dict[tuple[SliceMesh, int, int], list[Loose]], 
     return units
 
 
-def _unique(values: Iterable[Value]) -> list[Value]:
+def _unique(values: Iterable[TracedValue]) -> list[TracedValue]:
     return list(dict.fromkeys(values))
 
 
-def _ancestors(graph: Graph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
+def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
     """For each loose operation, the placed nodes and crossings that it depends on."""
-    of_value: dict[Value, int] = {}
+    of_value: dict[TracedValue, int] = {}
     of_node: dict[Loose, int] = {}
-    loose: set[Value] = set()
+    loose: set[TracedValue] = set()
     for node in graph.nodes:
         mask = 0
         for value in node.inputs:
@@ -150,9 +152,9 @@ def _ancestors(graph: Graph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
     return of_node
 
 
-def _descendants(graph: Graph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
+def _descendants(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
     """For each loose operation, the placed nodes and crossings that depend on it."""
-    of_value: dict[Value, int] = {}
+    of_value: dict[TracedValue, int] = {}
     of_node: dict[Loose, int] = {}
     places = homes.values
     loose = {v for n in graph.nodes if isinstance(n, Loose) for v in n.outputs}

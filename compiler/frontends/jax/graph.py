@@ -11,14 +11,14 @@ from pathways.dialect.sharding import Dims
 
 
 @dataclass(eq=False, slots=True)
-class Value:
+class TracedValue:
     """One array that flows; compared by identity."""
 
     aval: Aval
 
 
 @dataclass(eq=False, slots=True)
-class Constant(Value):
+class Constant(TracedValue):
     """An array known while tracing: closed over, or the index of an unrolled loop."""
 
     array: Any
@@ -50,27 +50,27 @@ class Call:
 
     callee: Callee
     mesh: SliceMesh
-    inputs: list[Value]
-    outputs: list[Value]
+    inputs: list[TracedValue]
+    outputs: list[TracedValue]
     where: Where | None
 
 
 @dataclass(eq=False, slots=True)
-class Move:
+class ExplicitMove:
     """`jax.device_put` to virtual devices, `reshard` or `with_sharding_constraint`."""
 
     mesh: SliceMesh
     dims: Dims
-    source: Value
-    output: Value
+    source: TracedValue
+    output: TracedValue
     where: Where | None
 
     @property
-    def inputs(self) -> list[Value]:
+    def inputs(self) -> list[TracedValue]:
         return [self.source]
 
     @property
-    def outputs(self) -> list[Value]:
+    def outputs(self) -> list[TracedValue]:
         return [self.output]
 
 
@@ -83,11 +83,11 @@ class Loose:
 
     eqn: Eqn
     operands: list[Operand]
-    outputs: list[Value]
+    outputs: list[TracedValue]
     scope: str
     where: Where | None
     follows: "Loose | None" = None
-    inputs: list[Value] = field(init=False)
+    inputs: list[TracedValue] = field(init=False)
 
     def __post_init__(self) -> None:
         self.read(self.operands)
@@ -95,11 +95,11 @@ class Loose:
     def read(self, operands: list[Operand]) -> None:
         """Takes these operands from now on."""
         self.operands = operands
-        self.inputs = [v for v in operands if isinstance(v, Value)]
+        self.inputs = [v for v in operands if isinstance(v, TracedValue)]
 
 
 @dataclass(eq=False, slots=True)
-class Branch:
+class ControlFlow:
     """Control flow that is data: which of its bodies run, and how often.
 
     `cond`: the first input is the number of the body to run. `while`: the second body runs for as long as the first
@@ -107,27 +107,27 @@ class Branch:
     """
 
     kind: str
-    bodies: "list[Graph]"
-    inputs: list[Value]
-    outputs: list[Value]
+    bodies: "list[TracedGraph]"
+    inputs: list[TracedValue]
+    outputs: list[TracedValue]
     where: Where | None
 
     @property
-    def taken(self) -> list[Value]:
+    def taken(self) -> list[TracedValue]:
         """What the bodies take."""
         return self.inputs[1:] if self.kind == "cond" else self.inputs
 
 
-Node: TypeAlias = Call | Move | Loose | Branch
+GraphNode: TypeAlias = Call | ExplicitMove | Loose | ControlFlow
 
 
 @dataclass(eq=False)
-class Graph:
+class TracedGraph:
     """Nodes in the order in which the program made them."""
 
-    inputs: list[Value]
-    nodes: list[Node] = field(default_factory=list[Node])
-    outputs: list[Value] = field(default_factory=list[Value])
+    inputs: list[TracedValue]
+    nodes: list[GraphNode] = field(default_factory=list[GraphNode])
+    outputs: list[TracedValue] = field(default_factory=list[TracedValue])
 
     def constants(self) -> Iterator[Constant]:
         """Every constant in use, in order of first use."""
@@ -137,14 +137,14 @@ class Graph:
                 seen.add(value)
                 yield value
 
-    def used(self) -> set[Value]:
+    def used(self) -> set[TracedValue]:
         """All values that a node or a result reads."""
         return {*(v for n in self.nodes for v in n.inputs), *self.outputs}
 
     def prune(self) -> None:
         """Drops what no result needs, and has no effect."""
         live = set(self.outputs)
-        kept: list[Node] = []
+        kept: list[GraphNode] = []
         for node in reversed(self.nodes):
             if any(v in live for v in node.outputs) or has_effects(node):
                 live.update(node.inputs)
@@ -152,14 +152,14 @@ class Graph:
         self.nodes = kept[::-1]
 
 
-def has_effects(node: Node) -> bool:
+def has_effects(node: GraphNode) -> bool:
     """Whether it does something beside its results: prints, or calls back to the host."""
     match node:
         case Loose():
             return bool(node.eqn.effects)
         case Call():
             return effects_of(node.callee.jaxpr)
-        case Branch():
+        case ControlFlow():
             return any(has_effects(inner) for body in node.bodies for inner in body.nodes)
         case _:
             return False

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.compat import Body, Eqn, body_of, is_unspecified
+from pathways.compiler.frontends.jax.compat import Eqn, JaxBody, body_of, is_unspecified
 from pathways.dialect.jax_api import jit
 
 
@@ -28,7 +28,7 @@ def apply(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[A
     return _apply(body_of(jaxpr), iter(consts), arguments)
 
 
-def _apply(body: Body, consts: Iterator[Any], arguments: Sequence[Any]) -> list[Any]:
+def _apply(body: JaxBody, consts: Iterator[Any], arguments: Sequence[Any]) -> list[Any]:
     env: dict[Any, Any] = dict(zip(body.invars, arguments, strict=True))
     for var in body.constvars:
         env[var] = next(consts)

@@ -16,7 +16,7 @@ from itertools import compress
 
 from pathways.compiler.frontends.jax.compat import Aval, is_key
 from pathways.compiler.frontends.jax.devices import VirtualSlice
-from pathways.compiler.frontends.jax.graph import Branch, Graph, Loose, Node, Value
+from pathways.compiler.frontends.jax.graph import ControlFlow, GraphNode, Loose, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.meshes import SliceMesh, ambient_mesh, default_mesh
 
 
@@ -24,21 +24,21 @@ from pathways.compiler.frontends.jax.meshes import SliceMesh, ambient_mesh, defa
 class Homes:
     """The mesh of each value in use; a value that nothing uses has none. Bodies of control flow have their own."""
 
-    values: dict[Value, SliceMesh] = field(default_factory=dict[Value, SliceMesh])
-    nodes: dict[Node, SliceMesh] = field(default_factory=dict[Node, SliceMesh])
-    bodies: "dict[Graph, Homes]" = field(default_factory=dict["Graph", "Homes"])
+    values: dict[TracedValue, SliceMesh] = field(default_factory=dict[TracedValue, SliceMesh])
+    nodes: dict[GraphNode, SliceMesh] = field(default_factory=dict[GraphNode, SliceMesh])
+    bodies: "dict[TracedGraph, Homes]" = field(default_factory=dict["TracedGraph", "Homes"])
 
-    def settle(self, node: Node, home: SliceMesh) -> None:
+    def settle(self, node: GraphNode, home: SliceMesh) -> None:
         self.nodes[node] = home
         for value in node.outputs:
             self.values[value] = home
 
 
-def find_homes(graph: Graph) -> Homes:
+def find_homes(graph: TracedGraph) -> Homes:
     return _closed(graph, _discovered(graph, {}))
 
 
-def _discovered(graph: Graph, given: Mapping[Value, SliceMesh]) -> Homes:
+def _discovered(graph: TracedGraph, given: Mapping[TracedValue, SliceMesh]) -> Homes:
     """What follows from placed calls, and from the homes of inputs that are given."""
     homes = Homes(dict(given))
     while True:
@@ -49,7 +49,7 @@ def _discovered(graph: Graph, given: Mapping[Value, SliceMesh]) -> Homes:
             return homes
 
 
-def _closed(graph: Graph, homes: Homes, fallback: SliceMesh | None = None) -> Homes:
+def _closed(graph: TracedGraph, homes: Homes, fallback: SliceMesh | None = None) -> Homes:
     """Everything else goes to the first node's home."""
     if any(n not in homes.nodes for n in graph.nodes) or any(v not in homes.values for v in graph.outputs):
         fallback = _somewhere(homes, fallback)
@@ -73,9 +73,9 @@ def _implicit() -> SliceMesh:
     return default_mesh(VirtualSlice(1, prefer=None, kind=None, island=None, topology=None, where=None))
 
 
-def _follow_operands(graph: Graph, homes: Homes) -> None:
+def _follow_operands(graph: TracedGraph, homes: Homes) -> None:
     for node in graph.nodes:
-        if isinstance(node, Branch):
+        if isinstance(node, ControlFlow):
             if node not in homes.nodes:
                 _settle_branch(node, homes)
         elif not isinstance(node, Loose):
@@ -86,7 +86,7 @@ def _follow_operands(graph: Graph, homes: Homes) -> None:
                 homes.settle(node, home)
 
 
-def _settle_branch(node: Branch, homes: Homes) -> None:
+def _settle_branch(node: ControlFlow, homes: Homes) -> None:
     """Homes of all that its bodies take, do and give."""
     alone = [_discovered(body, {}) for body in node.bodies]
     first = next((h for found in alone for h in found.nodes.values()), None) or _somewhere(homes, None)
@@ -109,22 +109,22 @@ def _settle_branch(node: Branch, homes: Homes) -> None:
     homes.values.update(zip(node.outputs, results, strict=True))
 
 
-def _wanted_inside(node: Branch, found: Sequence[Homes]) -> list[SliceMesh | None]:
+def _wanted_inside(node: ControlFlow, found: Sequence[Homes]) -> list[SliceMesh | None]:
     """Where the first body that cares wants each value that control flow takes."""
     inside = [[h.values.get(v) for v in b.inputs] for b, h in zip(node.bodies, found, strict=True)]
     return [next((home for home in column if home is not None), None) for column in zip(*inside, strict=True)]
 
 
-def _wanted(node: Node, homes: Homes) -> list[SliceMesh]:
+def _wanted(node: GraphNode, homes: Homes) -> list[SliceMesh]:
     """Where a node takes each of its inputs."""
-    if not isinstance(node, Branch):
+    if not isinstance(node, ControlFlow):
         return [homes.nodes[node]] * len(node.inputs)
     found = homes.bodies[node.bodies[0]].values
     decides = [homes.nodes[node]] * (len(node.inputs) - len(node.taken))
     return [*decides, *(found[v] for v in node.bodies[0].inputs)]
 
 
-def _heaviest(node: Loose, values: dict[Value, SliceMesh]) -> SliceMesh | None:
+def _heaviest(node: Loose, values: dict[TracedValue, SliceMesh]) -> SliceMesh | None:
     homes = [home for home in map(values.get, node.inputs) if home is not None]
     if not homes or all(home is homes[0] for home in homes):
         return homes[0] if homes else None
@@ -141,8 +141,8 @@ def _heaviest(node: Loose, values: dict[Value, SliceMesh]) -> SliceMesh | None:
     return largest[max(bytes_on, key=lambda n: bytes_on[n])][1]
 
 
-def _follow_consumers(graph: Graph, homes: Homes) -> None:
-    wanted: dict[Value, SliceMesh] = {}
+def _follow_consumers(graph: TracedGraph, homes: Homes) -> None:
+    wanted: dict[TracedValue, SliceMesh] = {}
     for node in reversed(graph.nodes):
         if node not in homes.nodes:
             home = next((wanted[v] for v in node.outputs if v in wanted), None)

@@ -16,7 +16,7 @@ from pathways.compiler.frontends.builder import Computation, symbol_of
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import lowering_for
 from pathways.compiler.frontends.jax.gather import Group
-from pathways.compiler.frontends.jax.graph import Call, Operand, Value
+from pathways.compiler.frontends.jax.graph import Call, Operand, TracedValue
 from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
@@ -63,7 +63,7 @@ class Lowering:
 
     def _structure(self, group: Group) -> tuple[Any, ...]:
         """Equal for groups that compute the same: operations with operands numbered in order of appearance."""
-        numbers: dict[Value, int] = {}
+        numbers: dict[TracedValue, int] = {}
         for value in group.inputs:
             numbers[value] = len(numbers)
         parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
@@ -78,7 +78,7 @@ class Lowering:
         name: str,
         function: Callable[..., Any],
         options: dict[str, Any],
-        inputs: list[Value],
+        inputs: list[TracedValue],
         around: Any = None,
     ) -> Computation:
         symbol = symbol_of(name)
@@ -122,9 +122,9 @@ def _function_of(call: Call) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 def _function_of_group(group: Group) -> Callable[..., Any]:
     def function(*operands: Any) -> list[Any]:
-        env: dict[Value, Any] = dict(zip(group.inputs, operands, strict=True))
+        env: dict[TracedValue, Any] = dict(zip(group.inputs, operands, strict=True))
         for loose in group.operations:
-            values = [env[o] if isinstance(o, Value) else compat.as_literal_value(o) for o in loose.operands]
+            values = [env[o] if isinstance(o, TracedValue) else compat.as_literal_value(o) for o in loose.operands]
             env.update(zip(loose.outputs, compat.bind(loose.eqn, values), strict=True))
         return [env[v] for v in group.outputs]
 
@@ -149,8 +149,8 @@ def _said(eqn: compat.Eqn) -> tuple[Any, ...]:
     return eqn.primitive.name, params, tuple(aval_text(v.aval) for v in eqn.outvars)
 
 
-def _operand(operand: Operand, numbers: dict[Value, int]) -> Any:
-    if isinstance(operand, Value):
+def _operand(operand: Operand, numbers: dict[TracedValue, int]) -> Any:
+    if isinstance(operand, TracedValue):
         return numbers[operand]
     return "literal", str(operand.val), aval_text(operand.aval)
 

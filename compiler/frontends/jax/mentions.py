@@ -7,8 +7,15 @@ from typing import Any, TypeAlias
 
 from jax.sharding import Mesh, NamedSharding
 
-from pathways.compiler.frontends.jax.compat import Eqn, body_of, func_source, is_unspecified, sub_jaxprs, where_of
-from pathways.compiler.frontends.jax.meshes import SliceMesh, ambient, read_sharding, slice_mesh, slices_of
+from pathways.compiler.frontends.jax.compat import (
+    Eqn,
+    body_of,
+    func_source,
+    is_unspecified,
+    sub_jaxprs,
+    where_of_equation,
+)
+from pathways.compiler.frontends.jax.meshes import SliceMesh, ambient, sharding_from_jax, slice_mesh, slices_of
 from pathways.dialect.diagnostics import PathwaysError, Where
 
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print", "python_callback"})
@@ -61,14 +68,14 @@ def located(eqn: Eqn) -> Generator[None]:
     except PathwaysError as error:
         if error.diagnostic.where is not None:
             raise
-        raise PathwaysError(replace(error.diagnostic, where=where_of(eqn))) from None
+        raise PathwaysError(replace(error.diagnostic, where=where_of_equation(eqn))) from None
 
 
-Function: TypeAlias = tuple[str, str]
+FunctionKey: TypeAlias = tuple[str, str]
 """A traced function: its name, and where it is defined. Survives differentiation, unlike shardings."""
 
 
-def function_of(eqn: Eqn) -> Function | None:
+def function_of(eqn: Eqn) -> FunctionKey | None:
     source = func_source(eqn.params["jaxpr"])
     return (eqn.params["name"], source) if source else None
 
@@ -85,7 +92,7 @@ class MentionFinder:
         self._known: dict[int, tuple[Any, Mentions]] = {}
         self._own: dict[int, tuple[Eqn, Mentions]] = {}
         self._whole: dict[int, tuple[Eqn, Mentions]] = {}
-        self.places: dict[Function, dict[SliceMesh, None]] = {}
+        self.places: dict[FunctionKey, dict[SliceMesh, None]] = {}
         self._collect(program, set())
 
     def _collect(self, jaxpr: Any, seen: set[int]) -> None:
@@ -142,13 +149,13 @@ class MentionFinder:
         name: str = eqn.primitive.name
         found = Mentions()
         if name in CALLBACKS or "callback" in name:
-            found.callback = name, where_of(eqn)
+            found.callback = name, where_of_equation(eqn)
         if name in JITS:
             found.meshes = jit_meshes(eqn)
             found.calls = bool(found.meshes)
             found.strayed = not found.meshes and function_of(eqn) in self.places
         elif name == "shard_map" and (concrete := self._concrete(eqn.params["mesh"])) is not None:
-            mesh = slice_mesh(concrete, "a shard_map", where_of(eqn))
+            mesh = slice_mesh(concrete, "a shard_map", where_of_equation(eqn))
             found.meshes = {mesh.slice.number: mesh}
         elif name in MOVES:
             found.meshes = {m.slice.number: m for m in move_meshes(eqn)}
@@ -158,7 +165,7 @@ class MentionFinder:
 
 def jit_meshes(eqn: Eqn) -> dict[int, SliceMesh]:
     """The slices that a jit's own shardings, or the mesh around it, name."""
-    where, params = where_of(eqn), eqn.params
+    where, params = where_of_equation(eqn), eqn.params
     what = f"the call of {params['name']}"
     found = slices_of((*params["in_shardings"], *params["out_shardings"]), what, where)
     context = params.get("ctx_mesh")
@@ -185,10 +192,10 @@ def move_targets(eqn: Eqn) -> list[Any]:
 
 
 def move_meshes(eqn: Eqn) -> list[SliceMesh]:
-    where, found = where_of(eqn), list[SliceMesh]()
+    where, found = where_of_equation(eqn), list[SliceMesh]()
     for target in move_targets(eqn):
         if target is not None:
-            found.append(read_sharding(target, 0, eqn.primitive.name, where)[0])
+            found.append(sharding_from_jax(target, 0, eqn.primitive.name, where)[0])
     return found
 
 

@@ -67,7 +67,7 @@ def slice_mesh(mesh: Any, what: str, where: Where | None) -> SliceMesh:
     return SliceMesh(owner, MeshSpec(axes, positions))
 
 
-def read_sharding(sharding: JaxSharding, rank: int, what: str, where: Where | None) -> tuple[SliceMesh, Dims]:
+def sharding_from_jax(sharding: JaxSharding, rank: int, what: str, where: Where | None) -> tuple[SliceMesh, Dims]:
     """Reads a `NamedSharding` (or a single virtual device) for an array of `rank` dimensions."""
     if isinstance(sharding, SingleDeviceSharding):
         (device,) = cast("set[Any]", cast("Any", sharding).device_set)
@@ -105,7 +105,7 @@ def read_sharding(sharding: JaxSharding, rank: int, what: str, where: Where | No
             case tuple():
                 dims.append(tuple(str(a) for a in cast("tuple[Any, ...]", entry)))
             case _:
-                dims.append(())  # PartitionSpec.UNCONSTRAINED: a jit leaves it to propagation, a move to nobody
+                dims.append(())  # PartitionSpec.UNCONSTRAINED: a jit leaves it to propagation, a move does not split it
     dims += [()] * (rank - len(dims))
     return slice_mesh(sharding.mesh, what, where), tuple(dims)
 
@@ -126,6 +126,6 @@ def slices_of(shardings: Any, what: str, where: Where | None) -> dict[int, Slice
     found: dict[int, SliceMesh] = {}
     for sharding in shardings:
         if not is_unspecified(sharding):
-            mesh, _ = read_sharding(sharding, 0, what, where)
+            mesh, _ = sharding_from_jax(sharding, 0, what, where)
             found.setdefault(mesh.slice.number, mesh)
     return found

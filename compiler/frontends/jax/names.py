@@ -1,6 +1,6 @@
 """What a call is called: the user's name of its function."""
 
-from pathways.compiler.frontends.jax.compat import Eqn, body_of, func_source, where_of
+from pathways.compiler.frontends.jax.compat import Eqn, body_of, func_source, where_of_equation
 
 
 def call_name(eqn: Eqn) -> str:
@@ -14,7 +14,7 @@ def call_name(eqn: Eqn) -> str:
     for inner in body.eqns:
         if inner.primitive.name == "shard_map":
             return call_name(inner)
-        where = where_of(inner)
+        where = where_of_equation(inner)
         if where is not None and where.function:
             return where.function
     return name or "shard_map"

@@ -7,14 +7,14 @@ that depends on arguments alone runs just before its first consumer (a microbatc
 import heapq
 
 from pathways.compiler.frontends.jax.gather import Group, Unit
-from pathways.compiler.frontends.jax.graph import Graph, Node, Value
+from pathways.compiler.frontends.jax.graph import GraphNode, TracedGraph, TracedValue
 from pathways.dialect.diagnostics import InternalError
 
 
-def order(graph: Graph, units: list[Unit]) -> list[Unit]:
+def order(graph: TracedGraph, units: list[Unit]) -> list[Unit]:
     """A topological order of the units, nearest to the order of the program."""
-    position: dict[Node, int] = {node: i for i, node in enumerate(graph.nodes)}
-    maker: dict[Value, Unit] = {v: u for u in units for v in u.outputs}
+    position: dict[GraphNode, int] = {node: i for i, node in enumerate(graph.nodes)}
+    maker: dict[TracedValue, Unit] = {v: u for u in units for v in u.outputs}
     consumers: dict[Unit, list[Unit]] = {u: [] for u in units}
     waiting: dict[Unit, int] = {}
     for unit in units:
@@ -42,7 +42,7 @@ def order(graph: Graph, units: list[Unit]) -> list[Unit]:
     return ordered
 
 
-def _wish(unit: Unit, position: dict[Node, int], maker: dict[Value, Unit]) -> float:
+def _wish(unit: Unit, position: dict[GraphNode, int], maker: dict[TracedValue, Unit]) -> float:
     if not isinstance(unit, Group):
         return position[unit]
     if not unit.depends:

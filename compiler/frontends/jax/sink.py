@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pathways.compiler.frontends.jax.graph import Branch, Call, Graph, Loose, Move, Node, Operand, Value
+from pathways.compiler.frontends.jax.graph import (
+    Call,
+    ControlFlow,
+    ExplicitMove,
+    GraphNode,
+    Loose,
+    Operand,
+    TracedGraph,
+    TracedValue,
+)
 
 NEGLIGIBLE = frozenset(
     {
@@ -28,7 +37,7 @@ NEGLIGIBLE = frozenset(
     }
 )
 
-LARGEST = 8
+LARGEST_COPIED = 8
 """Operations in one expression that is still worth copying."""
 
 
@@ -40,20 +49,20 @@ class _Expression:
     size: int
 
 
-_Made: TypeAlias = dict[Value, _Expression]
+_Made: TypeAlias = dict[TracedValue, _Expression]
 
 
-def sink(graph: Graph) -> None:
+def sink(graph: TracedGraph) -> None:
     """Copies negligible operations to their consumers, in place; unused originals are pruned."""
     made: _Made = {}
-    nodes: list[Node] = []
+    nodes: list[GraphNode] = []
     for node in graph.nodes:
         if isinstance(node, Loose) and (size := _size(node, made)):
             made.update((v, _Expression(node, size)) for v in node.outputs)
             nodes.append(node)
             continue
-        copies: dict[Value, Value] = {}
-        done: dict[Value, Value] = {}
+        copies: dict[TracedValue, TracedValue] = {}
+        done: dict[TracedValue, TracedValue] = {}
         follows = node if isinstance(node, Loose) else None
         for value in node.inputs:
             if value in made:
@@ -70,29 +79,31 @@ def _size(node: Loose, made: _Made) -> int:
     if node.eqn.primitive.name not in NEGLIGIBLE or any(v not in made for v in node.inputs):
         return 0
     size = 1 + sum(made[v].size for v in node.inputs)
-    return size if size <= LARGEST else 0
+    return size if size <= LARGEST_COPIED else 0
 
 
-def _copy(value: Value, made: _Made, follows: Loose | None, nodes: list[Node], done: dict[Value, Value]) -> Value:
+def _copy(
+    value: TracedValue, made: _Made, follows: Loose | None, nodes: list[GraphNode], done: dict[TracedValue, TracedValue]
+) -> TracedValue:
     """Adds copies of all that `value` is made of, and gives its copy."""
     if value in done:
         return done[value]
     original = made[value].node
     operands: list[Operand] = [
-        _copy(o, made, follows, nodes, done) if isinstance(o, Value) else o for o in original.operands
+        _copy(o, made, follows, nodes, done) if isinstance(o, TracedValue) else o for o in original.operands
     ]
-    outputs = [Value(v.aval) for v in original.outputs]
+    outputs = [TracedValue(v.aval) for v in original.outputs]
     nodes.append(Loose(original.eqn, operands, outputs, original.scope, original.where, follows))
     done.update(zip(original.outputs, outputs, strict=True))
     return done[value]
 
 
-def substitute(node: Node, copies: Mapping[Value, Value]) -> None:
+def substitute(node: GraphNode, copies: Mapping[TracedValue, TracedValue]) -> None:
     """Reads other values in place of some."""
     match node:
         case Loose():
-            node.read([copies.get(o, o) if isinstance(o, Value) else o for o in node.operands])
-        case Move():
+            node.read([copies.get(o, o) if isinstance(o, TracedValue) else o for o in node.operands])
+        case ExplicitMove():
             node.source = copies.get(node.source, node.source)
-        case Call() | Branch():
+        case Call() | ControlFlow():
             node.inputs = [copies.get(v, v) for v in node.inputs]

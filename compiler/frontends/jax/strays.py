@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pathways.compiler.frontends.jax.compat import Eqn, is_unspecified
-from pathways.compiler.frontends.jax.graph import Node, Operand, Value
-from pathways.compiler.frontends.jax.mentions import Function, MentionFinder, function_of
+from pathways.compiler.frontends.jax.graph import GraphNode, Operand, TracedValue
+from pathways.compiler.frontends.jax.mentions import FunctionKey, MentionFinder, function_of
 from pathways.compiler.frontends.jax.meshes import JaxSharding, SliceMesh
 
 
@@ -19,10 +19,10 @@ class Strays:
     """Remembers who was given what where, in program order."""
 
     def __init__(self) -> None:
-        self._given: dict[Value, dict[SliceMesh, JaxSharding]] = {}
-        self._made: dict[Value, tuple[Function | None, SliceMesh]] = {}
+        self._given: dict[TracedValue, dict[SliceMesh, JaxSharding]] = {}
+        self._made: dict[TracedValue, tuple[FunctionKey | None, SliceMesh]] = {}
 
-    def remember(self, eqn: Eqn, mesh: SliceMesh, in_shardings: Sequence[JaxSharding], node: Node) -> None:
+    def remember(self, eqn: Eqn, mesh: SliceMesh, in_shardings: Sequence[JaxSharding], node: GraphNode) -> None:
         explicit = node.inputs[len(node.inputs) - len(in_shardings) :]
         for value, sharding in zip(explicit, in_shardings, strict=True):
             if not is_unspecified(sharding):
@@ -38,7 +38,7 @@ class Strays:
         votes: Counter[SliceMesh] = Counter()
         for mesh in finder.places.get(function, ()) if function else ():
             for operand in operands:
-                if isinstance(operand, Value):
+                if isinstance(operand, TracedValue):
                     # What a call was given there says more than what was made there: that may be a neighbor's.
                     votes[mesh] += 2 * (mesh in self._given.get(operand, ()))
                     votes[mesh] += self._made.get(operand) == (function, mesh)
@@ -51,5 +51,5 @@ class Strays:
         )
 
     def _sharding(self, operand: Operand, mesh: SliceMesh, own: Any) -> JaxSharding:
-        given = self._given.get(operand, {}) if isinstance(operand, Value) else {}
+        given = self._given.get(operand, {}) if isinstance(operand, TracedValue) else {}
         return given.get(mesh, own) if is_unspecified(own) else own

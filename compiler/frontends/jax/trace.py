@@ -22,7 +22,7 @@ from pathways.dialect.jax_api import tree_util
 from pathways.dialect.lines import where_of_exception
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.sources import Sources
-from pathways.dialect.trees import DEEPEST, Tree, describe_tree
+from pathways.dialect.trees import DEEPEST_TREE, Tree, describe_tree
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Traced:
     out_tree: Any
 
 
-def trace(
+def trace_program(
     function: Callable[..., Any],
     arguments: Sequence[Any],
     leaf_names: list[str],
@@ -85,7 +85,7 @@ def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
     try:
         return describe_tree(treedef)
     except ValueError as error:
-        problem, rule = f"the {what} of {name} are nested too deep", f"at most {DEEPEST} levels"
+        problem, rule = f"the {what} of {name} are nested too deep", f"at most {DEEPEST_TREE} levels"
         advice = "a list in place of a chain of tuples or nodes"
         wrong = BadArguments(problem=problem, have_=str(error), rule=rule, advice=advice, where=where)
         raise PathwaysError(wrong) from None
@@ -117,7 +117,7 @@ def outline(
 
 def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, where: Where | None) -> Any:
     try:
-        return compat.make_jaxpr(flat, *arguments)
+        return compat.traced_jaxpr(flat, *arguments)
     except PathwaysError as error:
         vars(error).pop("__notes__", None)  # JAX's, on frames of its own that it removed: the error has the user's line
         raise
@@ -128,7 +128,7 @@ def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, w
     except Exception as error:
         if words := untraceable(error):
             raise _not_traceable(name, error, *words, where) from error
-        if found := translate(error, where, lambda: compat.make_jaxpr(flat, *arguments)):
+        if found := translate(error, where, lambda: compat.traced_jaxpr(flat, *arguments)):
             raise PathwaysError(*found) from error
         raise
 

@@ -1,4 +1,4 @@
-"""Unrolling loops over placed calls: what a loop stacks is kept as a list until somebody needs the array.
+"""Unrolling loops over placed calls: what a loop stacks is kept as a list until the array is needed.
 
 A forward scan stacks the residuals that the backward scan takes apart again. Built as arrays, the stack would make
 every backward step wait for every forward step; as lists, microbatches stay independent.
@@ -12,15 +12,15 @@ import numpy as np
 from jax import lax
 
 from pathways.compiler.frontends.jax.compat import Aval
-from pathways.compiler.frontends.jax.graph import Constant, Operand, Value
+from pathways.compiler.frontends.jax.graph import Constant, Operand, TracedValue
 from pathways.dialect.jax_api import numpy
 
 
-class Tracer(Protocol):
+class UnrollTracer(Protocol):
     """What unrolling needs of the walk that it is part of."""
 
     def constant(self, array: Any, name: str = "") -> Constant: ...
-    def as_value(self, operand: Operand) -> Value: ...
+    def as_value(self, operand: Operand) -> TracedValue: ...
     def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]: ...
 
 
@@ -31,14 +31,14 @@ class Stacked:
     aval: Aval
     elements: list[Operand]
     scope: str
-    built: list[Value] = field(default_factory=list[Value])
+    built: list[TracedValue] = field(default_factory=list[TracedValue])
 
 
 def unrolled_order(length: int, reverse: bool) -> Sequence[int]:
     return range(length)[::-1] if reverse else range(length)
 
 
-def index_of(tracer: Tracer, xs: Operand, t: int, scope: str) -> Operand:
+def index_of(tracer: UnrollTracer, xs: Operand, t: int, scope: str) -> Operand:
     """Element t of what a scan runs over; t is an operand, not part of the code (one computation for all t)."""
     if isinstance(xs, Stacked):
         return xs.elements[t]
@@ -53,7 +53,7 @@ def _element(xs: Any, t: Any) -> Any:
     return lax.squeeze(lax.dynamic_slice(xs, starts, (1, *xs.shape[1:])), [0])
 
 
-def stack(tracer: Tracer, stacked: Stacked) -> Value:
+def stack(tracer: UnrollTracer, stacked: Stacked) -> TracedValue:
     """Builds the array, once."""
     if not stacked.built:
         if stacked.elements:

@@ -12,12 +12,12 @@ from pathways.dialect.bare_mlir import Operation, bare_ir
 from pathways.dialect.plan.modules.stated import Refused
 from pathways.dialect.plan.modules.walk import MOST_DEPTH
 
-MOST_OPERATIONS = 1_000_000
+MOST_INLINED = 1_000_000
 """With all calls written out. The largest models that were compiled here have some 10,000."""
 
 
 @dataclass
-class Function:
+class CalledFunction:
     """How many operations a function has itself, how deep, and how often it calls others, at which depth at most."""
 
     operations: int = 0
@@ -46,7 +46,7 @@ def called_by(operation: Operation) -> list[str]:
             return []
 
 
-def check_calls(functions: Mapping[str, Function]) -> None:
+def check_calls(functions: Mapping[str, CalledFunction]) -> None:
     """Raises Refused for circles, calls into nowhere, and modules that are too large or too deep when written out."""
     for name, function in functions.items():
         for callee in function.calls:
@@ -63,7 +63,7 @@ def check_calls(functions: Mapping[str, Function]) -> None:
         function = functions[name]
         sizes[name] = function.operations + sum(n * sizes[c] for c, n in function.calls.items())
         depths[name] = max([function.depth, *(at + depths[c] for c, at in function.deepest.items())])
-        if sizes[name] > MOST_OPERATIONS:
-            raise Refused(f"has {sizes[name]} operations with all calls written out, more than {MOST_OPERATIONS}")
+        if sizes[name] > MOST_INLINED:
+            raise Refused(f"has {sizes[name]} operations with all calls written out, more than {MOST_INLINED}")
         if depths[name] > MOST_DEPTH:
             raise Refused(f"has calls in calls and regions, more than {MOST_DEPTH} deep")

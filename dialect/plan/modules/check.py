@@ -1,9 +1,9 @@
 """All rules for one module, before XLA sees it. Pure: a parsed module and what the plan says of it."""
 
 from pathways.dialect.bare_mlir import Context, Module, Operation, bare_ir, read_portable
-from pathways.dialect.plan.modules.calls import Function, check_calls
+from pathways.dialect.plan.modules.calls import CalledFunction, check_calls
 from pathways.dialect.plan.modules.operations import Checker, check_frontend
-from pathways.dialect.plan.modules.signature import check_signature, meshes_of
+from pathways.dialect.plan.modules.signature import check_signature, meshes_stated
 from pathways.dialect.plan.modules.stated import Refused, Stated
 from pathways.dialect.plan.modules.walk import operations
 
@@ -35,10 +35,10 @@ def check_module(module: Module, stated: Stated, size: int, allowed: str = "") -
 def _check(module: Operation, stated: Stated, checker: Checker) -> None:
     _check_attributes(module, stated)
     functions = _functions(module)
-    counted: dict[str, Function] = {}
+    counted: dict[str, CalledFunction] = {}
     for name, function in functions.items():
         checker.check_function(function)
-        count = counted[name] = Function()
+        count = counted[name] = CalledFunction()
         for inner, depth in operations(function):
             checker.check(inner)
             count.add(inner, depth)
@@ -48,7 +48,7 @@ def _check(module: Operation, stated: Stated, checker: Checker) -> None:
         raise Refused("has no @main")
     if "sym_visibility" in main.attributes and main.attributes["sym_visibility"].value != "public":
         raise Refused("has a @main that is not public")
-    check_signature(main, meshes_of(module, stated.partitions), stated)
+    check_signature(main, meshes_stated(module, stated.partitions), stated)
 
 
 def _check_attributes(module: Operation, stated: Stated) -> None:

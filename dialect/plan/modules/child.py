@@ -1,8 +1,8 @@
 """The process that reads modules first: it parses, verifies and checks them, and says what it found.
 
 MLIR's readers are not safe against hostile bytes: they corrupt the heap, recurse without end, or never return. Here
-that hurts nobody. It starts without JAX and without the package's own `__init__`, has little memory, time and stack,
-and leaves no core file. It announces each item before it reads it, so that whoever waits knows what it died of.
+that does no harm. It starts without JAX and without the package's own `__init__`, has little memory, time and stack,
+and leaves no core file. It announces each item before it reads it, so that its parent knows what it died of.
 
 Standard input: a line of JSON (`Order`), then the bytes of all items. The answer: a line of JSON each, {"reading": i}
 before item i; {"problem": ..., "target": ...} and the end, or {"done": n}.
@@ -24,7 +24,7 @@ _STACK = 1 << 21
 """A quarter of what the process that reads afterwards has."""
 
 
-def main() -> None:
+def answer() -> None:
     answers = _private_answers()
     order = json.loads(sys.stdin.buffer.readline())
     _limit(order["seconds"], order["memory"])

@@ -10,7 +10,7 @@ from pathways.dialect.plan.modules.lapack import check_lapack
 from pathways.dialect.plan.modules.stated import Refused
 from pathways.dialect.plan.modules.targets import is_known
 
-MOST_BYTES = 1 << 40
+MOST_VALUE_BYTES = 1 << 40
 """Of one array, on each device that it may be split over: more than any device has."""
 MOST_CONSTANTS = 1 << 26
 """Bytes of all constants of a module as XLA writes them out; more only where the module itself is as large."""
@@ -90,7 +90,7 @@ class Checker:
         """The bytes of a value, all shards together."""
         found = self._types.get(type_)
         if found is None:
-            found = self._types[type_] = _bytes(type_, MOST_BYTES * self.partitions)
+            found = self._types[type_] = _bytes(type_, MOST_VALUE_BYTES * self.partitions)
         return found
 
     def _arguments(self, operation: Operation) -> None:

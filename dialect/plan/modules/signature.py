@@ -43,7 +43,7 @@ def check_signature(main: Operation, meshes: dict[str, Axes], stated: Stated) ->
             _check_layout(attribute, f"{kind} {i}", array, dims, meshes, stated)
 
 
-def meshes_of(module: Operation, partitions: int) -> dict[str, Axes]:
+def meshes_stated(module: Operation, partitions: int) -> dict[str, Axes]:
     """The meshes of all devices in their order. Raises Refused for meshes of devices that are not the module's."""
     found: dict[str, Axes] = {}
     for op in module.regions[0].blocks[0].operations:

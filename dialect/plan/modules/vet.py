@@ -26,7 +26,7 @@ from pathways.dialect.plan.modules.stated import Stated, as_json
 from pathways.dialect.plan.modules.targets import allowed_by_user
 from pathways.dialect.plan.nouns import Computation, Plan
 
-SECONDS = 20
+VET_SECONDS = 20
 """Of processor time, and one more for each MiB: a module of 1 MiB takes about 0.2 s."""
 MEMORY = 4 << 30
 """Of address space, and 64 times what is read: libraries alone take 1 GiB of it."""
@@ -71,7 +71,7 @@ def vetted(plan: Plan, path: str, limits: Limits | None = None) -> Plan:
     items = list(_items(plan))
     if limits is None:
         size = sum(len(i.raw) for i in items)
-        limits = Limits(SECONDS + (size >> 20), MEMORY + 64 * size)
+        limits = Limits(VET_SECONDS + (size >> 20), MEMORY + 64 * size)
     if items:
         _read_apart(items, path, plan.platform, limits)
     return replace(plan, computations=tuple(replace(c, local=b"") for c in plan.computations))
@@ -134,7 +134,7 @@ def _refused(item: _Item, path: str, platform: str, last: dict[str, Any], ending
 
 
 def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits) -> int:
-    """The exit code of the other process. Files, not pipes: nobody waits for anybody to read.
+    """The exit code of the other process. Files, not pipes: no end waits for the other to read.
 
     What waits for ever is killed. Seconds are counted, not measured: time in which this process was stopped is none.
     """
@@ -158,7 +158,7 @@ def _head(file: IO[bytes]) -> bytes:
 
 
 def _answers(raw: bytes) -> Iterator[dict[str, Any]]:
-    """What the other process said, as far as it makes sense: it may have been at anybody's mercy."""
+    """What the other process said, as far as it makes sense: hostile bytes may have taken it over."""
     for line in raw.splitlines():
         try:
             answer = json.loads(line)

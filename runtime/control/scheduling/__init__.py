@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from pathways.runtime.control.scheduling.fifo import Fifo
-from pathways.runtime.control.scheduling.request import Policy as Policy
 from pathways.runtime.control.scheduling.request import Request as Request
+from pathways.runtime.control.scheduling.request import SchedulingPolicy as SchedulingPolicy
 from pathways.runtime.control.scheduling.stride import Stride
 
 STRIDE = "stride"
-"""The policy of a process that nobody told otherwise."""
+"""The policy where none is asked for."""
 
-POLICIES: dict[str, Callable[[], Policy]] = {"fifo": Fifo, STRIDE: Stride}
+SCHEDULING_POLICIES: dict[str, Callable[[], SchedulingPolicy]] = {"fifo": Fifo, STRIDE: Stride}
 """The policies by name."""

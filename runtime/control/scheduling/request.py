@@ -22,7 +22,7 @@ class Request:
     bytes: Mapping[Hashable, int] = field(default_factory=dict[Hashable, int])
 
 
-class Policy(Protocol):
+class SchedulingPolicy(Protocol):
     """Ranks waiting runs. Ranks are the same on all islands, so that runs that span several meet in one order."""
 
     name: ClassVar[str]

@@ -1,10 +1,10 @@
 """The schedulers of all islands: who may put work into the queues of devices, and when. Pure: events in, starts out.
 
 Each island has its line of waiting runs, in one order over all islands (the policy's rank), so that programs that span
-several islands meet in the same order everywhere. The first in line starts when nobody else is enqueuing there, the
+several islands meet in the same order everywhere. The first in line starts when no other run is enqueuing there, the
 island has not too much in flight of others, and its memory is free; until then those behind it wait, too, so that
-nobody starves. A run that spans islands starts when it is first in line on all of them. A run that paused goes on
-whoever waits before it for what it holds itself: memory, or its place in flight.
+no run starves. A run that spans islands starts when it is first in line on all of them. A run that paused and
+holds what those before it wait for, memory or a place in flight, goes on before them.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from pathways.runtime.control.scheduling.ledger import Ledger
-from pathways.runtime.control.scheduling.request import Policy, Request
+from pathways.runtime.control.scheduling.request import Request, SchedulingPolicy
 
 DEPTH = 4
 """So many runs may be in flight on an island while clients compete for it. Fewer leave gaps, more are slow to turn."""
@@ -24,7 +24,7 @@ _NONE: Counter[str] = Counter()
 class Scheduler:
     """Every method takes one event, and gives the numbers of the runs whose turn has come."""
 
-    def __init__(self, policy: Policy, ledger: Ledger | None = None, depth: int = DEPTH) -> None:
+    def __init__(self, policy: SchedulingPolicy, ledger: Ledger | None = None, depth: int = DEPTH) -> None:
         self.policy = policy
         self.ledger = ledger or Ledger()
         self.depth = depth
@@ -42,7 +42,7 @@ class Scheduler:
         return self._start()
 
     def pause(self, number: int) -> list[int]:
-        """A long run gives way to whoever ranks before it; it may be the next itself."""
+        """A long run gives way to those that rank before it; it may be the next itself."""
         request = self.running[number]
         self._leave(request)
         self.waiting[number] = request
@@ -83,7 +83,7 @@ class Scheduler:
         return self._start()
 
     def cancel(self, number: int) -> list[int]:
-        """It will not go on: nobody waits for its turn any more."""
+        """It will not go on: its thread waits for its turn no longer."""
         if number in self.running:
             return self.finished(number)
         request = self.waiting.pop(number, None)
@@ -126,7 +126,7 @@ class Scheduler:
             (alone,) = self.waiting.values()
             return alone if self._may_start(alone) else None
         blocked: set[str] = set()
-        """Islands on which somebody ranks before whoever comes next in this loop."""
+        """Islands on which a waiting run ranks before those that come next in this loop."""
         paused: set[str] = set()
         """The same among runs that paused."""
         for request in sorted(self.waiting.values(), key=self.policy.rank):
@@ -140,7 +140,7 @@ class Scheduler:
         return None
 
     def _helped_by_clients_alone(self, request: Request) -> bool:
-        """Whether it waits for memory that no run will give back; whoever holds it may stand behind it in line."""
+        """Whether it waits for memory that no run will give back; its holder may stand behind it in line."""
         busy = any(self.in_flight.get(i) or i in self.active for i in request.islands)
         return not busy and not self.ledger.fits(request.bytes)
 

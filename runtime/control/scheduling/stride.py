@@ -1,7 +1,7 @@
 """Proportional share (stride scheduling: Waldspurger and Weihl, 1995; paper, section 5.2 and Figure 9).
 
 A client's pass is the time it has had, divided by its weight; the client with the least goes next. Who comes, or comes
-back, starts at the pass of those who are there: nobody saves up turns by waiting.
+back, starts at the pass of those who are there: no client saves up turns by waiting.
 """
 
 from collections import Counter

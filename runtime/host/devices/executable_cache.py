@@ -35,8 +35,8 @@ Wanted: TypeAlias = tuple[bytes | str, tuple[pjrt.Device, ...]]
 Owner: TypeAlias = tuple[str, Where | None]
 """The name of the computation that a module is, and the user's line."""
 _OURS: Owner = ("a program that moves arrays", None)
-MOST = 1024
-"""So much code is kept for plans to come, beside what loaded plans hold: code that nobody runs any more must go."""
+MOST_IDLE = 1024
+"""So much code is kept for plans to come, beside what loaded plans hold: code that is not run any more must go."""
 
 
 class Executables:
@@ -79,8 +79,8 @@ class Executables:
         if found is None:
             with self._lock:
                 found = self._loaded[key] = self._loaded.get(key) or self._make(*key, owner)
-                if used is None:  # else somebody wants all code of a plan
-                    self.forget(MOST)
+                if used is None:  # else the caller wants all code of a plan
+                    self.forget(MOST_IDLE)
         return found
 
     def load_all(self, wanted: Mapping[Wanted, Owner]) -> None:
@@ -90,7 +90,7 @@ class Executables:
         """
         with self._lock:  # not while anything is made: runs of others may need a small move meanwhile
             if self._used is None:
-                self.forget(MOST)
+                self.forget(MOST_IDLE)
             missing = [key for key in wanted if key not in self._loaded]
         missing.sort(key=lambda key: len(key[0]), reverse=True)  # what takes longest must not come last
         self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values(), wanted)

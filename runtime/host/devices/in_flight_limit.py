@@ -2,7 +2,7 @@
 
 How many is the platform's to say (dialect/platforms.py). A device runs what it is given in order, so that one token
 says of several executions that they are done. How many depends on how long they take: each execution of what is slow
-has a token of its own, so that whoever looks for progress sees it.
+has a token of its own, so that the watchdog sees progress.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.host.devices.waits import Gate, until_done
 from pathways.runtime.interrupts import uninterrupted
 
-STRIDE = 8
+TOKEN_STRIDE = 8
 """At the most so many executions for one token."""
 QUICK, SLOW = 0.05, 0.5
 """Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
@@ -30,7 +30,7 @@ To wait for the result is cheap, and ends when the execution is given up; to wai
 """
 
 
-class DeviceLost(Exception):
+class QueueLost(Exception):
     """A device was lost while an execution waited for room in its queue."""
 
 
@@ -99,8 +99,10 @@ class Gang:
         if due:
             for queue in self._queues:
                 if queue.lost:
-                    raise DeviceLost
-                while queue.flying > queue.most - STRIDE + 1 and queue.tokens:  # more may come before the next token
+                    raise QueueLost
+                while (
+                    queue.flying > queue.most - TOKEN_STRIDE + 1 and queue.tokens
+                ):  # more may come before the next token
                     self._wait(queue)
         return due
 
@@ -126,10 +128,10 @@ class Gang:
         else:
             until_done([token], [queue])
         if queue.lost:
-            raise DeviceLost
+            raise QueueLost
         now = time.monotonic()
         queue.done(oldest, now)
         if now - begin > SLOW:
             self._stride = 1
         elif now - begin < QUICK:
-            self._stride = min(STRIDE, 2 * self._stride)
+            self._stride = min(TOKEN_STRIDE, 2 * self._stride)

@@ -64,6 +64,6 @@ class Shards(list[Any]):
         return [s for a in self for s in a.addressable_shards]
 
 
-def put(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.Array:
+def put_on_side(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.DeviceArray:
     """Copies a host array to where a side says."""
     return pjrt.put(host, type_, side.sharding, side.real, side.devices)

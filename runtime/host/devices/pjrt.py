@@ -14,7 +14,7 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
 * `serialize`, `deserialize_executable`: the same code on other devices, 20 times cheaper than compiling again. Only
   with options, and with the same number of devices.
 * `jaxlib.lapack.prepare_lapack_call`: JAX finds the functions of LAPACK when it lowers a call of one. Where another
-  process lowered it, nobody has, and the call jumps to address 0.
+  process lowered it, that was not done, and the call jumps to address 0.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ from pathways.dialect.platforms import platform_named
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 
 Device: TypeAlias = Any
-Array: TypeAlias = Any
+DeviceArray: TypeAlias = Any
 """A `jax.Array` on our devices: one sharded buffer, a future."""
 Executable: TypeAlias = Any
 Handlers: TypeAlias = list[Any]
@@ -191,7 +191,7 @@ def _aval(type_: ArrayType) -> Any:
 
 def put(
     host: "np.ndarray[Any, Any]", type_: ArrayType, where: Sharding, sharding: NamedSharding, devices: Sequence[Device]
-) -> Array:
+) -> DeviceArray:
     """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards.
 
     Raises InternalError where the devices hold another element type than `type_` states.
@@ -213,7 +213,7 @@ _NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})
 """Element types that JAX narrows to 32 bits, without a word, where `jax_enable_x64` is off in the thread."""
 
 
-def copy_shards(arrays: Sequence[Array], targets: Sequence[Device]) -> list[Array]:
+def copy_shards(arrays: Sequence[DeviceArray], targets: Sequence[Device]) -> list[DeviceArray]:
     """Copies single-device arrays, each to a device, in one batch; asynchronous, safe behind a pending producer."""
     return _xc.batched_copy_array_to_devices_with_sharding(
         list(arrays),
@@ -223,7 +223,7 @@ def copy_shards(arrays: Sequence[Array], targets: Sequence[Device]) -> list[Arra
     )
 
 
-def copy_whole(array: Array, devices: Any, sharding: NamedSharding) -> Array:
+def copy_whole(array: DeviceArray, devices: Any, sharding: NamedSharding) -> DeviceArray:
     """Copies an array shard by shard to as many other devices; `devices` comes from `device_list`."""
     semantics = [_xc.ArrayCopySemantics.ALWAYS_COPY]
     return _xc.batched_copy_array_to_devices_with_sharding([array], [devices], [sharding], semantics)[0]
@@ -233,17 +233,17 @@ def device_list(devices: Sequence[Device]) -> Any:
     return _xc.DeviceList(tuple(devices))
 
 
-def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[Array]) -> Array:
+def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[DeviceArray]) -> DeviceArray:
     """One array of single-device arrays that already lie right; no copy, no check."""
     return _array(_aval(type_), sharding, list(shards), committed=True, _skip_checks=True)
 
 
-def shard(array: Array, position: int) -> Array:
+def shard(array: DeviceArray, position: int) -> DeviceArray:
     """One shard as an array of its own; no copy. (`addressable_data` gives the first shard of any replicated array.)"""
     return shards_of(array)[position]
 
 
-def shards_of(array: Array) -> Sequence[Array]:
+def shards_of(array: DeviceArray) -> Sequence[DeviceArray]:
     """All shards, in the order of the mesh; no copy. Raises one of FAILURES where the array is deleted."""
     with _TAKING_APART:
         shards = array._arrays
@@ -258,13 +258,13 @@ list, and whatever is read of it afterwards is wrong.
 """
 
 
-def start_copy_to_host(array: Array) -> None:
+def start_copy_to_host(array: DeviceArray) -> None:
     """Has a later `to_host` find the values there."""
     shards_of(array)
     array.copy_to_host_async()
 
 
-def to_host(array: Array) -> "np.ndarray[Any, Any]":
+def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
     """A copy on the host, kept with the array. Raises one of FAILURES where the array will never be there.
 
     Waits first: to copy what has failed behind a stuck execution waits for that execution (jaxlib 0.10 and 0.12, seen).
@@ -283,7 +283,7 @@ def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
     return ArrayType(sharding.shard_shape(type_.shape), type_.dtype)
 
 
-def weakly_typed(array: Array) -> Array:
+def weakly_typed(array: DeviceArray) -> DeviceArray:
     """The same array of one device with a type that gives way to others, as that of a Python number; no copy."""
     aval = _core_any.ShapedArray(array.shape, array.dtype, weak_type=True)
     return _array(aval, array.sharding, [array], committed=False, _skip_checks=True)

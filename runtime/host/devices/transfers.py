@@ -15,7 +15,7 @@ from pathways.dialect.sharding import Box, volume
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
 
-Move: TypeAlias = Callable[[pjrt.Array], pjrt.Array]
+Mover: TypeAlias = Callable[[pjrt.DeviceArray], pjrt.DeviceArray]
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class DeviceOp:
 class Transfer:
     """A prepared transfer: `move` enqueues it, `record` lists all that it does, each time."""
 
-    move: Move
+    move: Mover
     record: tuple[DeviceOp, ...]
 
 
 Compile: TypeAlias = Callable[[str, pjrt.Device], pjrt.Executable]
-"""StableHLO text and the device to run it on -> executable; whoever gives it may cache."""
+"""StableHLO text and the device to run it on -> executable, maybe of a cache."""
 
 
-def prepare(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Transfer:
+def prepare_transfer(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Transfer:
     """Prepares to move arrays of this type from `source` to `target`."""
     ids = {d: i for i, d in enumerate(dict.fromkeys((*source.devices, *target.devices)))}
     plan = plan_reshard(
@@ -60,10 +60,10 @@ def prepare(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -
     return _pieces(type_, target, source, plan.pieces, plan.source_boxes, plan.target_boxes, compile_on)
 
 
-def _whole(target: Side) -> Move:
+def _whole(target: Side) -> Mover:
     devices, sharding = pjrt.device_list(target.devices), target.real
 
-    def move(array: pjrt.Array) -> pjrt.Array:
+    def move(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
         return pjrt.copy_whole(array, devices, sharding)
 
     return move
@@ -75,7 +75,7 @@ class DeviceProgram:
 
     executable: pjrt.Executable
 
-    def __call__(self, arrays: Sequence[pjrt.Array]) -> list[pjrt.Array]:
+    def __call__(self, arrays: Sequence[pjrt.DeviceArray]) -> list[pjrt.DeviceArray]:
         out = self.executable.execute_sharded(list(arrays)).disassemble_into_single_device_arrays()
         return [shards[0] for shards in out]
 
@@ -110,7 +110,7 @@ def _pieces(
     to = [target.devices[piece.target] for piece in flat]
     used = sorted({piece.source for piece in flat})
 
-    def move(array: pjrt.Array) -> pjrt.Array:
+    def move(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
         shards = {i: pjrt.shard(array, i) for i in used}
         held = {(i, source_boxes[i]): shards[i] for i in used}
         for position, cutter in cutters.items():

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.threads import started
 
-IDLE = 1.0
+IDLE_HELPER = 1.0
 """Seconds after which a helper that nothing asks for ends."""
 
 
@@ -77,7 +77,7 @@ class _Helper:
 
     def _work(self) -> None:
         while True:
-            while not self._go.acquire(timeout=IDLE):
+            while not self._go.acquire(timeout=IDLE_HELPER):
                 with contextlib.suppress(ValueError):  # it was just taken
                     _idle.remove(self)
                     return

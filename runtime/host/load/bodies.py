@@ -10,7 +10,7 @@ from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.order import linearize
 from pathways.runtime.host.devices.executable_cache import Executables
-from pathways.runtime.host.devices.layouts import Sides, put
+from pathways.runtime.host.devices.layouts import Sides, put_on_side
 from pathways.runtime.host.load.steps import Preparer, offsets_of
 from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.control_flow import LoadedBody
@@ -55,5 +55,5 @@ def put_constants(plan: Plan, sides: Sides) -> list[tuple[int, Any]]:
         buffer = plan.stream(constant.island).buffers[constant.slot]
         raw = plan.constants[constant.member]
         host = np.frombuffer(raw, numpy_dtype(buffer.type.dtype)).reshape(buffer.type.shape)
-        held.append((offsets[constant.island] + constant.slot, put(host, buffer.type, sides.of(buffer.layout))))
+        held.append((offsets[constant.island] + constant.slot, put_on_side(host, buffer.type, sides.of(buffer.layout))))
     return held

@@ -50,7 +50,7 @@ def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
     return made - read
 
 
-def prepare(
+def launch_apart(
     computation: Computation, devices: Sequence[pjrt.Device], sides: Sequence[Side], kept: Sequence[bool],
     gang: Gang, executables: Executables,
 ) -> Launcher:  # fmt: skip

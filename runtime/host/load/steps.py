@@ -18,7 +18,7 @@ from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.load import launches
 from pathways.runtime.host.load.waves import Wave
 from pathways.runtime.host.run.control_flow import Choice, LoadedBody
-from pathways.runtime.host.run.fallible import Awaited, Launched, failed, watched_callbacks
+from pathways.runtime.host.run.fallible import Awaited, WatchedLaunch, failed, watched_callbacks
 from pathways.runtime.host.run.in_flight import Launch
 from pathways.runtime.host.run.prepared import Frame, Part, Step
 from pathways.runtime.host.run.progress import PreparedWave, Task
@@ -162,7 +162,7 @@ class Preparer:
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
         watched = watched_callbacks(run, computation)
-        previous: list[Launched] = []
+        previous: list[WatchedLaunch] = []
         devices = self._sides.devices(run.mesh)
         physical = self._sides.islands[island]
         queues = tuple(physical.queues[d] for d in mesh.devices)
@@ -191,7 +191,7 @@ class Preparer:
                 if tokens:  # the watchdog sees progress at each
                     frame.tokens.extend(tokens)
                     if watched:
-                        values[mark] = launched = Launched(errors, tokens, queues)
+                        values[mark] = launched = WatchedLaunch(errors, tokens, queues)
                         previous.append(launched)
                 for slot, array in zip(outputs, arrays, strict=True):
                     values[slot] = array
@@ -211,14 +211,16 @@ class Preparer:
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
         if launches.starts_apart(computation, self.plan.platform):
             kept = [(at, s) in self._shards for s in run.outputs]
-            return launches.prepare(computation, devices, sides, kept, gang, self._executables)
+            return launches.launch_apart(computation, devices, sides, kept, gang, self._executables)
         executable = self._executables.load(computation.module, devices, watched, (run.name, run.where))
         handlers = pjrt.result_handlers(computation.outputs, [s.real for s in sides])
         return launches.as_gang(executable, handlers, gang, launches.smallest(computation.outputs))
 
     def _move(self, source: int, target: int, where: Where | None, *, release: bool = False) -> Callable[[Frame], None]:
         here, there = self.types[source], self.types[target]
-        move = transfers.prepare(here[0], self._sides.of(here[1]), self._sides.of(there[1]), self.compile_on).move
+        move = transfers.prepare_transfer(
+            here[0], self._sides.of(here[1]), self._sides.of(there[1]), self.compile_on
+        ).move
         island = self.plan.meshes[there[1].mesh].island
 
         def enqueue(frame: Frame) -> None:
@@ -270,5 +272,5 @@ def _free(slots: list[int]) -> Callable[[Frame], None]:
 
 
 def _poison(inputs: Sequence[Any]) -> Poison | None:
-    """The first cause: whoever reads what is bad is a consequence."""
+    """The first poison among some values: the cause, of which all that reads it is a consequence."""
     return next((value for value in inputs if isinstance(value, Poison)), None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pathways.dialect.plan.instructions import Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.plan.order import Joined, Placed
+from pathways.dialect.plan.order import Joined, Ordered
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ def is_fallible(plan: Plan, instruction: Instruction | Joined) -> bool:
     return isinstance(instruction, Run) and bool(plan.computations[instruction.computation].callbacks)
 
 
-def defer(plan: Plan, order: Sequence[Placed], *, everything: bool = False) -> list[Wave]:
+def defer(plan: Plan, order: Sequence[Ordered], *, everything: bool = False) -> list[Wave]:
     """The waves of a plan: one where nothing is awaited. A wave comes behind those that need less.
 
     `everything`: wait for each computation before the next is enqueued (sequential dispatch, paper, Figure 4a).
@@ -52,7 +52,7 @@ class _Deferring:
         self.sent: dict[int, int] = {}
         self.awaits = 0
 
-    def waves_of(self, order: Sequence[Placed]) -> list[Wave]:
+    def waves_of(self, order: Sequence[Ordered]) -> list[Wave]:
         for at, instruction in order:
             self._place(at, instruction)
         return sorted(self.waves.values(), key=lambda w: w.needs.bit_count())
@@ -90,7 +90,7 @@ class _Deferring:
             self.touched[slot] = self.touched.get(slot, 0) | after
 
 
-def _one_by_one(order: Sequence[Placed]) -> Iterator[Wave]:
+def _one_by_one(order: Sequence[Ordered]) -> Iterator[Wave]:
     """A wave a computation, each behind the one before."""
     number, wave = 0, Wave(0)
     for at, instruction in order:

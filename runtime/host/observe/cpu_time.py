@@ -7,7 +7,7 @@ from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
 SHARE = 0.02
-"""Less of one core than this share is nobody's computation: threads that look around use as much."""
+"""Less of one core than this share is no computation: threads that look around use as much."""
 
 
 def of_thread(native: int) -> float | None:

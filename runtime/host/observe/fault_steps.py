@@ -27,7 +27,7 @@ class FaultSteps(Observer):
     executables: Executables
     take_launches: Callable[[int], int]
     lose: Callable[[PhysicalIsland, int, str], None]
-    _late: dict[int, tuple[int, pjrt.Array]] = field(default_factory=dict[int, tuple[int, pjrt.Array]])
+    _late: dict[int, tuple[int, pjrt.DeviceArray]] = field(default_factory=dict[int, tuple[int, pjrt.DeviceArray]])
     """By run, while a step is enqueued: which device is held up, and what comes there when that is over."""
 
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
@@ -37,7 +37,7 @@ class FaultSteps(Observer):
             return None
         if fault.kind == "lose":
             return self._lose(fault, step, frame)
-        executable, watched = faults.prepare(fault, step.devices, run.name)
+        executable, watched = faults.bring_to(fault, step.devices, run.name)
         launch = self.take_launches(1)
         flight.begin(fault, launch, [Launch(run, step.island.key, step.devices, step.queues)])
         try:  # a gang of one runs on this thread

@@ -24,7 +24,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.host.devices.transfers import program_text
 
-KINDS = ("raise", "delay", "hang", "lose")
+FAULT_KINDS = ("raise", "delay", "hang", "lose")
 
 
 class InjectedFault(Exception):
@@ -87,7 +87,7 @@ class _Gang:
 _gangs: dict[tuple[pjrt.Device, ...], _Gang] = {}
 
 
-def prepare(fault: Fault, devices: Sequence[pjrt.Device], name: str) -> tuple[pjrt.Executable, Watched]:
+def bring_to(fault: Fault, devices: Sequence[pjrt.Device], name: str) -> tuple[pjrt.Executable, Watched]:
     """The program that brings a fault to a gang, to be launched next, and its callback."""
     gang = _gangs.get(tuple(devices))
     if gang is None:

@@ -35,7 +35,7 @@ class RunSpan:
 
 
 @dataclass(frozen=True, eq=False)
-class Launched:
+class LaunchSpan:
     """One computation was enqueued, between two times. `base`: the first launch of its run, or of its body's run."""
 
     launch: int
@@ -74,7 +74,7 @@ class DeviceSpan:
 
 def write(
     runs: Sequence[RunSpan],
-    launches: Sequence[Launched],
+    launches: Sequence[LaunchSpan],
     moves: Sequence[Moved],
     spans: Sequence[DeviceSpan],
     islands: Sequence[PhysicalIsland],
@@ -120,7 +120,7 @@ def producers(plan: Plan) -> dict[int, list[int]]:
 
 class _Writer:
     def __init__(
-        self, launches: Sequence[Launched], spans: Sequence[DeviceSpan], islands: Sequence[PhysicalIsland]
+        self, launches: Sequence[LaunchSpan], spans: Sequence[DeviceSpan], islands: Sequence[PhysicalIsland]
     ) -> None:
         self.launches = {la.launch: la for la in launches}
         self.islands = {i.key: (number, i) for number, i in enumerate(islands, _CONTROLLER + 1)}
@@ -148,7 +148,7 @@ class _Writer:
         return 1 + list(dict.fromkeys(r.client for r in runs)).index(client)
 
     def controller(
-        self, runs: Sequence[RunSpan], launches: Sequence[Launched], moves: Sequence[Moved]
+        self, runs: Sequence[RunSpan], launches: Sequence[LaunchSpan], moves: Sequence[Moved]
     ) -> Iterator[dict[str, Any]]:
         for run in runs:
             thread, name = self._client(run.client, runs), f"{run.program} {run.number}"
@@ -208,17 +208,17 @@ class _Writer:
                     event: dict[str, Any] = {"ph": phase, "id": identity, "name": "transfer", "cat": "transfer"}
                     yield event | {"pid": process, "tid": thread, "ts": when} | ({"bp": "e"} if phase == "f" else {})
 
-    def _before(self, la: Launched) -> list[int]:
+    def _before(self, la: LaunchSpan) -> list[int]:
         plan = id(la.plan)
         if plan not in self._producers:
             self._producers[plan] = producers(la.plan)
         return self._producers[plan].get(la.run.step, [])
 
-    def ready(self, la: Launched) -> int:
+    def ready(self, la: LaunchSpan) -> int:
         """When the last of what it reads was made; 0: not known, or before the run."""
         return max((self.ends.get((la.base, step), 0) for step in self._before(la)), default=0)
 
-    def _slowest(self, la: Launched) -> str:
+    def _slowest(self, la: LaunchSpan) -> str:
         steps = self._before(la)
         if not steps:
             return "its operands"
@@ -250,7 +250,7 @@ class _Writer:
             ends[la.base, la.run.step] = begin + length
 
 
-def _reason(before: int, la: Launched, ready: int, slowest: str) -> str:
+def _reason(before: int, la: LaunchSpan, ready: int, slowest: str) -> str:
     """Why a device had nothing to do until this launch: the last of what had to happen."""
     if la.end > max(before, ready):
         return "controller late"

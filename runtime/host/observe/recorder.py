@@ -16,13 +16,13 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import perfetto
-from pathways.runtime.host.observe.perfetto import DeviceSpan, Launched, Moved, RunSpan
+from pathways.runtime.host.observe.perfetto import DeviceSpan, LaunchSpan, Moved, RunSpan
 from pathways.runtime.host.run.in_flight import Flight
 from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.prepared import Frame, Step
 
 MOST_LAUNCHES = 200_000
-"""More would make a file that nobody can open."""
+"""More would make a file that no viewer opens."""
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class Recorder(Observer):
 
     path: Path
     runs: dict[int, RunSpan] = field(default_factory=dict[int, RunSpan])
-    launches: dict[int, Launched] = field(default_factory=dict[int, Launched])
+    launches: dict[int, LaunchSpan] = field(default_factory=dict[int, LaunchSpan])
     moves: list[Moved] = field(default_factory=list[Moved])
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _profile: pjrt.Profile | None = None
@@ -64,7 +64,7 @@ class Recorder(Observer):
                 positions = tuple(island.devices.index(d) for d in step.devices)
                 base, launch = frame.base, frame.base + step.launch
                 devices, plan = step.devices, step.plan
-                self.launches[launch] = Launched(
+                self.launches[launch] = LaunchSpan(
                     launch, flight.number, base, island.key, positions, instruction, plan, begin, end, devices
                 )
             elif isinstance(instruction, Recv | Copy):

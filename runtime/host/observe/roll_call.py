@@ -11,7 +11,7 @@ from pathways.runtime.host.devices.callbacks import Inside
 from pathways.runtime.host.run.hangs import Stuck
 from pathways.runtime.host.run.in_flight import Flight, Launch
 
-MOST = 8
+MOST_CALLED = 8
 """How many lines of each kind a roll-call has."""
 
 
@@ -21,9 +21,9 @@ def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) ->
     if not stuck:
         lines.append("none of its computations: a launch did not come back")
     behind = Counter(f"behind it waits {s.launch.run.name} on {_where(s.launch, s.waiting)}" for s in stuck[1:])
-    lines += [f"{line}, {count} times" if count > 1 else line for line, count in list(behind.items())[:MOST]]
-    if len(behind) > MOST:
-        lines.append(f"and {sum(list(behind.values())[MOST:])} more")
+    lines += [f"{line}, {count} times" if count > 1 else line for line, count in list(behind.items())[:MOST_CALLED]]
+    if len(behind) > MOST_CALLED:
+        lines.append(f"and {sum(list(behind.values())[MOST_CALLED:])} more")
     return Hang(
         seconds=f"{seconds:g}",
         program=flight.plan.name,
@@ -38,7 +38,9 @@ def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) ->
 def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
     """What is said where it is only suspected. Asks no device: to ask is to cancel."""
     launches = [launch for _, launch in flight.parts()]
-    lines = [f"{launch.run.name} was launched on {_where(launch)}, and may not be done" for launch in launches[-MOST:]]
+    lines = [
+        f"{launch.run.name} was launched on {_where(launch)}, and may not be done" for launch in launches[-MOST_CALLED:]
+    ]
     return PerhapsHang(
         seconds=f"{seconds:.0f}",
         program=flight.plan.name,
@@ -64,7 +66,7 @@ def unreachable(flight: Flight) -> PerhapsHang:
 
 
 def _callbacks() -> list[str]:
-    return [_inside(call) for call in list(callbacks.inside())[:MOST]]
+    return [_inside(call) for call in list(callbacks.inside())[:MOST_CALLED]]
 
 
 def _inside(call: Inside) -> str:

@@ -21,13 +21,13 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.observe import roll_call
 from pathways.runtime.host.observe.cpu_time import CpuTime, of_thread
 from pathways.runtime.host.observe.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
-from pathways.runtime.host.run.hangs import give_up
+from pathways.runtime.host.run.hangs import give_up_run
 from pathways.runtime.host.run.in_flight import Flight, Flights, Launch
 from pathways.runtime.threads import started
 
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
 """Names the seconds without progress after which a run is looked at closely; 0: never."""
-LOOK = 0.5
+LONGEST_LOOK = 0.5
 """Seconds between two looks at the most."""
 AFTERMATH = 2.0
 """Seconds after a hang in which runs that were still before must go on, or hang with it: errors travel in none."""
@@ -62,7 +62,7 @@ class Watchdog:
         self._end = end
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._period = min(LOOK, self.timeout / 4)
+        self._period = min(LONGEST_LOOK, self.timeout / 4)
         self._stillness = Stillness(2 * self._period)
         self._told = Doubling(self.timeout)
         self._cpu = CpuTime()
@@ -158,7 +158,7 @@ class Watchdog:
             return not named or launch.run.name in named
 
         self._doomed = {f.number for f in flights if self._stillness.of(f.number, f.mark) >= self.timeout}
-        done = give_up(flight, flights, hangs)
+        done = give_up_run(flight, flights, hangs)
         said = roll_call.hang(flight, len(flights) - 1, self.timeout, done.stuck)
         try:
             self._end(said, done.lost)

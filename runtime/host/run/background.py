@@ -16,9 +16,9 @@ from pathways.runtime.errors import RunCancelled
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.threads import started
 
-MOST = 64
+MOST_BACKGROUND = 64
 """So many runs of one client are in the background at the most; the next call waits for one of them to end."""
-LOOK = 0.1
+CANCEL_LOOK = 0.1
 """Seconds between two looks whether a run that waits for another was cancelled."""
 PAUSE = 0.002
 """Seconds between two looks whether runs have ended."""
@@ -28,7 +28,7 @@ PAUSE = 0.002
 class Promise:
     """A run in the background; in a buffer, it stands for the array that the run will put there.
 
-    `calls_back`: the run calls back to the host, so that it matters even where nobody reads its results.
+    `calls_back`: the run calls back to the host, so that it matters even where its results are not read.
     """
 
     number: int
@@ -71,7 +71,7 @@ class Promise:
     def wait_for(self, others: Iterable["Promise"]) -> None:
         """Waits for the runs that this one takes results of. Raises PWC0518 where it is cancelled meanwhile."""
         for other in others:
-            while not other.wait(LOOK):
+            while not other.wait(CANCEL_LOOK):
                 self.check()
 
 
@@ -86,7 +86,7 @@ class BackgroundRuns:
 
         False where no thread can be started: then `work` is to be done by this one.
         """
-        while len(self.of(promise.client)) >= MOST:
+        while len(self.of(promise.client)) >= MOST_BACKGROUND:
             time.sleep(PAUSE)
         context = contextvars.copy_context()
 

@@ -65,14 +65,14 @@ class _Deciding:
         try:
             self.array.block_until_ready()
         except pjrt.FAILURES:
-            return  # whoever reads it finds out
+            return  # raised where it is read
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
     """A branch as a task: slots of its operands and results, by their numbers, and the sides of its results.
 
-    `donated` are the operands that nobody needs afterwards. Whatever a body overwrites, and all results, share no
+    `donated` are the operands that are not needed afterwards. Whatever a body overwrites, and all results, share no
     buffer with anything else: what does is copied.
     """
 

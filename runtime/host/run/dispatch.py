@@ -14,7 +14,7 @@ from pathways.runtime.host.run.prepared import Frame, Part
 from pathways.runtime.host.run.progress import Pending, wait_any
 
 
-class Turns(Protocol):
+class TurnGiver(Protocol):
     """Who gives turns on islands; a run holds a ticket (control/admission.py)."""
 
     @property
@@ -37,7 +37,7 @@ class Control(Protocol):
     @property
     def machine(self) -> Machine: ...
     @property
-    def turns(self) -> Turns: ...
+    def turns(self) -> TurnGiver: ...
     @property
     def observers(self) -> Sequence[Observer]: ...
     def patience(self, ticket: Any, client: ClientState) -> None:

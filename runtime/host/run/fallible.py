@@ -13,7 +13,7 @@ from pathways.dialect.plan.nouns import Computation
 from pathways.runtime.errors import ComputationFailed, UnknownCallback
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched, result_types
-from pathways.runtime.host.devices.in_flight_limit import DeviceLost, DeviceQueue
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, QueueLost
 from pathways.runtime.host.devices.waits import until_done
 from pathways.runtime.host.run.hangs import hang_behind
 from pathways.runtime.host.run.prepared import Frame
@@ -34,7 +34,7 @@ class Awaited:
     """What a failure follows from: the loss of a device, say."""
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
-        yield (Outcome(self, frame.values),)
+        yield (AwaitedOutcome(self, frame.values),)
         self.wait(frame.values)
 
     def is_known(self, values: list[Any]) -> bool | None:
@@ -43,7 +43,7 @@ class Awaited:
 
     def wait(self, values: list[Any]) -> None:
         """Returns when its results are known; if it failed anywhere, its whole gang's are poison."""
-        launched: Launched | None = values[self.mark] if self.mark >= 0 else None
+        launched: WatchedLaunch | None = values[self.mark] if self.mark >= 0 else None
         if any(isinstance(values[i], Poison) for i in self.outputs) or (self.mark >= 0 and launched is None):
             return
         problem: Exception | None = None
@@ -52,7 +52,7 @@ class Awaited:
                 launched.wait()
             for index in self.outputs:
                 values[index].block_until_ready()
-        except (DeviceLost, *pjrt.FAILURES) as error:
+        except (QueueLost, *pjrt.FAILURES) as error:
             problem = error
         raised = self._raised(launched)
         if problem is None and raised is None:
@@ -60,16 +60,16 @@ class Awaited:
         poison = self.cause(failed(self.run, self.island, problem or raised or Exception(), raised))
         for index in self.outputs:
             values[index] = poison
-        if not self.outputs:  # nobody will ever read it; said once, though whoever waits for it waits twice
+        if not self.outputs:  # there is no result that would tell; said once, though whoever waits for it waits twice
             values[self.mark] = None
             print(poison.error(), file=sys.stderr)
 
-    def _raised(self, launched: "Launched | None") -> BaseException | None:
+    def _raised(self, launched: "WatchedLaunch | None") -> BaseException | None:
         return None if launched is None else next((e for errors in launched.errors for e in errors), None)
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class AwaitedOutcome:
     """What an awaited computation gives in one run."""
 
     awaited: Awaited
@@ -83,7 +83,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Launched:
+class WatchedLaunch:
     """A computation with callbacks was launched: exceptions of each, tokens of its end, and where it runs."""
 
     errors: list[list[BaseException]]
@@ -96,7 +96,7 @@ class Launched:
         Raises DeviceLost where it will never be.
         """
         if not until_done(self.tokens, self.queues):
-            raise DeviceLost
+            raise QueueLost
 
 
 def failed(run: Run, island: str, error: BaseException, raised: BaseException | None = None) -> Diagnostic:

@@ -62,7 +62,7 @@ def hang_behind(error: BaseException) -> Hang | None:
     return None if given_up is None else given_up.wait()
 
 
-def give_up(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Launch], bool]) -> GivenUp:
+def give_up_run(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Launch], bool]) -> GivenUp:
     """Fails the first launch of a run that is not done and may hang, and all that will never be done because of it.
 
     A launch that shares a device with it waits there, and its whole gang with it. One that depends on it fails with it;

@@ -1,7 +1,7 @@
 """Runs that are in the queues of devices: when each is done, and whether anything moves at all.
 
 A line an island (a run that spans several is in the line of the first), each with a thread that waits for the oldest
-run's tokens. While nobody waits for what it would tell, the thread looks only twice a second: waking it for each run
+run's tokens. While nothing waits for what it would tell, the thread looks only twice a second: waking it for each run
 would cost more than a small run itself. Threads end when their line is empty.
 """
 
@@ -20,10 +20,10 @@ from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import started
 
-MOST = 16
+MOST_TIMES = 16
 """Times of a body that are remembered: more than can be in the queues of its devices."""
-IDLE = 0.5
-"""Seconds between two looks of a thread that nobody waits for."""
+IDLE_LOOK = 0.5
+"""Seconds between two looks of a thread that is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Flight:
 
     def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
         """The program (None) or a body is about to launch."""
-        self.launched.setdefault(who, deque(maxlen=MOST)).append((base, launches))
+        self.launched.setdefault(who, deque(maxlen=MOST_TIMES)).append((base, launches))
 
     def end(self) -> None:
-        """It is done, as was seen without a look at its tokens."""
+        """Ends a run that is known to be done, without a look at its tokens."""
         self.done(time.monotonic() - self.since)
 
     @property
@@ -136,7 +136,7 @@ class Line:
     def _watch(self) -> None:
         idle = 0
         while (idle < 2 or not self._end()) and not self._lines.ending:
-            self._wake.wait(IDLE)
+            self._wake.wait(IDLE_LOOK)
             self._wake.clear()
             idle = 0 if self.flights else idle + 1
             while self.flights:
@@ -208,7 +208,7 @@ class Flights:
             line.stop()
 
     def hurry(self) -> None:
-        """Somebody waits: every thread looks now."""
+        """Has every thread look now, since one waits for an end."""
         for line in list(self.lines.values()):
             line.hurry()
 

@@ -104,7 +104,7 @@ class Store:
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
-            if buffer.client.closed:  # it went while its run was enqueued: nobody can read this
+            if buffer.client.closed:  # it went while its run was enqueued: this cannot be read
                 self._forget(buffer)
                 fresh = False
         if fresh and not buffer.pinned and not isinstance(buffer.array, Promise):
@@ -131,7 +131,7 @@ class Store:
 
     @uninterrupted
     def share(self, handle: "Handle") -> "tuple[Handle, Any]":
-        """Another hold on what a handle holds, and its array; until that hold is dropped, nobody overwrites it.
+        """Another hold on what a handle holds, and its array; until that hold is dropped, no run overwrites it.
 
         Raises as `Handle.array` does.
         """
@@ -141,7 +141,7 @@ class Store:
 
     @uninterrupted
     def claim(self, handle: "Handle", taker: str, claims: "list[Handle]") -> bool:
-        """Whether a run may overwrite what a handle holds: then nobody else can from now on read or share it.
+        """Whether a run may overwrite what a handle holds: then no other run can read or share it from now on.
 
         What is claimed is added to `claims`, and is given up, or let go of where the run was not enqueued.
         """
@@ -175,7 +175,7 @@ class Store:
             self.count(buffer, False)
 
     def _forget(self, buffer: StoredBuffer) -> bool:
-        """Nobody holds it any more; whether anybody did. Under the lock."""
+        """Frees a buffer that is not held any more; whether it was held. Under the lock."""
         gone = self.buffers.pop(id(buffer), None) is not None
         if gone and not buffer.pinned:
             buffer.array = None
@@ -279,7 +279,7 @@ class Handle:
             self.taken_by = None
 
     def share(self) -> "tuple[Handle, Any]":
-        """Another hold on the same buffer, and its array; until it is dropped, nobody overwrites it."""
+        """Another hold on the same buffer, and its array; until it is dropped, no run overwrites it."""
         return self._store.share(self)
 
     def array(self) -> Any:

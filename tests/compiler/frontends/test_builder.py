@@ -9,7 +9,7 @@ from pathways.compiler.frontends.builder import Built, Computation, FunctionBuil
 from pathways.compiler.passes.base import Session
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir.program import Argument, Program
+from pathways.dialect.ir.program import Argument, ProgramIR
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.sharding import MeshSpec
@@ -66,7 +66,7 @@ def begun() -> tuple[ProgramBuilder, str, str]:
 
 def planned(built: Built) -> Plan:
     topology = parse_topology("islands=2,devices=2")
-    compilation = Compilation(Program(built.module), built.constants, Session(topology))
+    compilation = Compilation(ProgramIR(built.module), built.constants, Session(topology))
     compilation.advance()
     return compilation.plan()
 
@@ -131,7 +131,7 @@ def test_equal_computations_are_there_once_and_large_constants_lie_beside() -> N
         (value,) = main.call(computation, [value, value], here)
     main.returns([value], [Argument("out")], [here])
     built = builder.finish(Tree("tuple", (LEAF,)), OUT)
-    program = Program(built.module)
+    program = ProgramIR(built.module)
     assert [c.callee for c in program.calls()] == ["add", "add", "add", "add_1"]
     assert list(program.computations) == ["add", "add_1"]
     assert constant.constant is not None and built.constants == {constant.constant: raw}
@@ -146,7 +146,7 @@ def test_slices_are_named_by_their_numbers() -> None:
     main.returns([main.transfer(main.arguments[0], builder.mesh(FIRST, X), where=at(3))], [Argument("out")])
     built = builder.finish(Tree("tuple", (LEAF,)), OUT)
     assert built.slices == {"s0": FIRST, "s1": SECOND, "s2": near}
-    program = Program(built.module)
+    program = ProgramIR(built.module)
     assert {symbol: op.near for symbol, op in program.slices.items()} == {"s0": None, "s1": None, "s2": "s1"}
     assert {symbol: op.slice for symbol, op in program.meshes.items()} == {"m0": "s2", "m1": "s0"}
 

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 
 jit: Any = jax.jit
 X = np.linspace(-2, 2, 8, dtype=np.float32)
@@ -51,7 +51,7 @@ def test_groups_that_differ_in_one_thing_are_two(what: str, slices: int) -> None
 @pytest.mark.parametrize("slices", [1, 2])
 def test_groups_that_differ_in_nothing_are_one(slices: int) -> None:
     placed, plain = both(lambda x, _: jnp.sin(x) * 2 + 1, slices)
-    program = Program(placed.lower(X).module)
+    program = ProgramIR(placed.lower(X).module)
     after = [call for call in program.calls() if call.gathered and "sin" in call.callee]
     assert len(after) == 2 and len({call.callee for call in after}) == 1
     for ours, theirs in zip(placed(X), plain(X), strict=True):
@@ -68,7 +68,7 @@ def test_what_is_made_of_numbers_joins_who_uses_it() -> None:
         return f(x) + numbers, g(x) * numbers, f(numbers)
 
     lowered = pw.program(program).lower(X)
-    found = Program(lowered.module)
+    found = ProgramIR(lowered.module)
     flow = found.flow
     gathered = [n for n in flow.calls() if n.op.gathered]
     assert not any(flow.nodes[u].op.gathered for n in gathered for v in n.results for u in flow.users[v])

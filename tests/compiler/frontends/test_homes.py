@@ -12,16 +12,16 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.compiler.frontends.jax.graph import Value
+from pathways.compiler.frontends.jax.graph import TracedValue
 from pathways.compiler.frontends.jax.strays import Strays
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 
 jit: Any = jax.jit
 
 
 def gathered_on(lowered: Any) -> list[str]:
     """The meshes of the calls that were made of loose operations."""
-    program = Program(lowered.module)
+    program = ProgramIR(lowered.module)
     return [call.mesh for call in program.calls() if call.gathered]
 
 
@@ -38,7 +38,7 @@ def joined(here: list[int], there: list[int], *, there_first: bool = False) -> l
 
     arguments = ([np.ones(n, np.float32) for n in sizes] for sizes in (here, there))
     lowered = pw.program(program).lower(*arguments)
-    assert list(Program(lowered.module).meshes) == ["m0", "m1"]
+    assert list(ProgramIR(lowered.module).meshes) == ["m0", "m1"]
     return gathered_on(lowered)
 
 
@@ -68,7 +68,7 @@ def test_of_two_meshes_of_a_slice_that_of_the_largest_operand_is_taken() -> None
     for small, large in ((8, 16), (16, 8)):
         lowered = pw.program(lambda a, b: lax.concatenate([f(a), g(b)], 0)).lower(jnp.ones(small), jnp.ones(large))
         (mesh,) = gathered_on(lowered)
-        axes = [name for name, _ in Program(lowered.module).meshes[mesh].axes]
+        axes = [name for name, _ in ProgramIR(lowered.module).meshes[mesh].axes]
         assert axes == (["y", "z"] if large > small else ["x"])
 
 
@@ -83,7 +83,7 @@ class Votes:
         traced = jax.make_jaxpr(jit(lambda x, y: x + y))(1.0, 2.0)
         (self.eqn,) = traced.eqns
         self.strays = Strays()
-        self.values: list[Any] = [Value(v.aval) for v in traced.jaxpr.invars]
+        self.values: list[Any] = [TracedValue(v.aval) for v in traced.jaxpr.invars]
 
     def gave(self, mesh: int, *values: int) -> None:
         """A call was given these values with a sharding on a mesh."""

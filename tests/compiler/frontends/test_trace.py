@@ -16,14 +16,14 @@ import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
 from pathways.dialect.ir import pw as ops
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import Value, make_context, parse
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.codec import encode_plan
 from pathways.dialect.topology import Island, Topology
 
 
-def longest_chain(program: Program) -> int:
+def longest_chain(program: ProgramIR) -> int:
     """The longest path of placed calls."""
     depth: dict[Value, int] = {}
     for op in program.nodes():
@@ -33,7 +33,7 @@ def longest_chain(program: Program) -> int:
     return max(depth.values())
 
 
-def placed_calls(program: Program) -> int:
+def placed_calls(program: ProgramIR) -> int:
     return sum(not c.gathered for c in program.calls())
 
 
@@ -67,7 +67,7 @@ def test_microbatches_stay_independent(weights_only: bool) -> None:
     distinct: set[int] = set()
     for microbatches in (1, 4, 16):
         batches = jax.ShapeDtypeStruct((microbatches, 4, 8), jnp.float32)
-        program = Program(step.lower(weights, batches).module)
+        program = ProgramIR(step.lower(weights, batches).module)
         assert longest_chain(program) == 2 * stages
         assert placed_calls(program) == 2 * stages * microbatches
         if microbatches > 1:
@@ -81,7 +81,7 @@ def test_train_lm_chain_is_that_of_one_microbatch(root: Path) -> None:
     distinct: set[int] = set()
     for microbatches in (1, 4, 8):
         sample.MICROBATCHES = microbatches
-        program = Program(sample.train_step.lower(*sample.example_args()).module)
+        program = ProgramIR(sample.train_step.lower(*sample.example_args()).module)
         chains.add(longest_chain(program))
         if microbatches > 1:
             distinct.add(len(program.computations))
@@ -99,10 +99,10 @@ def test_sizes_of_ir_and_plan_do_not_depend_on_the_number_of_shards() -> None:
         slices = [pw.make_virtual_device_set().add_slice(devices=count) for _ in range(2)]
         calls = [jit(jnp.sin, in_shardings=NamedSharding(s.mesh("x"), P("x"))) for s in slices]
         lowered = pw.program(lambda x, calls=calls: calls[1](calls[0](x))).lower(jnp.zeros(2048))
-        ops_ = list(Program(lowered.module).nodes())
+        ops_ = list(ProgramIR(lowered.module).nodes())
         texts = [lowered.as_text(phase) for phase in Phase]
         compilation = Compilation(
-            Program(parse(lowered.as_text(debug_info=True), make_context())),
+            ProgramIR(parse(lowered.as_text(debug_info=True), make_context())),
             lowered.constants,
             Session(Topology((Island("island0", devices=2 * count),))),
         )

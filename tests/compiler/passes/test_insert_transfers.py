@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import name_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import parse_topology
@@ -24,7 +24,7 @@ def moved(program: Any, *arguments: Any) -> list[str]:
     """The order of a program's calls and transfers at phase transfer; a transfer is what it moves, and an arrow."""
     lowered = pw.program(program).lower(*arguments)
     topology = parse_topology("islands=2,devices=4")
-    compilation = Compilation(Program(lowered.module), lowered.constants, Session(topology))
+    compilation = Compilation(ProgramIR(lowered.module), lowered.constants, Session(topology))
     compilation.advance(Phase.TRANSFER)
     found, flow = compilation.program, compilation.program.flow
     names: list[str] = []

@@ -15,8 +15,8 @@ from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES, CostModel, SliceRequest
 from pathways.compiler.placement.cost import QUIET
-from pathways.compiler.placement.problem import Free, build_graph
-from pathways.dialect.ir.program import Program
+from pathways.compiler.placement.problem import FreeDevices, build_graph
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import Island, Topology, parse_topology
 
@@ -81,7 +81,7 @@ def test_a_value_that_many_take_crosses_once(values: int) -> None:
     f, *takers = jit(jnp.sin, in_shardings=here), *(jit(t, in_shardings=there) for t in (jnp.cos, jnp.tanh, jnp.exp))
     program = pw.program(lambda x: [[t(y) for t in takers] for y in [f(x + i) for i in range(values)]])
     lowered = program.lower(np.ones(256, np.float32))
-    compilation = Compilation(Program(lowered.module), lowered.constants, Session(parse_topology("devices=2")))
+    compilation = Compilation(ProgramIR(lowered.module), lowered.constants, Session(parse_topology("devices=2")))
     compilation.advance(Phase.SHARD)
     assert build_graph(compilation.program, {}).graph["traffic"] == {("s0", "s1"): values * 1024}
 
@@ -93,12 +93,12 @@ def test_memory_that_is_just_enough() -> None:
 
 def test_a_slice_goes_to_the_fullest_host_that_has_room() -> None:
     """So that the emptier ones are left for larger slices."""
-    free = Free(Topology((Island("a", devices=4, hosts=2),)), [])
+    free = FreeDevices(Topology((Island("a", devices=4, hosts=2),)), [])
     assert free.take(SliceRequest("s0", 3), "a").devices == (0, 1, 2)
     assert free.take(SliceRequest("s1", 1), "a").devices == (3,)
     assert free.take(SliceRequest("s2", 1), "a").devices == (4,)
     assert free.take(SliceRequest("s3", 3), "a").devices == (5, 6, 7)
-    free = Free(Topology((Island("a", devices=4, hosts=3),)), [])
+    free = FreeDevices(Topology((Island("a", devices=4, hosts=3),)), [])
     for taken in (3, 2):
         free.take(SliceRequest("s", taken), "a")
     assert free.take(SliceRequest("s", 2), "a").devices == (6, 7)  # of 1, 2 and 4 free devices

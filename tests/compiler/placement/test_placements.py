@@ -18,13 +18,13 @@ from support.random_programs import INPUTS, SHAPE, draw
 
 import pathways as pw
 from pathways.compiler.computations.flops import flops_of
-from pathways.compiler.placement import POLICIES, CostModel, Placement, SliceRequest, load_policy
+from pathways.compiler.placement import POLICIES, CostModel, Placement, SliceRequest, find_placement
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.memory import slice_memory
-from pathways.compiler.placement.problem import Free, check
+from pathways.compiler.placement.problem import FreeDevices, check_placement
 from pathways.compiler.placement.runner_up import runners_up
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import make_context, parse
 from pathways.dialect.plan.file import load_plan
 from pathways.dialect.topology import PRESETS, Island, Topology, parse_topology, write_topology
@@ -33,8 +33,8 @@ NAMES = ("spread", "balanced", "min-cut", "optimal")
 
 
 def placed(name: str, graph: Any, topology: Topology) -> Placement:
-    placement = load_policy(name)(graph, topology)
-    check(name, placement, graph.graph["slices"], topology)
+    placement = find_placement(name)(graph, topology)
+    check_placement(name, placement, graph.graph["slices"], topology)
     assert placement.reasons.keys() == placement.bindings.keys()
     return placement
 
@@ -87,7 +87,7 @@ def test_memory_rules_islands_out() -> None:
         if name != "balanced":
             assert placed(name, graph, topology).bindings["s0"].island == "large"
     with pytest.raises(PathwaysError, match="at least 100 bytes") as caught:
-        load_policy("spread")(graph, Topology((Island("small", 4, memory=50),)))
+        find_placement("spread")(graph, Topology((Island("small", 4, memory=50),)))
     assert caught.value.code == "PWC0301"
 
 
@@ -108,7 +108,7 @@ def test_demands_hold_under_every_placement() -> None:
 def test_a_slice_is_kept_on_one_host() -> None:
     topology = Topology((Island("a", devices=4, hosts=2),))
     slices = [SliceRequest("s0", 3), SliceRequest("s1", 4), SliceRequest("s2", 1)]
-    free = Free(topology, slices)
+    free = FreeDevices(topology, slices)
     assert [free.take(r, "a").devices for r in slices] == [(0, 1, 2), (4, 5, 6, 7), (3,)]
 
 
@@ -136,7 +136,7 @@ def test_a_time_limit_marks_the_plan() -> None:
     assert compiled.plan.reproducible and compiled.plan.placement.startswith("optimal:nodes=5")
     for options in ("hours=1", "nodes=0", "seconds=-1", "seconds=nan", "nodes=x", ""):
         with pytest.raises(PathwaysError, match="nodes=N and seconds=S"):
-            load_policy(f"optimal:{options}")
+            find_placement(f"optimal:{options}")
 
 
 def test_layouts(root: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_topology_is_written_as_it_is_read(tmp_path: Path) -> None:
 
 
 def flops_by_us(function: Any, *args: Any) -> float:
-    program = Program(pw.program(function).lower(*args).module)
+    program = ProgramIR(pw.program(function).lower(*args).module)
     return sum(flops_of(program.computations[c.callee]) for c in program.calls())
 
 
@@ -201,7 +201,7 @@ def test_all_violations_are_named_at_once() -> None:
     slices = [dataclasses.replace(SliceRequest(f"s{i}", 2), where=None) for i in range(3)]
     bindings = {"s0": Binding("a", (0,)), "s1": Binding("nowhere", (0, 1))}
     with pytest.raises(PathwaysError) as caught:
-        check("mine", Placement(bindings, {}), slices, Topology((Island("a", 4),)))
+        check_placement("mine", Placement(bindings, {}), slices, Topology((Island("a", 4),)))
     text = str(caught.value)
     assert len(caught.value.diagnostics) == 3
     assert "decision 1 of 3" in text and "decision 2 of 3" in text and "no binding for s2" in text
@@ -220,7 +220,7 @@ def test_memory_of_a_slice_is_a_lower_bound(block: int) -> None:
         placed_program, _ = draw(seed)
         arguments = [jax.ShapeDtypeStruct(SHAPE, "float32")] * INPUTS
         lowered = pw.program(lambda *a, f=placed_program: f(*a)).lower(*arguments)
-        program = Program(parse(lowered.as_text("shard", debug_info=True), make_context()))
+        program = ProgramIR(parse(lowered.as_text("shard", debug_info=True), make_context()))
         plan = lowered.compile().plan  # one island a slice
         for slice_ in plan.slices:
             peak = max((s.peak_bytes for s in plan.streams if s.island == slice_.island), default=0)
@@ -272,7 +272,7 @@ def test_optimal_places_what_greedy_policies_cannot() -> None:
     topology = Topology((Island("a", 11), Island("b", 11)))
     for name in ("spread", "balanced"):
         with pytest.raises(PathwaysError, match="do not fit"):
-            load_policy(name)(graph, topology)
+            find_placement(name)(graph, topology)
     assert "by the mixed-integer program" in placed("optimal", graph, topology).reasons["s0"]
 
 

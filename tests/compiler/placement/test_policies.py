@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.placement.binding import Binding
-from pathways.compiler.placement.problem import Placement, SliceRequest, check
+from pathways.compiler.placement.problem import Placement, SliceRequest, check_placement
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island, Topology, parse_topology
-from pathways.runtime.host.devices.in_flight_limit import STRIDE, DeviceQueue, Gang
+from pathways.runtime.host.devices.in_flight_limit import TOKEN_STRIDE, DeviceQueue, Gang
 
 
 def test_topology_specs_and_files(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_spread_answers_legally_or_refuses(wanted: list[int], islands: list[int]
     except PathwaysError as error:
         assert error.code == "PWC0301" and not packed(wanted, islands)
     else:
-        check("spread", placement, slices, topology)
+        check_placement("spread", placement, slices, topology)
         assert placement.reasons.keys() == placement.bindings.keys() == {f"s{i}" for i in range(len(wanted))}
 
 
@@ -76,7 +76,7 @@ def test_what_fits_nowhere_is_refused_with_all_that_does_not(wanted: list[int], 
 def test_spread_packs_where_balance_does_not_fit() -> None:
     topology = Topology((Island("a", devices=6), Island("b", devices=4)))
     slices = [SliceRequest(f"s{i}", n) for i, n in enumerate((4, 3, 3))]
-    check("spread", POLICIES["spread"](graph_of(*slices), topology), slices, topology)
+    check_placement("spread", POLICIES["spread"](graph_of(*slices), topology), slices, topology)
 
 
 def test_spread_balances_and_keeps_constraints() -> None:
@@ -114,7 +114,7 @@ def test_illegal_placements_are_refused(binding: Binding | None) -> None:
     topology = Topology((Island("a", devices=4, kind="big"), Island("b", devices=4)))
     bindings = {"s1": Binding("b", (3,))} | ({} if binding is None else {"s0": binding})
     with pytest.raises(PathwaysError) as caught:
-        check("mine", Placement(bindings, {}), slices, topology)
+        check_placement("mine", Placement(bindings, {}), slices, topology)
     assert caught.value.code == "PWC0305" and "mine" in str(caught.value)
 
 
@@ -122,7 +122,7 @@ def test_two_slices_on_one_device_are_refused() -> None:
     slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
     both = Placement({"s0": Binding("a", (0,)), "s1": Binding("a", (0,))}, {})
     with pytest.raises(PathwaysError, match="disjoint"):
-        check("mine", both, slices, Topology((Island("a", devices=2),)))
+        check_placement("mine", both, slices, Topology((Island("a", devices=2),)))
 
 
 class Token:
@@ -163,4 +163,4 @@ class Both:
 
 
 def test_the_limit_is_what_the_measurements_allow() -> None:
-    assert STRIDE < DeviceQueue().most <= 16
+    assert TOKEN_STRIDE < DeviceQueue().most <= 16

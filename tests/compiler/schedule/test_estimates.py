@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.pipelines import block, pipe
 
-from pathways.compiler.schedule.timeline import Graph, bubble, play
+from pathways.compiler.schedule.timeline import Precedence, bubble, play
 from pathways.dialect.topology import Island, Topology
 
 
@@ -35,7 +35,7 @@ def test_the_least_bubble_by_hand() -> None:
     Behind the last call of the first slice somebody must still work for a second; so none has less than one in four.
     """
     waits = [[], [0], [], [2], [], [4]]
-    graph = Graph(waits, [0, 1] * 3, [1.0] * 6)
+    graph = Precedence(waits, [0, 1] * 3, [1.0] * 6)
     behind = [(), (), (0,), (1,), (2,), (3,)]
     found = bubble(graph, play(graph, behind))
     assert (found.seconds, found.fraction, found.bound) == (4.0, 0.25, 0.25)
@@ -43,7 +43,7 @@ def test_the_least_bubble_by_hand() -> None:
 
 def test_the_bound_counts_what_must_follow_the_last_call_that_is_not_followed_least() -> None:
     """Slice 0 makes two values; a long tail on slice 1 hangs on one of them alone: slice 0 makes that one first."""
-    graph = Graph([[], [], [0]], [0, 0, 1], [1.0, 1.0, 5.0])
+    graph = Precedence([[], [], [0]], [0, 0, 1], [1.0, 1.0, 5.0])
     found = bubble(graph, play(graph, [(), (0,), ()]))
     assert found.seconds == 6.0 and found.bound == pytest.approx(1 - 7 / 12) == found.fraction
     late = bubble(graph, play(graph, [(1,), (), ()]))

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.compiler.schedule.recognize import recognize
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import name_of
 
 jit: Any = jax.jit
@@ -32,7 +32,7 @@ def placed() -> tuple[Any, Any]:
 
 def actions(program: Any, *arguments: Any) -> list[str]:
     """The actions of placed calls in program order, with the function of each."""
-    made = Program(pw.program(program).lower(*arguments).module)
+    made = ProgramIR(pw.program(program).lower(*arguments).module)
     found = recognize(made)
     assert found is not None
     calls = [n for n in made.flow.calls() if not n.op.gathered]

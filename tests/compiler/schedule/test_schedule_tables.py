@@ -16,7 +16,7 @@ from pathways.compiler.passes.base import Session
 from pathways.compiler.schedule import SCHEDULES
 from pathways.compiler.schedule.table import Pipeline, Table
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.labels import Action
 from pathways.dialect.mlir import parse, text
 
@@ -130,7 +130,7 @@ def test_what_is_written_reads_back(schedule: str, tmp_path: Path) -> None:
     path = str(tmp_path / "table.csv")
     streams: list[Any] = []
     for options in (Options(schedule=schedule, emit_schedule=path), Options(schedule=path)):
-        program = Program(parse(text(lowered.module), lowered.module.context))
+        program = ProgramIR(parse(text(lowered.module), lowered.module.context))
         compilation = Compilation(program, lowered.constants, Session())
         compilation.advance(options=options)
         streams.append(compilation.plan().streams)

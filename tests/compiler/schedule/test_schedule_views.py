@@ -13,7 +13,7 @@ from support.processes import pwc_here
 
 import pathways as pw
 from pathways.cli.comparison import comparison
-from pathways.compiler.alternatives import Outcome
+from pathways.compiler.alternatives import Alternative
 from pathways.dialect.schedule import Schedule
 
 TIED = """
@@ -68,14 +68,14 @@ def test_every_action_is_printed_once_in_the_order_of_the_table(
     assert rows == wanted and all(len(set(row)) == len(row) for row in rows)
 
 
-def outcome(name: str, units: float, bubble: float, seconds: float) -> Outcome:
+def outcome(name: str, units: float, bubble: float, seconds: float) -> Alternative:
     schedule = Schedule(name, "", 2, 2, 4, bubble, 0.1, 0.3, 0.05, seconds)
-    return Outcome(name, schedule, {"island0": 2048, "island1": 1024}, units=units)
+    return Alternative(name, schedule, {"island0": 2048, "island1": 1024}, units=units)
 
 
 def test_the_step_time_stands_first_and_a_shorter_run_is_said_to_be_one() -> None:
     known = [outcome("1f1b", 15, 0.2, 273e-6), outcome("zero-bubble", 13, 0.231, 0.00244)]
-    refused = Outcome("interleaved", None, {}, "PWC0404: it does not suit")
+    refused = Alternative("interleaved", None, {}, "PWC0404: it does not suit")
     lines = comparison([*known, refused]).splitlines()
     assert re.split(r"  +", lines[0])[:3] == ["compared", "step (estimated)", "bubble"]
     assert re.split(r"  +", lines[1])[:3] == ["1f1b", "273 us", "20.0%"] and lines[1].endswith("2.0 KiB on island0")

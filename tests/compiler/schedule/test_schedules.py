@@ -15,7 +15,7 @@ from pathways.compiler.schedule.recognize import recognize
 from pathways.compiler.schedule.table import Pipeline, Table
 from pathways.compiler.schedule.timeline import Cycle, bubble, play
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.labels import Action, read_action
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.memory import timeline
@@ -97,7 +97,7 @@ def test_a_circle_is_found() -> None:
 
 def actions_of(lowered: Any) -> dict[str, int]:
     """How many placed calls each stage has, forward and backward, and how many have no action."""
-    program = Program(lowered.module)
+    program = ProgramIR(lowered.module)
     found = recognize(program)
     counts: dict[str, int] = {}
     for node in program.flow.calls():

@@ -18,13 +18,13 @@ from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.ir import reference
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.pw import CallOp, IslandOp, SliceOp
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import ir, location, make_context, name_of, parse, text, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import codec
-from pathways.dialect.ranges import LARGEST, read_ranges, write_ranges
+from pathways.dialect.ranges import LARGEST_RANGE, read_ranges, write_ranges
 from pathways.dialect.sdy import Placed
 from pathways.dialect.topology import parse_topology
 from pathways.dialect.trees import build_tree, describe_tree, read_tree, write_tree
@@ -118,8 +118,8 @@ def test_devices_are_written_as_ranges(devices: list[int]) -> None:
         ("1,,2", "'' is no range of devices"),
         ("1 2x", "'1 2x' is no range of devices"),
         ("-1", "'-1' is no range of devices"),
-        (f"0:{LARGEST + 1}", f"more than {LARGEST} devices"),
-        (f"0:{LARGEST},0", f"more than {LARGEST} devices"),
+        (f"0:{LARGEST_RANGE + 1}", f"more than {LARGEST_RANGE} devices"),
+        (f"0:{LARGEST_RANGE},0", f"more than {LARGEST_RANGE} devices"),
     ],
 )
 def test_damaged_ranges_are_refused(text: str, said: str) -> None:
@@ -128,7 +128,7 @@ def test_damaged_ranges_are_refused(text: str, said: str) -> None:
 
 
 def test_the_longest_range_is_read() -> None:
-    assert len(read_ranges(f"0:{LARGEST - 1},7")) == LARGEST
+    assert len(read_ranges(f"0:{LARGEST_RANGE - 1},7")) == LARGEST_RANGE
 
 
 def test_two_slices_on_one_device_are_not_valid() -> None:
@@ -140,7 +140,7 @@ def test_two_slices_on_one_device_are_not_valid() -> None:
     plan = lowered.compile("islands=1,devices=4")
     assert {s.devices for s in plan.plan.slices} == {(0, 1), (2, 3)}
     dump = parse(lowered.as_text("trace", debug_info=True), make_context())
-    compilation = Compilation(Program(dump), lowered.constants, Session(parse_topology("islands=1,devices=4")))
+    compilation = Compilation(ProgramIR(dump), lowered.constants, Session(parse_topology("islands=1,devices=4")))
     compilation.advance(Phase.PLACE)
     verify(compilation.program)
     for op in compilation.program.slices.values():

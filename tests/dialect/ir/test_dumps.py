@@ -8,10 +8,10 @@ import pytest
 from support.fuzz_dumps import corpus, run
 from support.processes import pwc, pwc_here
 
-from pathways.compiler.driver import CONSTANTS, parse_program
+from pathways.compiler.driver import CONSTANTS_FOLDER, parse_program
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import make_context, parse_text
-from pathways.dialect.nesting import DEEPEST, check_nesting
+from pathways.dialect.nesting import DEEPEST_TEXT, check_nesting
 
 MUTANTS = 200
 """Of the seeds from 0; by hand: `python tests/support/fuzz_dumps.py 0 10000`."""
@@ -54,10 +54,10 @@ DEEP: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("kind", DEEP)
 def test_what_is_nested_too_deep_is_not_parsed(kind: str) -> None:
-    for count in (DEEPEST + 1, 30_000):
+    for count in (DEEPEST_TEXT + 1, 30_000):
         with pytest.raises(PathwaysError, match="PWC0709"):
             parse_text(DEEP[kind](count), "deep")
-    check_nesting(DEEP[kind](DEEPEST // 4), "not so deep")
+    check_nesting(DEEP[kind](DEEPEST_TEXT // 4), "not so deep")
 
 
 def test_what_stands_for_far_more_than_it_is_long() -> None:
@@ -75,7 +75,7 @@ def test_brackets_in_strings_and_comments_are_none() -> None:
     check_nesting("module attributes {a = affine_set<(d0) : (d0 >= 0)>} {" * 50 + "}" * 50, "comparisons")
     hidden = 'module attributes {a = affine_set<(d0) : (d0 >= 0)>} {"a.b"() ({\n'
     with pytest.raises(PathwaysError, match="PWC0709"):
-        check_nesting(hidden * DEEPEST, "comparisons do not close regions")
+        check_nesting(hidden * DEEPEST_TEXT, "comparisons do not close regions")
 
 
 def test_deep_dumps_in_every_command(tmp_path: Path, moe_plan: Path) -> None:
@@ -116,7 +116,7 @@ def step(x):
 """)
     dumps = tmp_path / "dumps"
     assert pwc_here("compile", str(source), "--dump-phases-to", str(dumps))[0] == 0
-    (constant,) = (dumps / CONSTANTS).iterdir()
+    (constant,) = (dumps / CONSTANTS_FOLDER).iterdir()
     trace = dumps / "01.trace.mlir"
     assert pwc_here("compile", str(trace))[0] == 0
     secret = tmp_path / "secret"

@@ -14,7 +14,7 @@ from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.ir.flow import Flow, read_flow
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import bytecode, parse
 
@@ -23,7 +23,7 @@ def _rows(flow: Flow) -> list[Any]:
     return [(n.number, n.op.operation, n.callee, n.mesh, tuple(n.operands), n.results) for n in flow.nodes]
 
 
-def _is_as_read(program: Program) -> None:
+def _is_as_read(program: ProgramIR) -> None:
     for function in program.functions:
         kept, read = function.flow, read_flow(function)
         assert _rows(kept) == _rows(read)
@@ -36,7 +36,7 @@ class _Reads(Instrument):
     def __init__(self) -> None:
         self.passes = 0
 
-    def after(self, step: Pass, program: Program) -> None:
+    def after(self, step: Pass, program: ProgramIR) -> None:
         self.passes += 1
         _is_as_read(program)
 
@@ -44,7 +44,7 @@ class _Reads(Instrument):
 def _check(lowered: Any, options: Options) -> None:
     module = parse(bytecode(lowered.module.operation), lowered.module.context)
     reads = _Reads()
-    Compilation(Program(module), lowered.constants, Session()).advance(options=options, instruments=[reads])
+    Compilation(ProgramIR(module), lowered.constants, Session()).advance(options=options, instruments=[reads])
     assert reads.passes >= 7
 
 
@@ -64,9 +64,9 @@ def test_behind_every_pass_over_random_programs(drawn: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_of_what_the_front_end_wrote(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[Program] = []
+    checked: list[ProgramIR] = []
 
-    def checks(program: Program) -> None:
+    def checks(program: ProgramIR) -> None:
         checked.append(program)
         _is_as_read(program)
         verify(program)

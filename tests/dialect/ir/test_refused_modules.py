@@ -16,14 +16,14 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.ir import verify as rules
 from pathways.dialect.ir import verify_plan
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import parse_text
 from pathways.dialect.phases import Phase
 
 
 def said_of(module: str) -> list[str]:
     """What the verifier finds wrong with a module."""
-    program = Program(parse_text(module, "small"))
+    program = ProgramIR(parse_text(module, "small"))
     try:
         rules.verify(program)
     except PathwaysError as error:
@@ -231,7 +231,7 @@ MODULES = {n: (STRAIGHT, b) for n, b in STRAIGHT_ONES.items()} | {n: (BRANCHING,
 
 def test_the_modules_themselves_are_valid() -> None:
     for module in (STRAIGHT, BRANCHING):
-        assert said_of(module) == [] and Program(parse_text(module, "small")).phase is Phase.PLAN
+        assert said_of(module) == [] and ProgramIR(parse_text(module, "small")).phase is Phase.PLAN
 
 
 @pytest.mark.parametrize("what", MODULES)

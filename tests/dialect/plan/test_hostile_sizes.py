@@ -24,7 +24,7 @@ from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.instructions import Branch, Free, Recv, Send
 from pathways.dialect.plan.memory import classes_of
 from pathways.dialect.plan.nouns import BufferKind, Buffers, ConstantData, Layout, Plan, PlanMesh, Stream
-from pathways.dialect.ranges import LARGEST, MOST, RangeReader, read_ranges
+from pathways.dialect.ranges import LARGEST_RANGE, MOST_DEVICES_NAMED, RangeReader, read_ranges
 
 
 def _overlapping(count: int) -> bytes:
@@ -69,13 +69,13 @@ def test_a_member_that_was_changed_and_sealed_again_is_refused(pipe: Plan) -> No
 
 
 def test_devices_are_bounded_over_the_whole_plan(plans: list[Plan]) -> None:
-    whole = f"0:{LARGEST}"
-    assert len(read_ranges(whole)) == LARGEST
-    for bad in (f"0:{LARGEST + 1}", "0:5,-3", "1_0", " 5", "a", "5:", "99999999", "0:1:2", "٣"):
+    whole = f"0:{LARGEST_RANGE}"
+    assert len(read_ranges(whole)) == LARGEST_RANGE
+    for bad in (f"0:{LARGEST_RANGE + 1}", "0:5,-3", "1_0", " 5", "a", "5:", "99999999", "0:1:2", "٣"):
         with pytest.raises(ValueError):
             read_ranges(bad)
     reader = RangeReader()
-    half = [reader.read(text) for text in (f"0:{MOST // 2}", f"0:7,7:{MOST // 2}")]
+    half = [reader.read(text) for text in (f"0:{MOST_DEVICES_NAMED // 2}", f"0:7,7:{MOST_DEVICES_NAMED // 2}")]
     assert half[0] is half[1]
     with pytest.raises(ValueError, match="in all"):
         reader.read("0")

@@ -17,7 +17,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.codec import plan_message
 from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.trees import DEEPEST, LEAF, Tree, build_tree, describe_tree, read_tree, write_tree
+from pathways.dialect.trees import DEEPEST_TREE, LEAF, Tree, build_tree, describe_tree, read_tree, write_tree
 
 TREES: dict[str, Any] = {
     "of no kind": {"kind": "zzz", "children": []},
@@ -53,8 +53,8 @@ def test_trees_are_as_deep_as_can_be_walked(tmp_path: Path) -> None:
             tree = (tree,)
         return tree
 
-    assert read_tree(write_tree(describe_tree(jax.tree.structure(deep(DEEPEST))))).children
-    for levels in (DEEPEST + 1, 400):
+    assert read_tree(write_tree(describe_tree(jax.tree.structure(deep(DEEPEST_TREE))))).children
+    for levels in (DEEPEST_TREE + 1, 400):
         text = '{"kind":"tuple","children":[' * levels + '"leaf"' + "]}" * levels
         with pytest.raises(ValueError, match="levels"):
             read_tree(text)
@@ -63,8 +63,8 @@ def test_trees_are_as_deep_as_can_be_walked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="levels"):
         read_tree("[" * 100_000)
     with pytest.raises(PathwaysError, match="PWC0104"):
-        pw.program(lambda x: deep(DEEPEST + 1)).lower(np.float32(1))
-    deepest = pw.program(lambda x: (x, deep(DEEPEST - 1))).lower(np.float32(1)).compile()
+        pw.program(lambda x: deep(DEEPEST_TREE + 1)).lower(np.float32(1))
+    deepest = pw.program(lambda x: (x, deep(DEEPEST_TREE - 1))).lower(np.float32(1)).compile()
     deepest.save(tmp_path / "deep.bin")
     loaded = pw.load(tmp_path / "deep.bin")
     assert len(jax.tree.leaves(loaded(np.float32(1)))) == 2

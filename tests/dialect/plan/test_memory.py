@@ -16,7 +16,7 @@ from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import Program
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import parse, text
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.memory import peak, timeline
@@ -31,7 +31,7 @@ MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
 
 def analyzed(lowered: Any, topology: str, **options: Any) -> Plan:
     """The plan with the temporaries that XLA says its executables need."""
-    program = Program(parse(text(lowered.module), lowered.module.context))
+    program = ProgramIR(parse(text(lowered.module), lowered.module.context))
     compilation = Compilation(program, lowered.constants, Session(parse_topology(topology), analyzer=analyzer()))
     compilation.advance(options=Options(**options))
     return compilation.plan()

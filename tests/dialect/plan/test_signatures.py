@@ -15,14 +15,14 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.api.binding import Signature
+from pathways.api.binding import CallSignature
 from pathways.api.stages import Compiled
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.signature import (
     Parameter,
-    in_order,
+    arguments_in_order,
     parameter_problem,
     read_parameters,
     shown,
@@ -151,7 +151,7 @@ def test_methods_take_names_too() -> None:
 def test_a_static_value_is_shown_the_same_in_every_process() -> None:
     shown_values = {3: "3", "adam": "'adam'", None: "None", object(): "<object>", "x" * 99: f"'{'x' * 36}..."}
     for value, expected in shown_values.items():
-        signature = Signature(lambda x, mode: x)
+        signature = CallSignature(lambda x, mode: x)
         signature.static = signature.choose(1, ())
         bound, _ = signature.bind((X, value), {})
         assert bound.parameters[1].static == expected
@@ -252,9 +252,9 @@ def test_a_compiled_call_takes_what_python_binds_to_the_same_parameters(
     def function(*args: Any, **kwargs: Any) -> None: ...
 
     function.__signature__ = python  # pyright: ignore[reportFunctionMemberAccess]
-    signature = Signature(function)
+    signature = CallSignature(function)
     bound, dynamic = signature.bind(args, kwargs)
-    assert in_order(bound.parameters, args, kwargs) == dynamic
+    assert arguments_in_order(bound.parameters, args, kwargs) == dynamic
     assert parameter_problem(bound.parameters, len(dynamic)) is None
     assert read_parameters(write_parameters(bound.parameters)) == bound.parameters
     assert shown("f", bound.parameters).startswith("f(")
@@ -265,7 +265,7 @@ def test_a_compiled_call_takes_what_python_binds_to_the_same_parameters(
     others_places = [] if expected is None else list(zip(expected[0].numbers, expected[0].names, strict=True))
     fits = expected is not None and sorted(others_places) == sorted(places)
     try:
-        found = in_order(bound.parameters, others, names)
+        found = arguments_in_order(bound.parameters, others, names)
     except TypeError:
         assert not fits
         return

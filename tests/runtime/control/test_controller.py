@@ -19,7 +19,7 @@ from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.clients import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.controller import Controller
-from pathways.runtime.control.scheduling import POLICIES, Request
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 
@@ -44,7 +44,7 @@ class World:
     def __init__(self, policy: str, seed: int) -> None:
         self.random = random.Random(seed)
         self.machine = Machine("none")
-        self.controller = Controller(self.machine, POLICIES[policy]())
+        self.controller = Controller(self.machine, SCHEDULING_POLICIES[policy]())
         for name, limit in LIMITS.items():
             devices: list[Any] = [(name, position) for position in range(PER_ISLAND)]
             self.machine.bind(name, devices)
@@ -189,7 +189,7 @@ class World:
         raise AssertionError("some runs never had their turn")
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_runs_and_losses(policy: str, seed: int) -> None:
     world = World(policy, seed)

@@ -13,7 +13,7 @@ from pathways.api.process import COMPILING, process
 from pathways.runtime.client import suspend
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
-from pathways.runtime.host.devices.in_flight_limit import STRIDE, DeviceQueue, Gang
+from pathways.runtime.host.devices.in_flight_limit import TOKEN_STRIDE, DeviceQueue, Gang
 from pathways.runtime.host.run.in_flight import Flights
 
 INTERRUPTED = """
@@ -65,13 +65,13 @@ class Slow:
         self.waits.append(self.seconds)
 
 
-@pytest.mark.parametrize(("seconds", "each"), [(0.0, STRIDE), (10.0, 1)])
+@pytest.mark.parametrize(("seconds", "each"), [(0.0, TOKEN_STRIDE), (10.0, 1)])
 def test_tokens_are_as_many_as_executions_are_slow(seconds: float, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr("pathways.runtime.host.devices.in_flight_limit.time.monotonic", lambda: sum(waits))
     queue = DeviceQueue()
     gang, dues = Gang([queue]), list[int]()
-    for number in range(20 * STRIDE):
+    for number in range(20 * TOKEN_STRIDE):
         if gang.admit():
             dues.append(number)
             gang.started((Slow(waits, seconds), None))

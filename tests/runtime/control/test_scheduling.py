@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pathways.api.process import load_policy
+from pathways.api.process import find_scheduling_policy
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.control.scheduling import POLICIES, Request
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.control.scheduling.ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 
@@ -24,10 +24,10 @@ def scheduler(policy: str = "fifo", depth: int = 4, **limits: int) -> Scheduler:
     ledger = Ledger()
     for island, size in limits.items():
         ledger.limit((island, 0), size)
-    return Scheduler(POLICIES[policy](), ledger, depth)
+    return Scheduler(SCHEDULING_POLICIES[policy](), ledger, depth)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
 def test_one_enqueues_at_a_time(policy: str) -> None:
     s = scheduler(policy)
     assert s.submit(request(0)) == [0]
@@ -239,7 +239,7 @@ class World:
             self.began(s.cancel(chosen))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_events(policy: str, seed: int) -> None:
     world = World(random.Random(seed), scheduler(policy, depth=3, w=100, x=100, y=100, z=150))
@@ -287,12 +287,12 @@ def test_policies_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(LOTTERY)
     made = scheduler("fifo", depth=3, w=100, x=100, y=100, z=150)
-    made.policy = load_policy(f"{path}:Lottery")
+    made.policy = find_scheduling_policy(f"{path}:Lottery")
     world = World(random.Random(1), made)
     for number in range(200):
         world.step(number)
-    assert load_policy("fifo").name == "fifo"
+    assert find_scheduling_policy("fifo").name == "fifo"
     for name, problem in (("none", "no such"), (f"{path}:Half", "incomplete"), (f"{path}:Missing", "no such")):
         with pytest.raises(PathwaysError, match=problem) as caught:
-            load_policy(name)
+            find_scheduling_policy(name)
         assert caught.value.code == "PWC0104"

@@ -8,7 +8,7 @@ import pytest
 from support.processes import pwc, run_python
 
 import pathways as pw
-from pathways.runtime.host.devices.in_flight_limit import DeviceLost, DeviceQueue, Gang
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, Gang, QueueLost
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.in_flight import Flights
 
@@ -127,7 +127,7 @@ def test_what_waits_for_room_in_a_queue_goes_on_when_its_device_is_lost() -> Non
             while True:
                 if gang.admit():
                     gang.started((token, None))
-        except DeviceLost:
+        except QueueLost:
             ends.append("lost")
 
     thread = threading.Thread(target=fill)
@@ -137,7 +137,7 @@ def test_what_waits_for_room_in_a_queue_goes_on_when_its_device_is_lost() -> Non
     assert thread.is_alive() and queue.flying <= DeviceQueue().most
     queue.lose()
     thread.join(60)
-    with pytest.raises(DeviceLost):
+    with pytest.raises(QueueLost):
         gang.admit()
     assert ends == ["lost"]
     token.over.set()

@@ -7,7 +7,7 @@ import pytest
 
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.observe import watchdog
-from pathways.runtime.host.observe.watchdog import AFTERMATH, LOOK, Watchdog
+from pathways.runtime.host.observe.watchdog import AFTERMATH, LONGEST_LOOK, Watchdog
 from pathways.runtime.host.run.in_flight import Flight, Flights
 
 LIMIT = 10.0
@@ -39,8 +39,8 @@ class World:
 
     def passes(self, seconds: float) -> None:
         """Looks twice a second, as the watchdog's thread does."""
-        for _ in range(round(seconds / LOOK)):
-            self.now += LOOK
+        for _ in range(round(seconds / LONGEST_LOOK)):
+            self.now += LONGEST_LOOK
             self.cpu.process += self.busy
             self.cpu.devices += self.busy
             self.dog.look()
@@ -67,7 +67,7 @@ def test_a_run_of_many_steps_is_no_hang(world: World, capfd: pytest.CaptureFixtu
     queues = DeviceQueue(), DeviceQueue()
     flight = world.takes_off(0, *queues)
     for step in range(12):
-        world.passes(LIMIT - LOOK)
+        world.passes(LIMIT - LONGEST_LOOK)
         if step % 3 == 2:
             flight.moved = world.now
         else:
@@ -83,7 +83,7 @@ def test_what_does_not_move_for_the_limit_is_a_hang_and_not_before(world: World)
     queue.moved = world.now
     world.passes(LIMIT)
     assert world.lost == []
-    world.passes(LOOK)
+    world.passes(LONGEST_LOOK)
     assert world.lost == [7]
 
 
@@ -94,7 +94,7 @@ def test_what_moves_elsewhere_does_not_save_a_run(world: World) -> None:
     for _ in range(4):
         world.passes(LIMIT / 4)
         others.moved = world.now
-    world.passes(LOOK)
+    world.passes(LONGEST_LOOK)
     assert world.lost == [1]
 
 
@@ -109,10 +109,10 @@ def test_a_busy_process_is_told_of_once_and_then_at_doubling_intervals(
     told: list[float] = []
     begin = world.now
     while world.now < begin + 9 * LIMIT:
-        world.passes(LOOK)
+        world.passes(LONGEST_LOOK)
         others.moved = world.now
         if "PWC0902" in capfd.readouterr().err:
-            told.append(world.now - begin - LOOK)
+            told.append(world.now - begin - LONGEST_LOOK)
     assert world.lost == [] and told == [LIMIT, 2 * LIMIT, 4 * LIMIT, 8 * LIMIT]
 
 
@@ -129,16 +129,16 @@ def test_devices_that_compute_elsewhere_are_never_lost(
 def test_who_was_still_with_a_hang_has_a_moment_to_go_on(world: World) -> None:
     queues = [DeviceQueue() for _ in range(3)]
     flights = [world.takes_off(number, queue) for number, queue in enumerate(queues)]
-    world.passes(LIMIT + LOOK)
+    world.passes(LIMIT + LONGEST_LOOK)
     assert world.lost == [0]
     world.lands(flights[0])
-    queues[2].moved = world.now + LOOK  # it goes on, and has its full time again
+    queues[2].moved = world.now + LONGEST_LOOK  # it goes on, and has its full time again
     world.passes(AFTERMATH)
     assert world.lost == [0]
-    world.passes(2 * LOOK)
+    world.passes(2 * LONGEST_LOOK)
     assert world.lost == [0, 1]
     world.lands(flights[1])
-    world.passes(LIMIT - AFTERMATH - 4 * LOOK)
+    world.passes(LIMIT - AFTERMATH - 4 * LONGEST_LOOK)
     assert world.lost == [0, 1]
 
 
