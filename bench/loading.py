@@ -20,7 +20,7 @@ HERE = Path(__file__).parents[1]
 _MAKE = """
 import importlib.util, sys
 from pathways.api.process import process
-from pathways.dialect.plan.file import write_plan
+from pathways.dialect.plan.plan_file import write_plan
 spec = importlib.util.spec_from_file_location("train_lm", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
@@ -31,7 +31,7 @@ open(sys.argv[3], "wb").write(write_plan(process().with_executables(compiled.pla
 _TIME = """
 import json, sys, time
 import pathways as pw
-from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.plan_file import load_plan
 from pathways.dialect.plan.check_modules import check_modules
 path = sys.argv[1]
 pw.load(path)  # makes the devices

@@ -12,10 +12,10 @@ from pathways.compiler.placement import POLICIES
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.check_modules import check_modules
-from pathways.dialect.plan.file import load_plan
 from pathways.dialect.plan.match import check_fit
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import linearize
+from pathways.dialect.plan.plan_file import load_plan
 from pathways.dialect.platforms import PLATFORMS
 from pathways.dialect.topology import parse_topology
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pathways.api.summary import size, table
-from pathways.compiler.alternatives import Alternative
+from pathways.compiler.compare_schedules import Alternative
 
 _UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs no gradient has W alone)"
 

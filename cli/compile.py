@@ -26,7 +26,7 @@ from pathways.dialect.files import write_whole
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import bytecode, parse, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan.file import save_plan
+from pathways.dialect.plan.plan_file import save_plan
 from pathways.dialect.platforms import PLATFORMS, platform_named
 from pathways.dialect.topology import PRESETS, Topology, parse_topology
 

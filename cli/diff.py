@@ -15,7 +15,7 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
-from pathways.dialect.terminal import lines_of
+from pathways.dialect.printable import lines_of
 
 _EXAMPLE = """
 \b

@@ -10,15 +10,15 @@ import click
 from pathways.api.summary import channels, dcn_bytes, in_bodies, schedule_text, size, table
 from pathways.cli.errors import NoDump
 from pathways.cli.overview import overview
+from pathways.dialect.call_labels import read_part
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.labels import read_part
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan.file import stored_fields
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.memory import by_kind, peak, timeline
 from pathways.dialect.plan.nouns import Buffer, Plan, Port, Stream
 from pathways.dialect.plan.open_plan import open_plan
-from pathways.dialect.terminal import lines_of
+from pathways.dialect.plan.plan_file import stored_fields
+from pathways.dialect.printable import lines_of
 
 _EXAMPLE = """
 \b

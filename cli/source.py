@@ -18,7 +18,7 @@ from pathways.api.program import Program as ProgramFunction
 from pathways.cli.errors import BadSource, SourceFailed
 from pathways.compiler.frontends.jax.jax_errors import translate
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.lines import where_of_exception
+from pathways.dialect.user_line import where_of_exception
 
 METAVAR = "SRC.py[:PROGRAM] | PKG.MODULE:PROGRAM"
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")

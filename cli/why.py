@@ -11,9 +11,9 @@ import click
 
 from pathways.cli.errors import NothingNamed
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.plan.file import stored_fields
 from pathways.dialect.plan.nouns import Decision
 from pathways.dialect.plan.open_plan import open_plan
+from pathways.dialect.plan.plan_file import stored_fields
 
 _EXAMPLE = """
 \b

@@ -7,9 +7,9 @@ is where its shardings or its data are. Equal decisions at several steps (microb
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pathways.dialect.call_labels import read_part
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import read_part
 from pathways.dialect.mlir import name_of, where_of
 from pathways.dialect.plan.nouns import Decision
 

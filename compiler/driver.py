@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pathways.compiler.alternatives import Alternative, compare_schedules, with_help
 from pathways.compiler.collector import collector_paused
+from pathways.compiler.compare_schedules import Alternative, compare_schedules, with_help
 from pathways.compiler.errors import BadArguments, OutOfMemory
 from pathways.compiler.export import extract_plan
 from pathways.compiler.instruments import Instrument

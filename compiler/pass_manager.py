@@ -24,8 +24,8 @@ from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR, WrongPhase
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.lines import where_of_exception
 from pathways.dialect.phases import Phase
+from pathways.dialect.user_line import where_of_exception
 
 NO_REMAT = "no"
 REMAT = (NO_REMAT, "auto", "always")

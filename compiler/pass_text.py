@@ -10,8 +10,8 @@ from pathways.compiler.pass_manager import PASSES
 from pathways.compiler.passes.base import Pass
 from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.lines import where_of_exception
 from pathways.dialect.phases import Phase
+from pathways.dialect.user_line import where_of_exception
 
 _PASS = re.compile(r"\s*([\w./:-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 

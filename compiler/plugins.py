@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways.dialect.diagnostics import Where
-from pathways.dialect.lines import where_of_exception
+from pathways.dialect.user_line import where_of_exception
 
 GROUP = "pathways.passes"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar
 
-from pathways.dialect.terminal import lines_of, printable
+from pathways.dialect.printable import lines_of, printable
 
 
 class Exit(IntEnum):

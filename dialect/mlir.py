@@ -29,8 +29,8 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.jax_api import JaxRuntimeError
 from pathways.dialect.memo import forget, remembered
-from pathways.dialect.nesting import check_nesting
 from pathways.dialect.sources import file_here
+from pathways.dialect.text_depth import check_nesting
 
 ir: Any = _ir
 passmanager: Any = _passmanager

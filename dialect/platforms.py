@@ -6,7 +6,7 @@ A new platform is a row in `PLATFORMS`. A row that was never tried says so; `pwc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pathways.dialect.custom_calls import ON_CPU, ON_GPU, ON_TPU
+from pathways.dialect.known_custom_calls import ON_CPU, ON_GPU, ON_TPU
 
 _NEVER = str((1 << 31) - 1)
 """Seconds: the most that XLA takes."""

@@ -14,7 +14,7 @@ from operator import is_not
 from typing import Any, cast
 
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.terminal import printable
+from pathways.dialect.printable import printable
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ with collector_paused():  # what JAX has the collector call drops a Ctrl-C that 
     from pathways.compiler.frontends.jax.devices import VirtualSlice as VirtualSlice
     from pathways.compiler.frontends.jax.devices import make_virtual_device_set as make_virtual_device_set
     from pathways.dialect.diagnostics import PathwaysError as PathwaysError
-    from pathways.dialect.plan.file import VERSION as __version__
+    from pathways.dialect.plan.plan_file import VERSION as __version__
     from pathways.dialect.topology import Island as Island
     from pathways.dialect.topology import Topology as Topology
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.processes import run_python
 
-from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.plan_file import load_plan
 from pathways.dialect.platforms import PLATFORMS, Platform, platform_named
 
 ROOT = Path(__file__).parent.parent
@@ -21,7 +21,7 @@ COMPAT = {
 }
 """One a layer, and the dialect's second one: what reads modules in a process that has no time to import JAX."""
 VERSIONS = {
-    "dialect/plan/file.py": "plan.bin says which jaxlib wrote it",
+    "dialect/plan/plan_file.py": "plan.bin says which jaxlib wrote it",
     "dialect/plan/modules/vet.py": "the child that reads modules finds jaxlib where this process has it",
     "runtime/host/devices/executable_cache.py": "compiled code is for one version of jaxlib",
 }

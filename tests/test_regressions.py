@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.api.process import process
 from pathways.api.reference import compare
-from pathways.dialect.plan.file import load_plan, write_plan
+from pathways.dialect.plan.plan_file import load_plan, write_plan
 from pathways.runtime.host.devices import pjrt
 
 MESH = pw.make_virtual_device_set().add_slice(devices=2).mesh("x")

@@ -3,9 +3,9 @@
 import re
 from dataclasses import replace
 
+from pathways.dialect.call_labels import read_action, read_part
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import read_action, read_part
 from pathways.dialect.mlir import name_of
 
 OWNER_CONSTANTS = "constants"

@@ -18,10 +18,10 @@ from pathways.dialect.ir.flow import Flow, FlowParts, Node
 from pathways.dialect.ir.program import INLINE_LIMIT, Argument, ProgramIR, constant_name, main_of
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.ir.wellformed import check_computation
-from pathways.dialect.locations import rewrite_locations
 from pathways.dialect.mlir import Module, Value, func, ir, location, make_context, parse, parse_text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, write_parameters
+from pathways.dialect.rewrite_locations import rewrite_locations
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import Dims, MeshSpec
 from pathways.dialect.sources import Sources, remember_sources

@@ -10,10 +10,10 @@ from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.computations.merge import PartCall, PartOperand, Whole, count_operations, merge, mergeable
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
+from pathways.dialect.call_labels import PartLabel, write_part
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Draft, Flow, Node, Rewriting, renumbered
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import PartLabel, write_part
 from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, write_shardings

@@ -12,10 +12,10 @@ from pathways.compiler.schedule.arrange import order_by_waits
 from pathways.compiler.schedule.attribute import read_schedule, write_schedule
 from pathways.compiler.schedule.estimate import describe_schedule
 from pathways.compiler.schedule.table import Pipeline, read_pipeline
+from pathways.dialect.call_labels import Action
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import Action
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 

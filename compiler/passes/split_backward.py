@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 from pathways.compiler.computations.split import Halves, split
 from pathways.compiler.passes.base import Pass, Session
+from pathways.dialect.call_labels import Action, read_action
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR, main_of
-from pathways.dialect.labels import Action, read_action
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 

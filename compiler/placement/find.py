@@ -13,8 +13,8 @@ from pathways.compiler.placement.problem import Placement
 from pathways.compiler.placement.spread import spread
 from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.lines import where_of_exception
 from pathways.dialect.topology import Topology
+from pathways.dialect.user_line import where_of_exception
 
 CallGraph: TypeAlias = Any
 """A `networkx.DiGraph` of calls (problem.py); networkx's graphs are generic for type checkers only."""

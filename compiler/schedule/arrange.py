@@ -11,9 +11,9 @@ from pathways.compiler.schedule import PROGRAM, SCHEDULES, ZERO_BUBBLE
 from pathways.compiler.schedule.table import Pipeline, Table, read_pipeline
 from pathways.compiler.schedule.table_csv import check_rows, needs_split, read_rows
 from pathways.compiler.schedule.timeline import Cycle, Precedence, Timeline, play
+from pathways.dialect.call_labels import Action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import Action
 from pathways.dialect.mlir import name_of, where_of
 
 UNITS = {"F": 1, "B": 2, "I": 1, "W": 1}

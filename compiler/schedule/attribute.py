@@ -5,7 +5,7 @@ from typing import Any
 
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import ir
-from pathways.dialect.schedule import Schedule
+from pathways.dialect.schedule_figures import Schedule
 
 NAME = "pw.schedule"
 

@@ -7,7 +7,7 @@ from pathways.compiler.placement.cost import ASSUMED_FLOPS
 from pathways.compiler.schedule.arrange import Arranged
 from pathways.compiler.schedule.timeline import Bubble, Precedence, bubble, play
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.schedule import Schedule
+from pathways.dialect.schedule_figures import Schedule
 
 
 def describe_schedule(program: ProgramIR, name: str, arranged: Arranged) -> Schedule:

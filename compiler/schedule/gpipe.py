@@ -1,7 +1,7 @@
 """GPipe (Huang et al., 2019): all microbatches forward, then all backward. Keeps every activation until then."""
 
 from pathways.compiler.schedule.table import Pipeline, Table
-from pathways.dialect.labels import Action
+from pathways.dialect.call_labels import Action
 
 
 def gpipe(pipeline: Pipeline) -> Table:

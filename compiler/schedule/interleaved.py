@@ -3,7 +3,7 @@ s mod S, and the bubble shrinks by the number of chunks. With one chunk it is 1F
 
 from pathways.compiler.schedule.one_f_one_b import one_f_one_b
 from pathways.compiler.schedule.table import Pipeline, Table, refuse
-from pathways.dialect.labels import Action
+from pathways.dialect.call_labels import Action
 
 
 def interleaved(pipeline: Pipeline) -> Table:

@@ -1,7 +1,7 @@
 """1F1B (PipeDream-flush; Narayanan et al., 2021): as few microbatches in flight as keep the last stage busy."""
 
 from pathways.compiler.schedule.table import Pipeline, Table, one_stage_a_slice
-from pathways.dialect.labels import Action
+from pathways.dialect.call_labels import Action
 
 
 def one_f_one_b(pipeline: Pipeline) -> Table:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pathways.dialect.call_labels import Action
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import Action
 from pathways.dialect.mlir import name_of, where_of
 
 _SEVERAL = -1

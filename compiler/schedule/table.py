@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from pathways.compiler.errors import UnsuitableSchedule
+from pathways.dialect.call_labels import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import Action, read_action
 
 Table: TypeAlias = tuple[tuple[Action, ...], ...]
 """For each slice of a pipeline what it does, in order."""

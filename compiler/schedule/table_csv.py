@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pathways.compiler.errors import BadTable
 from pathways.compiler.schedule.table import Pipeline, Table
+from pathways.dialect.call_labels import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.files import write_whole
-from pathways.dialect.labels import Action, read_action
 
 
 def read_rows(path: Path) -> list[list[Action]]:

@@ -7,7 +7,7 @@ slice that is free takes F if it may have one more in flight, else I, else W, of
 import heapq
 
 from pathways.compiler.schedule.table import Pipeline, Table, one_stage_a_slice
-from pathways.dialect.labels import Action
+from pathways.dialect.call_labels import Action
 
 
 def zero_bubble(pipeline: Pipeline) -> Table:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pathways.dialect.call_labels import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
@@ -12,7 +13,6 @@ from pathways.dialect.ir.places import same_place
 from pathways.dialect.ir.program import ProgramIR, array_type, main_of
 from pathways.dialect.ir.verify_plan import broken_parts, check_per_device, check_plans
 from pathways.dialect.ir.wellformed import Broken, declarations, known_ops, violation
-from pathways.dialect.labels import Action, read_action
 from pathways.dialect.mlir import Attribute, Operation, ir, problem_of, registered_only, short_text
 from pathways.dialect.phases import Phase
 from pathways.dialect.ranges import LARGEST_RANGE, write_ranges

@@ -6,10 +6,10 @@ What a plan must be beyond that, slots and donation and channels, is checked of 
 from collections.abc import Iterator
 from typing import Any
 
+from pathways.dialect.call_labels import read_part
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.wellformed import Broken
-from pathways.dialect.labels import read_part
 
 
 def check_plans(program: ProgramIR) -> Iterator[Broken]:

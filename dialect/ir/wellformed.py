@@ -15,7 +15,7 @@ from pathways.dialect.ir.declare import FLAG, NUMBER, STRING, SYMBOL, PwOp
 from pathways.dialect.ir.program import PER_DEVICE_OF
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, name_of, sdy, short_text, where_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.schedule import Schedule
+from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.trees import read_tree
 
 Broken: TypeAlias = tuple[Operation, str, str]

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Set
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from pathways.dialect.call_labels import read_part
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.errors import UnsafePlan
-from pathways.dialect.labels import read_part
 from pathways.dialect.plan.check_branches import branch_problems
 from pathways.dialect.plan.check_channels import channel_problems
 from pathways.dialect.plan.check_places import place_problems

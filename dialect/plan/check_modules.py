@@ -11,8 +11,8 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.errors import UnknownTarget, UnsafePlan
 from pathways.dialect.host_callbacks import calls_back
 from pathways.dialect.plan.modules.check import check_module, read_module
-from pathways.dialect.plan.modules.stated import Refused, Stated
-from pathways.dialect.plan.modules.targets import allowed_by_user
+from pathways.dialect.plan.modules.custom_calls import allowed_by_user
+from pathways.dialect.plan.modules.stated_module import Refused, Stated
 from pathways.dialect.plan.modules.vet import MODULE_RULE, stated_of
 from pathways.dialect.plan.nouns import Computation, Plan
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding, size_of_axes

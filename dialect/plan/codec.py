@@ -15,9 +15,9 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan import nouns as nouns
 from pathways.dialect.plan.instructions import INSTRUCTIONS
 from pathways.dialect.plan.signature import Parameter
+from pathways.dialect.printable import printable
 from pathways.dialect.ranges import RangeReader, write_ranges
-from pathways.dialect.schedule import Schedule
-from pathways.dialect.terminal import printable
+from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.trees import read_tree, write_tree
 
@@ -100,7 +100,7 @@ def decode_plan(
 ) -> nouns.Plan:
     """Raises `DecodeError` for what is not a plan message; missing modules raise KeyError.
 
-    All texts are printable (terminal.py), but for trees, whose keys are data, and the names of members.
+    All texts are printable (printable.py), but for trees, whose keys are data, and the names of members.
     """
     message = plan_message(raw)
     members = {

@@ -12,7 +12,7 @@ from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Instruction, Run
 from pathways.dialect.plan.signature import Parameter
-from pathways.dialect.schedule import Schedule
+from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 from pathways.dialect.topology import Topology
 from pathways.dialect.trees import Tree

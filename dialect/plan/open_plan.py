@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.check_modules import check_modules
-from pathways.dialect.plan.file import load_plan
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.plan_file import load_plan
 
 
 def open_plan(path: str | Path) -> Plan:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.lines import caller
 from pathways.dialect.plan.memory import peak
 from pathways.dialect.plan.nouns import Plan, Port
+from pathways.dialect.user_line import caller
 
 
 @dataclass(frozen=True)

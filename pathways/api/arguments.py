@@ -12,7 +12,7 @@ from pathways.compiler.frontends.jax import compat
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import native
 from pathways.dialect.jax_api import dtypes, tree_util
-from pathways.dialect.lines import caller
+from pathways.dialect.user_line import caller
 from pathways.runtime.errors import WrongInput
 
 

@@ -19,13 +19,13 @@ from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.tracing_stack import around
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import JaxArray as JaxArray
-from pathways.dialect.lines import caller
 from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Port
+from pathways.dialect.user_line import caller
 from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.hangs import hang_behind
+from pathways.runtime.host.run.hung_launches import hang_behind
 from pathways.runtime.host.run.store import DELETED, Handle, Poison
 
 _T = TypeVar("_T")

@@ -12,9 +12,9 @@ from pathways.api.jax_settings import JaxSettings
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.lines import caller
+from pathways.dialect.user_line import caller
 from pathways.runtime.client.suspend import resume, suspend
-from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.host.run.store import closed
 
 _P = ParamSpec("_P")

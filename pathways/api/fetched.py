@@ -9,8 +9,8 @@ import numpy as np
 from pathways.api.errors import Narrowed
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import device_put, dtypes, eval_shape, random
-from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Port
+from pathways.dialect.user_line import caller
 from pathways.runtime.host.devices import pjrt
 
 

@@ -17,10 +17,10 @@ from pathways.compiler.plugins import PluginError, find_plugin
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import transfer_guard
-from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology
+from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.controller import Controller

@@ -22,7 +22,7 @@ from pathways.compiler.frontends.jax.trace import outline, trace_program
 from pathways.compiler.frontends.jax.tracing_stack import around, tracing
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import Tracer, config, tree_util
-from pathways.dialect.lines import caller
+from pathways.dialect.user_line import caller
 from pathways.runtime.host.devices.pjrt import lowering_platform
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None

@@ -21,7 +21,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import is_of_numpy, numpy_dtype
 from pathways.dialect.files import whole_file
 from pathways.dialect.jax_api import dtypes, key_data, tree_util
-from pathways.dialect.lines import caller
+from pathways.dialect.user_line import caller
 
 _INDEX = npz.INDEX
 _VERSION = 1

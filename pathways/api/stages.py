@@ -18,20 +18,20 @@ from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.emit import Emitted
 from pathways.compiler.pass_manager import Options, Timing
 from pathways.compiler.placement import PlacementPolicy
-from pathways.compiler.rederive import with_local_modules
+from pathways.compiler.rederive_per_device import with_local_modules
 from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.lines import caller
 from pathways.dialect.mlir import Module, bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan.file import save_plan
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
+from pathways.dialect.plan.plan_file import save_plan
 from pathways.dialect.plan.signature import NAME, arguments_in_order, shown
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.dialect.trees import build_tree, compatible, describe_tree
+from pathways.dialect.user_line import caller
 from pathways.runtime.client import debugging
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.errors import CannotReplace, WrongStructure

@@ -10,7 +10,7 @@ from pathways.dialect.plan.memory import by_kind, peak
 from pathways.dialect.plan.memory import readable as size
 from pathways.dialect.plan.nouns import Buffer, Plan
 from pathways.dialect.reshard import plan_reshard
-from pathways.dialect.schedule import Schedule
+from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.sharding import Sharding
 
 WIDEST = 120

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.lines import caller
 from pathways.dialect.platforms import platform_named
+from pathways.dialect.user_line import caller
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import faults
 from pathways.runtime.host.observe.fault_steps import FaultSteps

@@ -7,7 +7,7 @@ from pathlib import Path
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.lines import caller
+from pathways.dialect.user_line import caller
 from pathways.runtime.host.observe.recorder import Recorder
 
 

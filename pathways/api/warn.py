@@ -3,7 +3,7 @@
 import sys
 import warnings
 
-from pathways.dialect.lines import caller
+from pathways.dialect.user_line import caller
 
 
 def warn(text: str) -> None:

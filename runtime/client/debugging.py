@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from pathways.dialect.call_labels import read_part
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import (
     debug_infs,
@@ -20,17 +21,16 @@ from pathways.dialect.jax_api import (
     transfer_guard_device_to_device,
     transfer_guard_host_to_device,
 )
-from pathways.dialect.labels import read_part
-from pathways.dialect.lines import caller
 from pathways.dialect.plan.instructions import Run
+from pathways.dialect.user_line import caller
 from pathways.runtime.client.inputs import handle_of
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.errors import GuardedTransfer, NotANumber
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards
-from pathways.runtime.host.run.in_flight import Flight
+from pathways.runtime.host.run.frame import Frame, Step
 from pathways.runtime.host.run.observer import Observer
-from pathways.runtime.host.run.prepared import Frame, Step
+from pathways.runtime.host.run.runs_in_flight import Flight
 from pathways.runtime.host.run.store import Handle, Poison
 
 _REFUSES = ("disallow", "disallow_explicit")

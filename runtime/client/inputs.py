@@ -8,8 +8,8 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import native, numpy_dtype
 from pathways.dialect.jax_api import dtypes, key_data
-from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Port
+from pathways.dialect.user_line import caller
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.host.run.store import Handle
 

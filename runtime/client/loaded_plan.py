@@ -10,16 +10,16 @@ import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import transfer_guard
-from pathways.dialect.lines import caller, on_behalf_of
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.order import linearize
+from pathways.dialect.user_line import caller, on_behalf_of
 from pathways.runtime.client.arguments import Binder, Bound
 from pathways.runtime.client.inputs import as_host, handle_of
 from pathways.runtime.client.pending_results import PromisedResults, passed_on
 from pathways.runtime.client.ports import Input, Result
-from pathways.runtime.clients import ClientState, current_client
+from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
@@ -35,10 +35,10 @@ from pathways.runtime.host.load.steps import Preparer
 from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.dispatch import Dispatch
-from pathways.runtime.host.run.in_flight import Flight
+from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.observer import Observer
-from pathways.runtime.host.run.prepared import Frame
 from pathways.runtime.host.run.progress import drive
+from pathways.runtime.host.run.runs_in_flight import Flight
 from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 from pathways.runtime.interrupts import uninterrupted
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.lines import caller
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.sharding import Sharding
-from pathways.runtime.clients import ClientState
+from pathways.dialect.user_line import caller
+from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.host.devices import transfers
 from pathways.runtime.host.devices.layouts import Side

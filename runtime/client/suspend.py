@@ -12,7 +12,7 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.files import write_folder, write_private
-from pathways.runtime.clients import ClientState
+from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import SnapshotGone

@@ -10,15 +10,15 @@ from collections.abc import Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.dialect.lines import caller
 from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import parse_bytes
+from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
-from pathways.runtime.clients import ClientState
+from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.admission import Ticket, Turns
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
-from pathways.runtime.control.scheduling.ledger import Ledger
+from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits
 from pathways.runtime.host.devices.executable_cache import Executables
@@ -26,8 +26,8 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.background import BackgroundRuns, Promise
-from pathways.runtime.host.run.in_flight import Flights
 from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.store import Poison, Store, closed, lost_poison
 
 FETCH_LIMIT, MOST_FETCHED = "PATHWAYS_FETCH_LIMIT", "16GiB"

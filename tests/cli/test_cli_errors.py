@@ -11,7 +11,7 @@ import pathways as pw
 from pathways.cli import doctor
 from pathways.cli.explain import catalogs
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan.file import load_plan, write_plan
+from pathways.dialect.plan.plan_file import load_plan, write_plan
 
 SAMPLE = str(ROOT / "samples" / "mixture_of_experts.py")
 in_own_process = doctor._in_own_process  # pyright: ignore[reportPrivateUsage]

@@ -8,10 +8,10 @@ import pytest
 from support.fuzz_modules import module_of, text_of
 from support.processes import ROOT, pwc_here
 
-from pathways.dialect.plan.file import load_plan, save_plan
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Computation, Plan
-from pathways.dialect.schedule import Schedule
+from pathways.dialect.plan.plan_file import load_plan, save_plan
+from pathways.dialect.schedule_figures import Schedule
 
 SAMPLE = ROOT / "samples" / "mixture_of_experts.py"
 

@@ -11,7 +11,7 @@ import pytest
 from support.processes import ROOT, pwc_here
 
 from pathways.cli.main import main
-from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.plan_file import load_plan
 
 ALL = """
 import json, sys

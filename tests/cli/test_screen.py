@@ -11,8 +11,8 @@ from support.processes import ROOT, pwc_here
 from pathways.cli.groups import ROWS, counted, grouped, keys
 from pathways.cli.overview import overview
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.file import load_plan
 from pathways.dialect.plan.nouns import Port
+from pathways.dialect.plan.plan_file import load_plan
 
 SCREEN = 50
 """Lines of a terminal."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.processes import pwc_here
 
-from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.plan_file import load_plan
 
 MACHINES = ("--topology", "islands=2,devices=4")
 

@@ -18,8 +18,8 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan.file import load_plan
 from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.plan_file import load_plan
 from pathways.dialect.topology import parse_topology
 
 GUIDE = (ROOT / "docs" / "writing-a-placement-pass.md").read_text()

@@ -271,7 +271,7 @@ WRITING = frozenset(
 )
 MAY = {
     "dialect/signing.py": {"O_CREAT", "O_WRONLY"},  # a key that is there is never replaced
-    "dialect/plan/modules/child.py": {"O_WRONLY"},  # os.devnull, in place of what the child may print to
+    "dialect/plan/modules/vetting_process.py": {"O_WRONLY"},  # os.devnull, in place of what the child may print to
     "dialect/plan/modules/vet.py": {"TemporaryFile"},  # what the child is asked and answers: files without names
     "cli/run.py": {"savez"},  # into a whole_file
     "pathways/api/snapshots.py": {"savez"},  # into a whole_file

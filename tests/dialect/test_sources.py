@@ -10,7 +10,7 @@ import pytest
 from support.processes import ROOT, pwc_here
 
 from pathways.cli.source import Source, read_spec
-from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.plan_file import load_plan
 
 MODEL = """
 import jax, numpy as np

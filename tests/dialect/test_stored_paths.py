@@ -11,7 +11,7 @@ import pytest
 from support.processes import ROOT, pwc, pwc_here, run_python
 
 from pathways.dialect.mlir import make_context, parse, text
-from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.plan_file import load_plan
 from pathways.dialect.sources import Sources
 
 MODEL = """
@@ -170,7 +170,7 @@ def test_how_files_are_named(tmp_path: Path) -> None:
 
 
 def test_locations_of_other_forms() -> None:
-    from pathways.dialect.locations import rewrite_locations
+    from pathways.dialect.rewrite_locations import rewrite_locations
 
     def rewritten(location: str) -> str:
         module = parse(f"module {{}} loc({location})", make_context())

@@ -141,7 +141,7 @@ def compile_on(text: str) -> str:
     from pathways.dialect.mlir import pretty
     from pathways.dialect.plan.check import validate
     from pathways.dialect.plan.check_modules import check_modules
-    from pathways.dialect.plan.file import read_plan, write_plan
+    from pathways.dialect.plan.plan_file import read_plan, write_plan
 
     try:
         program = parse_program(text, "mutant")

@@ -26,9 +26,9 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import bytecode, from_portable, make_context, parse, portable, pretty
-from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.modules.vet import vetted
 from pathways.dialect.plan.nouns import Computation, Plan
+from pathways.dialect.plan.plan_file import read_plan, write_plan
 from support.processes import run_python
 
 jit: Any = jax.jit

@@ -15,7 +15,7 @@ import pathways as pw
 from pathways.compiler.schedule.arrange import UNITS
 from pathways.compiler.schedule.table import Pipeline
 from pathways.compiler.schedule.timeline import Precedence
-from pathways.dialect.labels import Action
+from pathways.dialect.call_labels import Action
 
 WIDTH, LENGTH, RATE = 8, 4, 0.1
 jit: Any = jax.jit

@@ -7,8 +7,8 @@ import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.check import validate
-from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.nouns import Body, Plan
+from pathways.dialect.plan.plan_file import read_plan, write_plan
 
 
 def code_of(plan: Plan) -> str:

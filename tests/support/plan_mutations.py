@@ -13,9 +13,9 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from pathways.dialect.plan.codec import schema
-from pathways.dialect.plan.file import write_plan
 from pathways.dialect.plan.instructions import Copy, Free
 from pathways.dialect.plan.nouns import Plan, Stream
+from pathways.dialect.plan.plan_file import write_plan
 
 Path: TypeAlias = tuple[str | int, ...]
 _KEPT = frozenset({"module", "local", "constants", "phases", "executables", "callbacks"})

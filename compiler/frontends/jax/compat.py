@@ -33,7 +33,7 @@ from jax._src import tree_util as _tree_util
 
 from pathways.dialect import jax_api
 from pathways.dialect.diagnostics import Where
-from pathways.dialect.lines import PACKAGE_ROOTS, innermost_users
+from pathways.dialect.user_line import PACKAGE_ROOTS, innermost_users
 
 Aval: TypeAlias = Any
 Eqn: TypeAlias = Any

@@ -15,7 +15,7 @@ from jax.sharding import AxisType, Mesh
 
 from pathways.compiler.errors import BadArguments, BadSlice, OutsideProgram
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.lines import caller
+from pathways.dialect.user_line import caller
 
 _device_ids = itertools.count()
 _slice_ids = itertools.count()

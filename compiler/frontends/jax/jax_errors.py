@@ -16,7 +16,7 @@ import jax
 
 from pathways.compiler.errors import AmbiguousSharding, NotDivisible, TooFewDimensions, UnknownAxis
 from pathways.dialect.diagnostics import Diagnostic, Where
-from pathways.dialect.lines import where_of_exception
+from pathways.dialect.user_line import where_of_exception
 
 _AXIS = re.compile(r"Resource axis: (?P<axis>\S+) of (?P<spec>.*?) is not found in mesh: \((?P<axes>.*?)\)", re.DOTALL)
 _MANUAL = re.compile(r"axis marked as manual \(frozenset\(\{(?P<axes>.*?)\}\)\).*?refers to (?P<axis>'\w+')", re.DOTALL)

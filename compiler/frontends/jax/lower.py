@@ -20,11 +20,11 @@ from pathways.compiler.frontends.jax.graph import Call, Operand, TracedValue
 from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
-from pathways.dialect.lines import is_users
-from pathways.dialect.locations import rewrite_locations
 from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import Module, bytecode, parse, text
+from pathways.dialect.rewrite_locations import rewrite_locations
 from pathways.dialect.sources import Sources
+from pathways.dialect.user_line import is_users
 
 
 class Lowering:

@@ -12,7 +12,7 @@ from jax.interpreters import ad, batching, mlir
 from pathways.compiler.errors import TransformedProgram
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import ShapedArray
-from pathways.dialect.lines import caller
+from pathways.dialect.user_line import caller
 
 _ad: Any = ad
 _batching: Any = batching

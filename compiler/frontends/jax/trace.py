@@ -19,10 +19,10 @@ from pathways.compiler.frontends.jax.lower import Lowering
 from pathways.compiler.frontends.jax.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.lines import where_of_exception
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.sources import Sources
 from pathways.dialect.trees import DEEPEST_TREE, Tree, describe_tree
+from pathways.dialect.user_line import where_of_exception
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from pathways.dialect.bare_mlir import Operation, bare_ir
-from pathways.dialect.plan.modules.stated import Refused
+from pathways.dialect.plan.modules.stated_module import Refused
 from pathways.dialect.plan.modules.walk import MOST_DEPTH
 
 MOST_INLINED = 1_000_000

@@ -4,7 +4,7 @@ from pathways.dialect.bare_mlir import Context, Module, Operation, bare_ir, read
 from pathways.dialect.plan.modules.calls import CalledFunction, check_calls
 from pathways.dialect.plan.modules.operations import Checker, check_frontend
 from pathways.dialect.plan.modules.signature import check_signature, meshes_stated
-from pathways.dialect.plan.modules.stated import Refused, Stated
+from pathways.dialect.plan.modules.stated_module import Refused, Stated
 from pathways.dialect.plan.modules.walk import operations
 
 _BYTECODE = b"ML\xefR"

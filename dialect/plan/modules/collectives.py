@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from pathways.dialect.bare_mlir import Operation
-from pathways.dialect.plan.modules.stated import Refused
+from pathways.dialect.plan.modules.stated_module import Refused
 
 _GROUPED = {
     f"stablehlo.{name}" for name in ("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "reduce_scatter")

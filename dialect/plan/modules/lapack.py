@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pathways.dialect.bare_mlir import Operation, bare_ir
-from pathways.dialect.plan.modules.stated import Refused
+from pathways.dialect.plan.modules.stated_module import Refused
 from pathways.dialect.sharding import Shape
 
 _SHAPES = {

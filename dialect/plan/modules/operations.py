@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from pathways.dialect.bare_mlir import Attribute, Operation, Type, bare_ir
-from pathways.dialect.custom_calls import LAPACK
 from pathways.dialect.dtypes import from_mlir
+from pathways.dialect.known_custom_calls import LAPACK
 from pathways.dialect.plan.modules.collectives import check_collective
+from pathways.dialect.plan.modules.custom_calls import is_known
 from pathways.dialect.plan.modules.lapack import check_lapack
-from pathways.dialect.plan.modules.stated import Refused
-from pathways.dialect.plan.modules.targets import is_known
+from pathways.dialect.plan.modules.stated_module import Refused
 
 MOST_VALUE_BYTES = 1 << 40
 """Of one array, on each device that it may be split over: more than any device has."""

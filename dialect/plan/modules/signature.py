@@ -8,7 +8,7 @@ from typing import Any
 
 from pathways.dialect.bare_mlir import Attribute, Operation, bare_ir, bare_sdy
 from pathways.dialect.dtypes import ArrayType, from_mlir
-from pathways.dialect.plan.modules.stated import Refused, Stated
+from pathways.dialect.plan.modules.stated_module import Refused, Stated
 from pathways.dialect.sdy import has_sub_axes, is_closed, read_axes, read_sharding
 from pathways.dialect.sharding import Axes, Dims
 

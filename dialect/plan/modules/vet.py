@@ -22,8 +22,8 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotVet, UnknownTarget, UnreadableModule, UnsafePlan
 from pathways.dialect.plan import modules
-from pathways.dialect.plan.modules.stated import Stated, as_json
-from pathways.dialect.plan.modules.targets import allowed_by_user
+from pathways.dialect.plan.modules.custom_calls import allowed_by_user
+from pathways.dialect.plan.modules.stated_module import Stated, as_json
 from pathways.dialect.plan.nouns import Computation, Plan
 
 VET_SECONDS = 20
@@ -37,7 +37,7 @@ package = types.ModuleType("pathways")
 package.__path__ = [sys.argv[1]]
 sys.modules["pathways"] = package
 sys.path.extend(sys.argv[2:])
-from pathways.dialect.plan.modules.child import main
+from pathways.dialect.plan.modules.vetting_process import main
 main()
 """
 """The package as a name alone: to import it is to import JAX."""

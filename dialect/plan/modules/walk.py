@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pathways.dialect.bare_mlir import Operation
-from pathways.dialect.plan.modules.stated import Refused
+from pathways.dialect.plan.modules.stated_module import Refused
 
 MOST_DEPTH = 100
 """Regions in regions, calls counted as the regions that they become: XLA recurses over both, on small stacks."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
-from pathways.runtime.control.scheduling.ledger import Ledger
+from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.request import Request, SchedulingPolicy
 
 DEPTH = 4

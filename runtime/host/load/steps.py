@@ -19,9 +19,9 @@ from pathways.runtime.host.load import launches
 from pathways.runtime.host.load.waves import Wave
 from pathways.runtime.host.run.control_flow import Choice, LoadedBody
 from pathways.runtime.host.run.fallible import Awaited, WatchedLaunch, failed, watched_callbacks
-from pathways.runtime.host.run.in_flight import Launch
-from pathways.runtime.host.run.prepared import Frame, Part, Step
+from pathways.runtime.host.run.frame import Frame, Part, Step
 from pathways.runtime.host.run.progress import PreparedWave, Task
+from pathways.runtime.host.run.runs_in_flight import Launch
 from pathways.runtime.host.run.store import Poison, lost_among
 
 TURN = 32

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from pathways.dialect.call_labels import read_part
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.labels import read_part
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.platforms import platform_named

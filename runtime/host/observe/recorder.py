@@ -17,9 +17,9 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import perfetto
 from pathways.runtime.host.observe.perfetto import DeviceSpan, LaunchSpan, Moved, RunSpan
-from pathways.runtime.host.run.in_flight import Flight
+from pathways.runtime.host.run.frame import Frame, Step
 from pathways.runtime.host.run.observer import Observer
-from pathways.runtime.host.run.prepared import Frame, Step
+from pathways.runtime.host.run.runs_in_flight import Flight
 
 MOST_LAUNCHES = 200_000
 """More would make a file that no viewer opens."""

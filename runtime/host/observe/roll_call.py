@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathways.runtime.errors import Hang, PerhapsHang
 from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.callbacks import Inside
-from pathways.runtime.host.run.hangs import Stuck
-from pathways.runtime.host.run.in_flight import Flight, Launch
+from pathways.runtime.host.run.hung_launches import Stuck
+from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 MOST_CALLED = 8
 """How many lines of each kind a roll-call has."""

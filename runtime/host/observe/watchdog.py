@@ -1,6 +1,6 @@
 """No silent hang, and no busy device called one: a thread that looks at all runs in flight.
 
-What a look finds is judged by `hang_rule.py`. A run that hangs loses its devices (`hangs.py`); a run that may hang is
+What a look finds is judged by `hang_rule.py`. A run that hangs loses its devices (`hung_launches.py`); a run that may hang is
 told of, once and then at doubling intervals, and nothing is done about it. A stuck collective would be aborted by XLA
 with the whole process; so the time that XLA gives itself is set beyond any run (`pjrt.py`).
 """
@@ -21,8 +21,8 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.observe import roll_call
 from pathways.runtime.host.observe.cpu_time import CpuTime, of_thread
 from pathways.runtime.host.observe.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
-from pathways.runtime.host.run.hangs import give_up_run
-from pathways.runtime.host.run.in_flight import Flight, Flights, Launch
+from pathways.runtime.host.run.hung_launches import give_up_run
+from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
 from pathways.runtime.threads import started
 
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
-from pathways.runtime.clients import ClientState
+from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import RunCancelled
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.threads import started

@@ -10,10 +10,10 @@ from pathways.dialect.plan.instructions import Branch
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
-from pathways.runtime.host.run.hangs import hang_behind
-from pathways.runtime.host.run.in_flight import Launch
-from pathways.runtime.host.run.prepared import Frame
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.hung_launches import hang_behind
 from pathways.runtime.host.run.progress import Enqueuer, Pending, PreparedWave, Work, drive
+from pathways.runtime.host.run.runs_in_flight import Launch
 from pathways.runtime.host.run.store import Poison
 
 Values: TypeAlias = list[Any]

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pathways.runtime.clients import ClientState
+from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.in_flight import Flight, Launch
+from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.observer import Observer, enqueue_observed
-from pathways.runtime.host.run.prepared import Frame, Part
 from pathways.runtime.host.run.progress import Pending, wait_any
+from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 
 class TurnGiver(Protocol):

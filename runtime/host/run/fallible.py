@@ -15,8 +15,8 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched, result_types
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, QueueLost
 from pathways.runtime.host.devices.waits import until_done
-from pathways.runtime.host.run.hangs import hang_behind
-from pathways.runtime.host.run.prepared import Frame
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.hung_launches import hang_behind
 from pathways.runtime.host.run.progress import Enqueuer, Work
 from pathways.runtime.host.run.store import Poison
 

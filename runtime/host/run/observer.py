@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from pathways.dialect.plan.nouns import Plan
-from pathways.runtime.host.run.in_flight import Flight
-from pathways.runtime.host.run.prepared import Frame, Step
+from pathways.runtime.host.run.frame import Frame, Step
+from pathways.runtime.host.run.runs_in_flight import Flight
 from pathways.runtime.host.run.store import Poison, lost_among
 
 

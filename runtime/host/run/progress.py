@@ -9,8 +9,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from pathways.runtime.host.run.in_flight import Launch
-from pathways.runtime.host.run.prepared import Frame, Part
+from pathways.runtime.host.run.frame import Frame, Part
+from pathways.runtime.host.run.runs_in_flight import Launch
 
 SHORTEST, LONGEST = 20e-6, 1e-3
 """Seconds between two looks while one of several things is awaited."""

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.lines import caller
 from pathways.dialect.sharding import Sharding
-from pathways.runtime.clients import ClientState, current_client
+from pathways.dialect.user_line import caller
+from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.errors import (
     ClientClosed,
     ClientSuspended,

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.dialect.plan.check_modules import check_modules
-from pathways.dialect.plan.file import read_plan, write_plan
+from pathways.dialect.plan.plan_file import read_plan, write_plan
 
 jit: Any = jax.jit
 MESH = pw.make_virtual_device_set().add_slice(devices=4).mesh(("a", "b"), (2, 2))

@@ -12,7 +12,7 @@ from support.processes import pwc_here
 import pathways as pw
 from pathways.cli.explain import catalogs
 from pathways.compiler.placement import Placement
-from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.plan_file import load_plan
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from pathways.compiler.placement.runner_up import runners_up
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import make_context, parse
-from pathways.dialect.plan.file import load_plan
+from pathways.dialect.plan.plan_file import load_plan
 from pathways.dialect.topology import PRESETS, Island, Topology, parse_topology, write_topology
 
 NAMES = ("spread", "balanced", "min-cut", "optimal")

@@ -4,7 +4,7 @@ import pytest
 from support.pipelines import model
 
 from pathways.compiler.schedule import SCHEDULES
-from pathways.dialect.labels import Action
+from pathways.dialect.call_labels import Action
 
 
 def rows(slices: int, chunks: int, microbatches: int) -> list[str]:

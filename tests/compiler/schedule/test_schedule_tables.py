@@ -15,9 +15,9 @@ from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
 from pathways.compiler.schedule import SCHEDULES
 from pathways.compiler.schedule.table import Pipeline, Table
+from pathways.dialect.call_labels import Action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import Action
 from pathways.dialect.mlir import parse, text
 
 

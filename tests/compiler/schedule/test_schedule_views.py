@@ -13,8 +13,8 @@ from support.processes import pwc_here
 
 import pathways as pw
 from pathways.cli.comparison import comparison
-from pathways.compiler.alternatives import Alternative
-from pathways.dialect.schedule import Schedule
+from pathways.compiler.compare_schedules import Alternative
+from pathways.dialect.schedule_figures import Schedule
 
 TIED = """
 import jax, jax.numpy as jnp
@@ -89,7 +89,7 @@ def test_the_step_time_stands_first_and_a_shorter_run_is_said_to_be_one() -> Non
 
 def test_units_are_those_of_textbooks() -> None:
     """S stages, M microbatches: 3 (M + S - 1) for GPipe and 1F1B; zero-bubble's first stage has W alone."""
-    from pathways.compiler.alternatives import compare_schedules
+    from pathways.compiler.compare_schedules import compare_schedules
     from pathways.compiler.pass_manager import Options
     from pathways.compiler.passes.base import Session
     from pathways.dialect.mlir import bytecode

@@ -14,9 +14,9 @@ from pathways.compiler.schedule.arrange import UNITS
 from pathways.compiler.schedule.recognize import recognize
 from pathways.compiler.schedule.table import Pipeline, Table
 from pathways.compiler.schedule.timeline import Cycle, bubble, play
+from pathways.dialect.call_labels import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.labels import Action, read_action
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.memory import timeline
 from pathways.dialect.plan.nouns import Plan

@@ -11,7 +11,7 @@ from support.processes import pwc, pwc_here
 from pathways.compiler.driver import CONSTANTS_FOLDER, parse_program
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import make_context, parse_text
-from pathways.dialect.nesting import DEEPEST_TEXT, check_nesting
+from pathways.dialect.text_depth import DEEPEST_TEXT, check_nesting
 
 MUTANTS = 200
 """Of the seeds from 0; by hand: `python tests/support/fuzz_dumps.py 0 10000`."""
@@ -86,7 +86,7 @@ def test_deep_dumps_in_every_command(tmp_path: Path, moe_plan: Path) -> None:
         assert done.returncode == 3 and "PWC0709" in done.stderr and f"--> {deep}:" in done.stderr, words
     from dataclasses import replace
 
-    from pathways.dialect.plan.file import load_plan, save_plan
+    from pathways.dialect.plan.plan_file import load_plan, save_plan
 
     plan = load_plan(moe_plan)
     hostile = tmp_path / "hostile.bin"

@@ -21,10 +21,10 @@ from support.fuzz_modules import (
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.check_modules import check_modules
-from pathways.dialect.plan.file import write_plan
-from pathways.dialect.plan.modules.targets import SETTING, is_known
+from pathways.dialect.plan.modules.custom_calls import SETTING, is_known
 from pathways.dialect.plan.modules.vet import vetted
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.platforms import PLATFORMS
 
 ROWS = '{sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}'

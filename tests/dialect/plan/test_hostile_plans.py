@@ -16,11 +16,11 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.mlir import bytecode, from_portable, make_context, parse, portable, pretty
 from pathways.dialect.plan.check import validate
-from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan, Stream
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.plan.order import Joined, linearize
+from pathways.dialect.plan.plan_file import read_plan, write_plan
 from pathways.dialect.trees import LEAF, Tree
 
 

@@ -15,15 +15,15 @@ from support.processes import pwc_here
 
 import pathways as pw
 from pathways.api.summary import LONGEST, WIDEST, table
+from pathways.dialect.call_labels import read_part
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.labels import read_part
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.codec import plan_message
-from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.instructions import Branch, Free, Recv, Send
 from pathways.dialect.plan.memory import classes_of
 from pathways.dialect.plan.nouns import BufferKind, Buffers, ConstantData, Layout, Plan, PlanMesh, Stream
+from pathways.dialect.plan.plan_file import read_plan, write_plan
 from pathways.dialect.ranges import LARGEST_RANGE, MOST_DEVICES_NAMED, RangeReader, read_ranges
 
 

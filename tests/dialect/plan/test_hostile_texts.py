@@ -14,9 +14,9 @@ from support.processes import pwc_here
 from pathways.dialect.diagnostics import LARGEST_SOURCE, PathwaysError, Where
 from pathways.dialect.errors import DamagedPlan
 from pathways.dialect.plan.codec import plan_message
-from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.terminal import lines_of, printable
+from pathways.dialect.plan.plan_file import read_plan, write_plan
+from pathways.dialect.printable import lines_of, printable
 from pathways.dialect.trees import Tree
 
 EVIL = "\x1b[31mred\x9b\u202e\u2028\x07\x00"

@@ -15,8 +15,8 @@ from support.processes import pwc_here
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.codec import plan_message
-from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.plan_file import read_plan, write_plan
 from pathways.dialect.trees import DEEPEST_TREE, LEAF, Tree, build_tree, describe_tree, read_tree, write_tree
 
 TREES: dict[str, Any] = {

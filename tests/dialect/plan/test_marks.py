@@ -14,9 +14,9 @@ from support.processes import pwc_here
 
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan.file import load_plan, read_plan, save_plan, write_plan
 from pathways.dialect.plan.modules import vet
 from pathways.dialect.plan.modules.vet import Limits, vetted
+from pathways.dialect.plan.plan_file import load_plan, read_plan, save_plan, write_plan
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def unmarked_files(folder: Path, key: Path) -> list[Path]:
     """The same plan: of another user, of nobody, with a broken mark, and from before there were marks."""
     raw = write_plan(honest(), marked=True)
     key.unlink()
-    from pathways.dialect.plan import file as p
+    from pathways.dialect.plan import plan_file as p
 
     end = len(raw) - p._SEAL_SIZE  # pyright: ignore[reportPrivateUsage]
     start = end - p._MARK_SIZE  # pyright: ignore[reportPrivateUsage]

@@ -24,7 +24,7 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import linearize
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.client.arguments import Bound
-from pathways.runtime.host.run.prepared import Frame
+from pathways.runtime.host.run.frame import Frame
 
 MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
 

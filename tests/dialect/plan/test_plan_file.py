@@ -12,10 +12,10 @@ from support.processes import ROOT, pwc, pwc_here
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.check import validate
-from pathways.dialect.plan.file import load_plan, read_plan, write_plan
 from pathways.dialect.plan.instructions import Free, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan, Stream
 from pathways.dialect.plan.order import linearize
+from pathways.dialect.plan.plan_file import load_plan, read_plan, write_plan
 
 
 def code_of(raw: bytes) -> str:
@@ -70,7 +70,7 @@ def test_other_files(tmp_path: Path) -> None:
 
 def test_another_format(moe_plan: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plan = load_plan(moe_plan)
-    monkeypatch.setattr("pathways.dialect.plan.file.FORMAT", 99)
+    monkeypatch.setattr("pathways.dialect.plan.plan_file.FORMAT", 99)
     future = tmp_path / "future.bin"
     future.write_bytes(write_plan(plan))
     monkeypatch.undo()

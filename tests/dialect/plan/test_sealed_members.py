@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan import file
-from pathways.dialect.plan.file import read_plan
+from pathways.dialect.plan import plan_file
+from pathways.dialect.plan.plan_file import read_plan
 
-MARK, SEAL = file._MARK, file._SEAL  # pyright: ignore[reportPrivateUsage]
+MARK, SEAL = plan_file._MARK, plan_file._SEAL  # pyright: ignore[reportPrivateUsage]
 
 
 def members_of(raw: bytes) -> dict[str, bytes]:

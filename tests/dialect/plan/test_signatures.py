@@ -18,8 +18,8 @@ import pathways as pw
 from pathways.api.binding import CallSignature
 from pathways.api.stages import Compiled
 from pathways.dialect.plan.check import validate
-from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.plan_file import read_plan, write_plan
 from pathways.dialect.plan.signature import (
     Parameter,
     arguments_in_order,

@@ -3,7 +3,7 @@ import io
 import json
 import zipfile
 
-from pathways.dialect.plan.file import read_plan
+from pathways.dialect.plan.plan_file import read_plan
 
 manifest = {"kind": "pathways plan", "format": 5, "writer": {"pathways-mpmd": "9.1", "jax": "0.19.0"}}
 raw = io.BytesIO()

@@ -14,7 +14,7 @@ from pathways.runtime.client import suspend
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import TOKEN_STRIDE, DeviceQueue, Gang
-from pathways.runtime.host.run.in_flight import Flights
+from pathways.runtime.host.run.runs_in_flight import Flights
 
 INTERRUPTED = """
 import signal, sys, threading

@@ -11,7 +11,7 @@ import pytest
 from pathways.api.process import find_scheduling_policy
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
-from pathways.runtime.control.scheduling.ledger import Ledger
+from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 
 

@@ -16,7 +16,7 @@ from support.processes import run_python
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime.clients import ClientState
+from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run import background
 from pathways.runtime.host.run.background import MOST_BACKGROUND, BackgroundRuns, Promise

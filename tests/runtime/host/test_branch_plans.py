@@ -17,11 +17,11 @@ import pathways as pw
 from pathways.api.reference import run_reference
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.check import validate
-from pathways.dialect.plan.file import read_plan, write_plan
 from pathways.dialect.plan.instructions import Branch, Run, Send
 from pathways.dialect.plan.memory import peaks
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, linearize
+from pathways.dialect.plan.plan_file import read_plan, write_plan
 from pathways.runtime.host.load.waves import defer
 
 

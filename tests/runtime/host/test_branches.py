@@ -24,7 +24,7 @@ from pathways.api.process import process
 from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.order import linearize
 from pathways.runtime.host.load.waves import defer
-from pathways.runtime.host.run.in_flight import Flight
+from pathways.runtime.host.run.runs_in_flight import Flight
 
 jit: Any = jax.jit
 
@@ -314,7 +314,7 @@ def endless(x):
 
 if __name__ == "__main__":
     import sys
-    from pathways.runtime.host.run.in_flight import Flight
+    from pathways.runtime.host.run.runs_in_flight import Flight
 
     launched = 0
     def begin(flight, who, *launches, real=Flight.begin):

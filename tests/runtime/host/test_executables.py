@@ -15,7 +15,7 @@ from support.processes import pwc_here
 import pathways as pw
 from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan.file import load_plan, write_plan
+from pathways.dialect.plan.plan_file import load_plan, write_plan
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.host.devices import executable_cache, pjrt

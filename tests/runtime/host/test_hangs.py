@@ -10,7 +10,7 @@ from support.processes import pwc, run_python
 import pathways as pw
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, Gang, QueueLost
 from pathways.runtime.host.observe.watchdog import Watchdog
-from pathways.runtime.host.run.in_flight import Flights
+from pathways.runtime.host.run.runs_in_flight import Flights
 
 HANG = """
 import os, threading

@@ -4,7 +4,7 @@ from typing import Any
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
-from pathways.runtime.clients import MAIN
+from pathways.runtime.client_state import MAIN
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.store import Handle, Poison, Store, StoredBuffer

@@ -8,7 +8,7 @@ import pytest
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.observe import watchdog
 from pathways.runtime.host.observe.watchdog import AFTERMATH, LONGEST_LOOK, Watchdog
-from pathways.runtime.host.run.in_flight import Flight, Flights
+from pathways.runtime.host.run.runs_in_flight import Flight, Flights
 
 LIMIT = 10.0
 

@@ -16,7 +16,7 @@ from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.run.dependents import dependents
-from pathways.runtime.host.run.in_flight import Flight, Launch
+from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from pathways.dialect.bare_mlir import Context, bare_ir, make_bare_context, read_text
 from pathways.dialect.plan.modules.check import check_module, read_module
-from pathways.dialect.plan.modules.stated import Refused, from_json
+from pathways.dialect.plan.modules.stated_module import Refused, from_json
 
 MOST_ANSWERED = 1 << 20
 """Bytes: an answer goes to a file, and nothing that runs here can fill a disk."""
