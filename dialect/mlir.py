@@ -72,13 +72,13 @@ def parse(source: str | bytes, context: Context, name: str = "the input") -> Mod
         raise PathwaysError(UnparsableIR(name=name, message=str(error).strip())) from None
 
 
-def parse_text(source: str, name: str) -> Module:
-    """Parses text from outside, in a context of its own. Raises PWC0709 for what MLIR would die of, and PWC0702."""
+def parse_text(source: str, name: str, context: Context | None = None) -> Module:
+    """Parses text from outside, by default in a context of its own. Raises PWC0709, for what ends MLIR, and PWC0702."""
     check_nesting(source, name)
     for escaped in _STRING.finditer(source) if _BYTE.search(source) else ():
         if not _is_text(escaped[0]):  # MLIR keeps any bytes; Python's bindings do not read them
             raise PathwaysError(UnparsableIR(name=name, message=f"{escaped[0]} is no text in UTF-8"))
-    return parse(source, make_context(), name)
+    return parse(source, context or make_context(), name)
 
 
 def problem_of(error: Any) -> tuple[str, Where | None]:

@@ -29,6 +29,12 @@ def check_wellformed(module: Module) -> None:
             raise PathwaysError(*found)
 
 
+def check_computation(computation: Operation) -> None:
+    """Raises PWC0701 for a module that no call can run: from outside, before it is part of a program."""
+    if found := [violation(*broken) for broken in _computation(computation, settled=False)]:
+        raise PathwaysError(*found)
+
+
 def violation(op: Operation, problem: str, rule: str) -> InvalidIR:
     """What breaks a rule, at its op's user line."""
     name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}"
@@ -222,10 +228,10 @@ def _computations(module: Module) -> Iterator[Broken]:
     settled = Phase(attributes["pw.phase"].value).reached(Phase.SHARD)
     for op in module.body.operations:
         if op.operation.name == "builtin.module":
-            yield from _computation(op.operation, settled)
+            yield from _computation(op.operation, settled=settled)
 
 
-def _computation(computation: Operation, settled: bool) -> Iterator[Broken]:
+def _computation(computation: Operation, *, settled: bool) -> Iterator[Broken]:
     attributes = computation.attributes
     if "sym_name" not in attributes:
         yield computation, "has no name", "a symbol for every computation"

@@ -1,20 +1,18 @@
 """Each distinct computation once, as a StableHLO module complete by itself.
 
 Calls of the same traced function, and groups of the same shape, are recognized before they are lowered; what is left
-is compared by content after lowering, so that equal stages on different slices share one module.
+is compared by content when it is called (builder.py), so that equal stages on different slices share one module.
 """
 
-import hashlib
-import re
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
 
+from pathways.compiler.frontends.builder import Computation, symbol_of
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import lowering_for
 from pathways.compiler.frontends.jax.gather import Group
@@ -23,54 +21,30 @@ from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
 from pathways.dialect.memo import remembered_by_identity
-from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse, text
+from pathways.dialect.mlir import Module, bytecode, parse, text
 from pathways.dialect.rewrite_locations import rewrite_locations
 from pathways.dialect.sources import Sources
 from pathways.dialect.user_line import is_users
 
 
-@dataclass(frozen=True)
-class LoweredComputation:
-    """A computation: `symbol` is unique in the program; `raw` is bytecode with locations, `digest` of its content."""
-
-    symbol: str
-    raw: bytes
-    digest: str
-
-
 class Lowering:
     """Lowers for one platform, and remembers what it has lowered. `dialect` is JAX's name for it: cuda, rocm."""
 
-    def __init__(self, platform: str, dialect: str, reserved: str, sources: Sources) -> None:
+    def __init__(self, platform: str, dialect: str, sources: Sources) -> None:
         self.platform = platform
         self.sources = sources
         self._dialect = dialect
-        self._by_key: dict[Any, LoweredComputation] = {}
-        self._by_content: dict[tuple[str, str], LoweredComputation] = {}
-        self._symbols: set[str] = {reserved}
+        self._by_key: dict[Any, Computation] = {}
         self._alive: list[Any] = []
         self._said = remembered_by_identity(_said)
         self.seconds = 0.0
         """Spent in JAX's own lowering."""
 
-    @property
-    def computations(self) -> list[LoweredComputation]:
-        """All distinct ones, in the order in which they were met."""
-        return list(self._by_content.values())
+    def of(self, unit: Call | Group) -> Computation:
+        """The computation of a call or a group; its bytecode has locations."""
+        return self._group(unit) if isinstance(unit, Group) else self._call(unit)
 
-    def of(self, unit: Call | Group, function: str) -> LoweredComputation:
-        """The computation of a call or a group in this function of the program; each function has its own."""
-        found = self._group(unit) if isinstance(unit, Group) else self._call(unit)
-        key = function, found.digest
-        if key not in self._by_content:
-            self._by_content[key] = replace(found, symbol=self._unique(found.symbol))
-        return self._by_content[key]
-
-    def reserve(self, name: str) -> str:
-        """A symbol for something else than a computation."""
-        return self._unique(symbol_of(name))
-
-    def _call(self, call: Call) -> LoweredComputation:
+    def _call(self, call: Call) -> Computation:
         callee = call.callee
         key = ("call", call.mesh.spec, *callee.key)  # the jaxpr says the types
         if key not in self._by_key:
@@ -78,7 +52,7 @@ class Lowering:
             self._by_key[key] = self._lower(callee.name, *_function_of(call), call.inputs)
         return self._by_key[key]
 
-    def _group(self, group: Group) -> LoweredComputation:
+    def _group(self, group: Group) -> Computation:
         key = self._structure(group)
         if key not in self._by_key:
             self._alive.append(group)
@@ -106,7 +80,7 @@ class Lowering:
         options: dict[str, Any],
         inputs: list[TracedValue],
         around: Any = None,
-    ) -> LoweredComputation:
+    ) -> Computation:
         symbol = symbol_of(name)
         function.__name__ = symbol
         start = time.perf_counter()
@@ -121,33 +95,15 @@ class Lowering:
         module: Module = lowered.compiler_ir("stablehlo")
         self.seconds += time.perf_counter() - start
         with module.context:
-            module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
             write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
         rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
-        digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
-        return LoweredComputation(symbol, bytecode(_as_parsed(module, symbol).operation), digest)
-
-    def _unique(self, symbol: str) -> str:
-        taken, number = symbol, 0
-        while taken in self._symbols:
-            number += 1
-            taken = f"{symbol}_{number}"
-        self._symbols.add(taken)
-        return taken
+        return Computation(symbol, bytecode(_as_parsed(module, symbol).operation))
 
 
 def _as_parsed(module: Module, symbol: str) -> Module:
     """The module as its dump gives it back: a reduction printed in short loses the locations inside it."""
     printed = text(module)
     return parse(printed, module.context, symbol) if " applies " in printed else module
-
-
-def load_into(lowered: LoweredComputation, context: Any, ip: Any) -> Operation:
-    """Puts the computation into a module as a nested one."""
-    module = parse(lowered.raw, context, lowered.symbol)
-    nested = module.operation.clone(ip)
-    nested.attributes["sym_name"] = ir.StringAttr.get(lowered.symbol, context)
-    return nested
 
 
 def _function_of(call: Call) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -211,9 +167,3 @@ def _hashable(value: Any) -> Any:
     except TypeError:
         return repr(value)
     return value
-
-
-def symbol_of(name: str) -> str:
-    """A readable symbol: `<lambda>` becomes `lambda`. `s0` and `m0` are slices and meshes."""
-    readable = re.sub(r"\W+", "_", name).strip("_") or "computation"
-    return f"{readable}_fn" if re.fullmatch(r"[sm]\d+", readable) else readable

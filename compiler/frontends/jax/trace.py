@@ -15,14 +15,10 @@ from pathways.compiler.frontends.jax.emit import Emitted, Names, emit
 from pathways.compiler.frontends.jax.flatten import flatten
 from pathways.compiler.frontends.jax.homes import find_homes
 from pathways.compiler.frontends.jax.jax_errors import translate, untraceable
-from pathways.compiler.frontends.jax.lower import Lowering, symbol_of
+from pathways.compiler.frontends.jax.lower import Lowering
 from pathways.compiler.frontends.jax.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.ir.flow import Flow
-from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.ir.verify import verify
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.mlir import make_context
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.sources import Sources
 from pathways.dialect.trees import DEEPEST_TREE, Tree, describe_tree
@@ -77,7 +73,7 @@ def trace_program(
         parameters,
     )
     sources = Sources("" if where is None else where.file)
-    lowering = Lowering(platform, lowering_platform, symbol_of(name), sources)
+    lowering = Lowering(platform, lowering_platform, sources)
     with collector_paused():
         emitted = _emitted(jaxpr, names, lowering)
     own = time.perf_counter() - traced - lowering.seconds
@@ -100,11 +96,7 @@ def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
     graph = flatten(jaxpr, names.program, names.where)
     sink(graph)
     homes = find_homes(graph)
-    emitted, flow = emit(graph, homes, names, lowering, make_context())
-    program = ProgramIR(emitted.module)
-    program.flow = Flow(program, *flow)
-    verify(program)
-    return emitted
+    return emit(graph, homes, names, lowering)
 
 
 def outline(
