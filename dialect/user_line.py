@@ -1,7 +1,7 @@
 """The user's line: the innermost frame outside of this package, of JAX and of Python's own.
 
-Code that raises an error asks for it here, at any depth: `caller` reads it off the stack. A thread that works for a call
-that has returned has another stack; it says `on_behalf_of` the line of that call.
+Code that raises an error asks for it here, at any depth: `caller` reads it off the stack. A thread that works for a
+call that has returned has another stack; it says `on_behalf_of` the line of that call.
 """
 
 import contextlib

@@ -5,30 +5,26 @@ order of the module are its own affair; computations that are equal are there on
 together is told by the verifier, at the line that the front end gave.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.compiler.frontends.called import CalledComputation as CalledComputation
+from pathways.compiler.frontends.called import ParsedComputation, parse_called
+from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Flow, FlowParts, Node
-from pathways.dialect.ir.program import INLINE_LIMIT, Argument, ProgramIR, constant_name, main_of
+from pathways.dialect.ir.program import INLINE_LIMIT, Argument, ProgramIR, constant_name
 from pathways.dialect.ir.verify import verify
-from pathways.dialect.ir.wellformed import check_computation
-from pathways.dialect.mlir import Module, Value, func, ir, location, make_context, parse, parse_text
+from pathways.dialect.mlir import Module, Value, func, ir, location, make_context
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, write_parameters
-from pathways.dialect.rewrite_locations import rewrite_locations
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import Dims, MeshSpec
 from pathways.dialect.sources import Sources, remember_sources
 from pathways.dialect.trees import Tree, write_tree
-
-_UNNAMED = "-"
-"""How MLIR names the file of a text that it was handed."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +44,6 @@ class SliceSpec:
     where: Where | None = None
 
 
-@dataclass(frozen=True)
-class Computation:
-    """What a call runs: a StableHLO module with a public @main, as text or as bytecode."""
-
-    name: str
-    source: str | bytes
-
-
 Taken: TypeAlias = Sequence[tuple[Argument, ArrayType]]
 """What a function takes: names, and what else is known, and the types in which values are stored."""
 
@@ -67,15 +55,6 @@ class Built:
     module: Module
     constants: dict[str, bytes]
     slices: dict[str, SliceSpec]
-
-
-@dataclass(frozen=True, eq=False)
-class _Parsed:
-    """A computation in the program's context, a digest of its content, and the types of its results."""
-
-    module: Module
-    digest: str
-    results: list[Any]
 
 
 class ProgramBuilder:
@@ -172,7 +151,7 @@ class FunctionBuilder:
 
     def call(
         self,
-        computation: Computation,
+        computation: CalledComputation,
         operands: Sequence[Value],
         mesh: str,
         *,
@@ -297,8 +276,8 @@ class _Draft:
         self._meshes: dict[tuple[SliceSpec, MeshSpec], str] = {}
         self._types: dict[ArrayType, Any] = {}
         self._symbols = {symbol}
-        self._parsed: dict[str | bytes, _Parsed] = {}
-        self._called: dict[tuple[str, str], tuple[str, _Parsed]] = {}
+        self._parsed: dict[str | bytes, ParsedComputation] = {}
+        self._called: dict[tuple[str, str], tuple[str, ParsedComputation]] = {}
         remember_sources(self.context, sources)
 
     def at(self, where: Where | None, name: str) -> Any:
@@ -373,34 +352,18 @@ class _Draft:
                 op.slice = names[op.slice]
         return specs
 
-    def callee(self, computation: Computation, function: str, where: Where | None) -> tuple[str, _Parsed]:
+    def callee(
+        self, computation: CalledComputation, function: str, where: Where | None
+    ) -> tuple[str, ParsedComputation]:
         """The computation as this function calls it: each function has its own."""
         source = computation.source
         if source not in self._parsed:
-            self._parsed[source] = self._parse(computation, where)
+            self._parsed[source] = parse_called(computation, where, self.context, self._sources)
         parsed = self._parsed[source]
         key = function, parsed.digest
         if key not in self._called:
             self._called[key] = self.unique(computation.name), parsed
         return self._called[key]
-
-    def _parse(self, computation: Computation, where: Where | None) -> _Parsed:
-        """Reads a computation for the first time. What is wrong with it is at this line, or at one that it says."""
-        source, name = computation.source, computation.name
-        try:
-            if isinstance(source, str):
-                module = parse_text(source, name, self.context)
-                rewrite_locations(
-                    module.operation, lambda file: None if file == _UNNAMED else self._sources.stored(file)
-                )
-            else:
-                module = parse(source, self.context, name)
-            module.operation.attributes["sym_name"] = ir.StringAttr.get("computation", self.context)
-            check_computation(module.operation)
-        except PathwaysError as error:
-            raise PathwaysError(*(replace(d, where=d.where or where) for d in error.diagnostics)) from None
-        digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
-        return _Parsed(module, digest, list(main_of(module.operation).type.results))
 
     def insert_computations(self) -> None:
         for symbol, parsed in self._called.values():

@@ -219,8 +219,8 @@ def _sweep(state: _State, calls: list[Node]) -> bool:
 def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Dims:
     """Of what is suggested and what users of the value want, the sharding that moves least bytes.
 
-    `made_so`: propagation suggests that the value is made like this, else that one of its users takes it like this. Of equal
-    ones that with fewest reshards between calls: one inside a computation is fused into it.
+    `made_so`: propagation suggests that the value is made like this, else that one of its users takes it like this. Of
+    equal ones that with fewest reshards between calls: one inside a computation is fused into it.
     """
     wants = list(dict.fromkeys(state.wants.get(value, [])))  # users that want the same share one reshard
     candidates = list(dict.fromkeys((suggested, *wants)))

@@ -124,7 +124,7 @@ class Client:
         resume(process().controller, self._state)
 
     def close(self) -> None:
-        """Ends the client: what it submitted is finished, and its arrays are freed, even where their handles are held."""
+        """Ends the client: what it submitted is finished, and its arrays are freed, even where handles are held."""
         with self._state.lock:
             self._closing = True
             worker, self._worker = self._worker, None

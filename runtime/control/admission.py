@@ -1,7 +1,7 @@
 """Turns to enqueue: a client's thread waits for its run's, then enqueues the whole run itself.
 
-There is no thread in between: handing work to one takes 40 us. A thread that has an event posts it, and processes all that
-are posted unless another thread does so already; none waits for a lock, so that a handle may die anywhere.
+There is no thread in between: handing work to one takes 40 us. A thread that has an event posts it, and processes all
+that are posted unless another thread does so already; none waits for a lock, so that a handle may die anywhere.
 """
 
 import threading

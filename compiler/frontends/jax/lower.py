@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from pathways.compiler.frontends.builder import Computation, symbol_of
+from pathways.compiler.frontends.builder import CalledComputation, symbol_of
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import lowering_for
 from pathways.compiler.frontends.jax.gather import Group
@@ -34,17 +34,17 @@ class Lowering:
         self.platform = platform
         self.sources = sources
         self._dialect = dialect
-        self._by_key: dict[Any, Computation] = {}
+        self._by_key: dict[Any, CalledComputation] = {}
         self._alive: list[Any] = []
         self._said = remembered_by_identity(_said)
         self.seconds = 0.0
         """Spent in JAX's own lowering."""
 
-    def of(self, unit: Call | Group) -> Computation:
+    def of(self, unit: Call | Group) -> CalledComputation:
         """The computation of a call or a group; its bytecode has locations."""
         return self._group(unit) if isinstance(unit, Group) else self._call(unit)
 
-    def _call(self, call: Call) -> Computation:
+    def _call(self, call: Call) -> CalledComputation:
         callee = call.callee
         key = ("call", call.mesh.spec, *callee.key)  # the jaxpr says the types
         if key not in self._by_key:
@@ -52,7 +52,7 @@ class Lowering:
             self._by_key[key] = self._lower(callee.name, *_function_of(call), call.inputs)
         return self._by_key[key]
 
-    def _group(self, group: Group) -> Computation:
+    def _group(self, group: Group) -> CalledComputation:
         key = self._structure(group)
         if key not in self._by_key:
             self._alive.append(group)
@@ -80,7 +80,7 @@ class Lowering:
         options: dict[str, Any],
         inputs: list[TracedValue],
         around: Any = None,
-    ) -> Computation:
+    ) -> CalledComputation:
         symbol = symbol_of(name)
         function.__name__ = symbol
         start = time.perf_counter()
@@ -97,7 +97,7 @@ class Lowering:
         with module.context:
             write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
         rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
-        return Computation(symbol, bytecode(_as_parsed(module, symbol).operation))
+        return CalledComputation(symbol, bytecode(_as_parsed(module, symbol).operation))
 
 
 def _as_parsed(module: Module, symbol: str) -> Module:

@@ -51,7 +51,7 @@ class Watched:
     """A callback that is seen while it runs, and whose exceptions are kept.
 
     With `results`, the types of what it gives, an exception does not reach XLA, which would fail one device and leave
-    the others in the next collective for ever: zeros go on in place of its results, and the run that awaits the computation
+    the others in the next collective for ever: zeros go on in place of its results, and the run that awaits it
     finds the exception (and the zeros are never seen).
     """
 

@@ -1,8 +1,8 @@
 """No silent hang, and no busy device called one: a thread that looks at all runs in flight.
 
-What a look finds is judged by `hang_rule.py`. A run that hangs loses its devices (`hung_launches.py`); a run that may hang is
-told of, once and then at doubling intervals, and nothing is done about it. A stuck collective would be aborted by XLA
-with the whole process; so the time that XLA gives itself is set beyond any run (`pjrt.py`).
+What a look finds is judged by `hang_rule.py`. A run that hangs loses its devices (`hung_launches.py`); a run that
+may hang is told of, once and then at doubling intervals, and nothing is done about it. A stuck collective would be
+aborted by XLA with the whole process; so the time that XLA gives itself is set beyond any run (dialect/platforms.py).
 """
 
 import contextlib

@@ -5,7 +5,7 @@ import pytest
 
 from pathways.api.stages import Compiled
 from pathways.compiler.driver import Compilation
-from pathways.compiler.frontends.builder import Built, Computation, FunctionBuilder, ProgramBuilder, SliceSpec
+from pathways.compiler.frontends.builder import Built, CalledComputation, FunctionBuilder, ProgramBuilder, SliceSpec
 from pathways.compiler.passes.base import Session
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
@@ -24,17 +24,17 @@ SPLIT = (("x",),)
 IN, OUT = Tree("tuple", (LEAF, LEAF)), LEAF
 
 
-def elementwise(op: str, name: str = "") -> Computation:
+def elementwise(op: str, name: str = "") -> CalledComputation:
     """Two vectors to one."""
     text = f"""
       func.func public @main(%a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {{
         %c = stablehlo.{op} %a, %b : tensor<8xf32>
         return %c : tensor<8xf32>
       }}"""
-    return Computation(name or op, text)
+    return CalledComputation(name or op, text)
 
 
-LESS = Computation(
+LESS = CalledComputation(
     "less",
     """
     func.func public @main(%n: tensor<i32>) -> tensor<i1> {
@@ -43,7 +43,7 @@ LESS = Computation(
       return %r : tensor<i1>
     }""",
 )
-NEXT = Computation(
+NEXT = CalledComputation(
     "next",
     """
     func.func public @main(%n: tensor<i32>) -> tensor<i32> {
@@ -126,7 +126,7 @@ def test_equal_computations_are_there_once_and_large_constants_lie_beside() -> N
     constant = builder.constant("big", raw)
     main = builder.main([(Argument("x"), VECTOR)])
     (value,) = main.arguments
-    commented = Computation("sum", f"// the same\n{elementwise('add').source}")
+    commented = CalledComputation("sum", f"// the same\n{elementwise('add').source}")
     for computation in (elementwise("add"), elementwise("add", "plus"), commented, elementwise("multiply", "add")):
         (value,) = main.call(computation, [value, value], here)
     main.returns([value], [Argument("out")], [here])
@@ -193,5 +193,5 @@ def test_text_that_is_no_computation_is_told_at_the_line_of_its_call(source: str
     builder, here, _ = begun()
     main = builder.main([(Argument("x", mesh=here), VECTOR)])
     with pytest.raises(PathwaysError) as caught:
-        main.call(Computation("broken", source), main.arguments, here, where=at(14))
+        main.call(CalledComputation("broken", source), main.arguments, here, where=at(14))
     assert caught.value.code == code and caught.value.diagnostics[0].where == at(14)

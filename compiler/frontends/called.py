@@ -1,0 +1,51 @@
+"""The computations that a front end hands to the builder: StableHLO modules, read once and known by their content."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.ir.program import main_of
+from pathways.dialect.ir.wellformed import check_computation
+from pathways.dialect.mlir import Module, ir, parse, parse_text
+from pathways.dialect.rewrite_locations import rewrite_locations
+from pathways.dialect.sources import Sources
+
+_UNNAMED = "-"
+"""How MLIR names the file of a text that it was handed."""
+
+
+@dataclass(frozen=True)
+class CalledComputation:
+    """What a call runs: a StableHLO module with a public @main, as text or as bytecode."""
+
+    name: str
+    source: str | bytes
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedComputation:
+    """A computation in the program's context, a digest of its content, and the types of its results."""
+
+    module: Module
+    digest: str
+    results: list[Any]
+
+
+def parse_called(
+    computation: CalledComputation, where: Where | None, context: Any, sources: Sources
+) -> ParsedComputation:
+    """Reads a computation for the first time. What is wrong with it is at this line, or at one that it says."""
+    source, name = computation.source, computation.name
+    try:
+        if isinstance(source, str):
+            module = parse_text(source, name, context)
+            rewrite_locations(module.operation, lambda file: None if file == _UNNAMED else sources.stored(file))
+        else:
+            module = parse(source, context, name)
+        module.operation.attributes["sym_name"] = ir.StringAttr.get("computation", context)
+        check_computation(module.operation)
+    except PathwaysError as error:
+        raise PathwaysError(*(replace(d, where=d.where or where) for d in error.diagnostics)) from None
+    digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
+    return ParsedComputation(module, digest, list(main_of(module.operation).type.results))
