@@ -72,7 +72,7 @@ def test_doctor_counts_what_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_doctor_finds_a_check_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "SECONDS", 0.5)
+    monkeypatch.setattr(doctor, "CHECK_SECONDS", 0.5)
     hanging = doctor.Check(
         "run", lambda: in_own_process("import threading; threading.Event().wait()", "another driver")
     )

@@ -137,7 +137,7 @@ def test_dumps_are_read_apart(tmp_path: Path) -> None:
 
 
 def test_it_starts_without_jax() -> None:
-    source = vet._START.replace("main()", "print([m for m in sys.modules if m == 'jax' or m.startswith('jax.')])")  # pyright: ignore[reportPrivateUsage]
+    source = vet._START.replace("answer()", "print([m for m in sys.modules if m == 'jax' or m.startswith('jax.')])")  # pyright: ignore[reportPrivateUsage]
     import jaxlib
     import ml_dtypes
 
@@ -164,7 +164,7 @@ def test_its_death_is_a_refusal(does: str, said: str, monkeypatch: pytest.Monkey
     """The reader is replaced by what hostile bytes make of it."""
     start = f"""
 import os
-from pathways.dialect.plan.modules import child
+from pathways.dialect.plan.modules import vetting_process as child
 private = child._private_answers
 def kept():
     global answers
@@ -175,9 +175,9 @@ def read(*_):
     {does}
     os._exit(0)
 child._read = read
-main()
+answer()
 """
-    monkeypatch.setattr(vet, "_START", vet._START.replace("main()\n", start))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(vet, "_START", vet._START.replace("answer()\n", start))  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(PathwaysError, match=said) as caught:
         vetted(honest(), "plan.bin", Limits(seconds=2, memory=vet.MEMORY))
     assert caught.value.code == "PWC0609" and honest().computations[0].name in str(caught.value)

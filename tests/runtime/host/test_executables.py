@@ -137,7 +137,7 @@ def test_doctor() -> None:
 
 
 def test_code_goes_when_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executable_cache, "MOST", 1)
+    monkeypatch.setattr(executable_cache, "MOST_IDLE", 1)
     plan = compiled().plan
     loaded, code = load(plan)
     again, _ = load(plan)
