@@ -112,7 +112,7 @@ def test_files_are_split_and_errors_expected(dumps: Path, tmp_path: Path) -> Non
     assert pwc_here(*verify) == (0, "", "")
     path.write_text(f"{good}\n// -----\n{wrong.replace('@+1', '@+2')}")
     exit_code, _, stderr = pwc_here(*verify)
-    assert exit_code == 3 and "did not come" in stderr and "nobody expected" in stderr
+    assert exit_code == 3 and "did not come" in stderr and "that is not expected" in stderr
     path.write_text(f"{good} // expected-error {{{{nothing like it}}}}\n")
     exit_code, _, stderr = pwc_here(*verify)
     assert exit_code == 3 and "PWC0808" in stderr and "no error" in stderr
