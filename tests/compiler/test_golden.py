@@ -16,6 +16,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from support.fuzz_dumps import compile_on
 from support.processes import pwc_here
 
 _JAX_PRINTS = re.compile(r"^%s:\d+:\d+ \(\w+\)\n", re.MULTILINE)
@@ -70,3 +71,10 @@ def test_what_is_given_fits_a_screen(path: Path) -> None:
         given = path.read_text().partition("// EXPECTED")[0].splitlines()
         assert given[1].startswith("// ")
         assert len(given) <= SCREEN
+
+
+@pytest.mark.parametrize("path", [p for p in GOLDEN if "// EXPECTED exit 0" in p.read_text()], ids=lambda p: p.stem)
+def test_what_is_given_compiles_on(path: Path) -> None:
+    """It is a whole program: mutants of it (test_dumps.py) end where the mutation is, not where something is missing."""
+    given, _, _ = path.read_text().partition("\n")[2].partition("// EXPECTED")
+    assert compile_on(given) == "compiled"

@@ -1,7 +1,9 @@
 // RUN: pwc opt - --no-debug-info --pass-pipeline=find-pipeline
 // Two stages, two microbatches: calls that are alike get actions, gathered ones go with their microbatch; what adds up over microbatches has none.
 !t = tensor<f32>
-module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "trace", pw.platform = "cpu"} {
+module attributes {pw.phase = "trace", pw.platform = "cpu",
+  pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}",
+  pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}"} {
   "pw.slice"() {sym_name = "s0", devices = 1 : i64} : () -> ()
   "pw.mesh"() {sym_name = "m0", slice = @s0, axes = #sdy.mesh<["x"=1]>, devices = "0"} : () -> ()
   "pw.slice"() {sym_name = "s1", devices = 1 : i64} : () -> ()
@@ -34,7 +36,7 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 0
-module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "trace", pw.platform = "cpu"} {
+module attributes {pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "trace", pw.platform = "cpu"} {
   "pw.slice"() {devices = 1 : i64, sym_name = "s0"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=1]>, devices = "0", slice = @s0, sym_name = "m0"} : () -> ()
   "pw.slice"() {devices = 1 : i64, sym_name = "s1"} : () -> ()

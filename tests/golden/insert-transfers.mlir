@@ -1,21 +1,28 @@
 // RUN: pwc opt - --no-debug-info --pass-pipeline=insert-transfers
 // What another slice takes gets one transfer, right behind its producer, for all who take it; the user's own move gets route, bytes and source.
+#sw = #sdy.sharding<@m0, [{}, {}]>
+#sx = #sdy.sharding<@m0, [{"x"}, {}]>
+#sy = #sdy.sharding<@m1, [{}, {"y"}]>
 #x = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>
 #wx = #sdy.sharding_per_value<[<@m0, [{}, {}]>, <@m0, [{"x"}, {}]>]>
 #y = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>
 #u = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>
 !t = tensor<8x4xf32>
-module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "place", pw.platform = "cpu"} {
+module attributes {pw.dcn_gbps = 1.0, pw.phase = "place", pw.platform = "cpu",
+  pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}",
+  pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}"} {
   "pw.island"() {name = "i0", hosts = 1 : i64, devices = 2 : i64, kind = "any"} : () -> ()
   "pw.island"() {name = "i1", hosts = 1 : i64, devices = 4 : i64, kind = "any"} : () -> ()
   "pw.slice"() {sym_name = "s0", devices = 2 : i64, island = @i0, device_ids = "0:2"} : () -> ()
   "pw.mesh"() {sym_name = "m0", slice = @s0, axes = #sdy.mesh<["x"=2]>, devices = "0:2"} : () -> ()
   "pw.slice"() {sym_name = "s1", devices = 4 : i64, island = @i1, device_ids = "0:4"} : () -> ()
   "pw.mesh"() {sym_name = "m1", slice = @s1, axes = #sdy.mesh<["y"=4]>, devices = "0:4"} : () -> ()
-  module @f attributes {mhlo.num_partitions = 2 : i32} { func.func @main(%w: !t, %x: !t) -> !t { return %x : !t } }
-  module @g attributes {mhlo.num_partitions = 4 : i32} { func.func @main(%x: !t) -> !t { return %x : !t } }
-  func.func @p(%w: !t {pw.name = "w", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{}, {}]>},
-               %x: !t {pw.name = "x", pw.donate, pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{"x"}, {}]>})
+  module @f attributes {mhlo.num_partitions = 2 : i32} { sdy.mesh @m0 = <["x"=2]>
+    func.func @main(%w: !t {sdy.sharding = #sw}, %x: !t {sdy.sharding = #sx}) -> (!t {sdy.sharding = #sx}) { return %x : !t } }
+  module @g attributes {mhlo.num_partitions = 4 : i32} { sdy.mesh @m1 = <["y"=4]>
+    func.func @main(%x: !t {sdy.sharding = #sy}) -> (!t {sdy.sharding = #sy}) { return %x : !t } }
+  func.func @p(%w: !t {pw.name = "w", pw.mesh = @m0, pw.sharding = #sw},
+               %x: !t {pw.name = "x", pw.donate, pw.mesh = @m0, pw.sharding = #sx})
       -> (!t {pw.name = "c"}, !t {pw.name = "d"}, !t {pw.name = "u"}) attributes {pw.program} {
     %a = "pw.call"(%w, %x) {callee = @f, mesh = @m0, island = @i0, in_shardings = #wx, out_shardings = #x} : (!t, !t) -> !t
     %b = "pw.call"(%w, %a) {callee = @f, mesh = @m0, island = @i0, in_shardings = #wx, out_shardings = #x} : (!t, !t) -> !t
@@ -27,7 +34,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "transfer", pw.platform = "cpu"} {
+module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}", pw.phase = "transfer", pw.platform = "cpu"} {
   "pw.island"() {devices = 2 : i64, hosts = 1 : i64, kind = "any", name = "i0"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, kind = "any", name = "i1"} : () -> ()
   "pw.slice"() {device_ids = "0:2", devices = 2 : i64, island = @i0, sym_name = "s0"} : () -> ()
@@ -35,12 +42,14 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "\22leaf\22", 
   "pw.slice"() {device_ids = "0:4", devices = 4 : i64, island = @i1, sym_name = "s1"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = "0:4", slice = @s1, sym_name = "m1"} : () -> ()
   module @f attributes {mhlo.num_partitions = 2 : i32} {
-    func.func @main(%arg0: tensor<8x4xf32>, %arg1: tensor<8x4xf32>) -> tensor<8x4xf32> {
+    sdy.mesh @m0 = <["x"=2]>
+    func.func @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{}, {}]>}, %arg1: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) -> (tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) {
       return %arg1 : tensor<8x4xf32>
     }
   }
   module @g attributes {mhlo.num_partitions = 4 : i32} {
-    func.func @main(%arg0: tensor<8x4xf32>) -> tensor<8x4xf32> {
+    sdy.mesh @m1 = <["y"=4]>
+    func.func @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m1, [{}, {"y"}]>}) -> (tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m1, [{}, {"y"}]>}) {
       return %arg0 : tensor<8x4xf32>
     }
   }

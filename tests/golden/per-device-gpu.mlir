@@ -12,7 +12,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   module @f attributes {mhlo.num_partitions = 2 : i32} { sdy.mesh @m0 = <["x"=2]>
     func.func @main(%x: !t {sdy.sharding = #sx}) -> (!t {sdy.sharding = #sx}) { %0 = stablehlo.multiply %x, %x : !t return %0 : !t } }
   module @g attributes {mhlo.num_partitions = 2 : i32} { sdy.mesh @m0 = <["x"=2]>
-    func.func @main(%x: !t {sdy.sharding = #sx}) -> !s { %0 = stablehlo.constant dense<0.0> : !s
+    func.func @main(%x: !t {sdy.sharding = #sx}) -> (!s {sdy.sharding = #sdy.sharding<@m0, []>}) { %0 = stablehlo.constant dense<0.0> : !s
       %1 = stablehlo.reduce(%x init: %0) applies stablehlo.add across dimensions = [0] : (!t, !s) -> !s return %1 : !s } }
   module @old attributes {mhlo.num_partitions = 1 : i32, pw.per_device_of = @f} { func.func @main(%x: !t) -> !t { return %x : !t } }
   func.func @p(%x: !t {pw.name = "x", pw.mesh = @m0, pw.sharding = #sx}) -> !s attributes {pw.program} {
@@ -45,7 +45,7 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "\22leaf\22", 
   }
   module @g attributes {mhlo.num_partitions = 2 : i32} {
     sdy.mesh @m0 = <["x"=2]>
-    func.func @main(%arg0: tensor<4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}]>}) -> tensor<f32> {
+    func.func @main(%arg0: tensor<4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}]>}) -> (tensor<f32> {sdy.sharding = #sdy.sharding<@m0, []>}) {
       %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
       %0 = stablehlo.reduce(%arg0 init: %cst) applies stablehlo.add across dimensions = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
       return %0 : tensor<f32>

@@ -4,7 +4,9 @@
 #aa = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>
 #b = #sdy.sharding_per_value<[<@m1, []>]>
 !t = tensor<f32>
-module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "schedule", pw.platform = "cpu"} {
+module attributes {pw.dcn_gbps = 1.0, pw.phase = "schedule", pw.platform = "cpu",
+  pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}",
+  pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}"} {
   "pw.island"() {name = "i", hosts = 1 : i64, devices = 2 : i64, kind = "any"} : () -> ()
   "pw.slice"() {sym_name = "s0", devices = 1 : i64, island = @i, device_ids = "0"} : () -> ()
   "pw.mesh"() {sym_name = "m0", slice = @s0, axes = #sdy.mesh<["x"=1]>, devices = "0"} : () -> ()
@@ -24,7 +26,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "plan", pw.platform = "cpu", pw.temporaries = "estimated"} {
+module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}", pw.phase = "plan", pw.platform = "cpu", pw.temporaries = "estimated"} {
   "pw.island"() {devices = 2 : i64, hosts = 1 : i64, kind = "any", name = "i"} : () -> ()
   "pw.slice"() {device_ids = "0", devices = 1 : i64, island = @i, sym_name = "s0"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=1]>, devices = "0", slice = @s0, sym_name = "m0"} : () -> ()

@@ -1,5 +1,7 @@
 // RUN: pwc opt - --no-debug-info --pass-pipeline=plan-islands
 // Two islands: buffers with birth and last use, a donated input, one value sent twice, what one call alone takes is overwritten, what is returned kept.
+#sw = #sdy.sharding<@m0, [{}, {}]>
+#sr = #sdy.sharding<@m1, [{}]>
 #sx = #sdy.sharding<@m0, [{"x"}, {}]>
 #sy = #sdy.sharding<@m1, [{}, {"y"}]>
 #wx = #sdy.sharding_per_value<[<@m0, [{}, {}]>, <@m0, [{"x"}, {}]>]>
@@ -9,7 +11,9 @@
 #r = #sdy.sharding_per_value<[<@m1, [{}]>]>
 !t = tensor<8x4xf32>
 !v = tensor<8xf32>
-module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "schedule", pw.platform = "cpu"} {
+module attributes {pw.dcn_gbps = 1.0, pw.phase = "schedule", pw.platform = "cpu",
+  pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}",
+  pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}"} {
   "pw.island"() {name = "i0", hosts = 1 : i64, devices = 2 : i64, kind = "any"} : () -> ()
   "pw.island"() {name = "i1", hosts = 1 : i64, devices = 4 : i64, kind = "any"} : () -> ()
   "pw.slice"() {sym_name = "s0", devices = 2 : i64, island = @i0, device_ids = "0:2"} : () -> ()
@@ -17,12 +21,12 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   "pw.slice"() {sym_name = "s1", devices = 4 : i64, island = @i1, device_ids = "0:4"} : () -> ()
   "pw.mesh"() {sym_name = "m1", slice = @s1, axes = #sdy.mesh<["y"=4]>, devices = "0:4"} : () -> ()
   module @f attributes {mhlo.num_partitions = 2 : i32} { sdy.mesh @m0 = <["x"=2]>
-    func.func @main(%w: !t {jax.buffer_donor = true}, %x: !t {sdy.sharding = #sx}) -> (!t {sdy.sharding = #sx}) { return %x : !t } }
+    func.func @main(%w: !t {jax.buffer_donor = true, sdy.sharding = #sw}, %x: !t {sdy.sharding = #sx}) -> (!t {sdy.sharding = #sx}) { return %x : !t } }
   module @g attributes {mhlo.num_partitions = 4 : i32} { sdy.mesh @m1 = <["y"=4]>
-    func.func @main(%x: !t {sdy.sharding = #sy}) -> (!v) { %0 = stablehlo.constant dense<0.0> : !v return %0 : !v } }
+    func.func @main(%x: !t {sdy.sharding = #sy}) -> (!v {sdy.sharding = #sr}) { %0 = stablehlo.constant dense<0.0> : !v return %0 : !v } }
   module @h attributes {mhlo.num_partitions = 4 : i32} { sdy.mesh @m1 = <["y"=4]>
-    func.func @main(%x: !v) -> (!v) { return %x : !v } }
-  func.func @p(%w: !t {pw.name = "w", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{}, {}]>},
+    func.func @main(%x: !v {sdy.sharding = #sr}) -> (!v {sdy.sharding = #sr}) { return %x : !v } }
+  func.func @p(%w: !t {pw.name = "w", pw.mesh = @m0, pw.sharding = #sw},
                %x: !t {pw.name = "x", pw.donate, pw.mesh = @m0, pw.sharding = #sx}) -> (!v, !t) attributes {pw.program} {
     %a = "pw.call"(%w, %x) {callee = @f, mesh = @m0, island = @i0, in_shardings = #wx, out_shardings = #x, step = 0 : i64} : (!t, !t) -> !t
     %t = "pw.transfer"(%a) {mesh = @m1, sharding = #y, source = #x, route = "dcn", bytes = 128 : i64, step = 1 : i64} : (!t) -> !t
@@ -33,7 +37,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "plan", pw.platform = "cpu", pw.temporaries = "estimated"} {
+module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "plan", pw.platform = "cpu", pw.temporaries = "estimated"} {
   "pw.island"() {devices = 2 : i64, hosts = 1 : i64, kind = "any", name = "i0"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, kind = "any", name = "i1"} : () -> ()
   "pw.slice"() {device_ids = "0:2", devices = 2 : i64, island = @i0, sym_name = "s0"} : () -> ()
@@ -42,20 +46,20 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "\22leaf\22", 
   "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = "0:4", slice = @s1, sym_name = "m1"} : () -> ()
   module @f attributes {mhlo.num_partitions = 2 : i32} {
     sdy.mesh @m0 = <["x"=2]>
-    func.func @main(%arg0: tensor<8x4xf32>, %arg1: tensor<8x4xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) -> (tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) {
+    func.func @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{}, {}]>}, %arg1: tensor<8x4xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) -> (tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) {
       return %arg1 : tensor<8x4xf32>
     }
   }
   module @g attributes {mhlo.num_partitions = 4 : i32} {
     sdy.mesh @m1 = <["y"=4]>
-    func.func @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m1, [{}, {"y"}]>}) -> tensor<8xf32> {
+    func.func @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m1, [{}, {"y"}]>}) -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@m1, [{}]>}) {
       %cst = stablehlo.constant dense<0.000000e+00> : tensor<8xf32>
       return %cst : tensor<8xf32>
     }
   }
   module @h attributes {mhlo.num_partitions = 4 : i32} {
     sdy.mesh @m1 = <["y"=4]>
-    func.func @main(%arg0: tensor<8xf32> {jax.buffer_donor = true}) -> tensor<8xf32> {
+    func.func @main(%arg0: tensor<8xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@m1, [{}]>}) -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@m1, [{}]>}) {
       return %arg0 : tensor<8xf32>
     }
   }

@@ -3,7 +3,8 @@
 #n = #sdy.sharding<@none, []>
 !t = tensor<8xf32>
 !i = tensor<i32>
-module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "trace", pw.platform = "cpu"} {
+module attributes {pw.phase = "trace", pw.platform = "cpu",
+  pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "\22leaf\22"} {
   "pw.slice"() {sym_name = "s0", devices = 2 : i64} : () -> ()
   "pw.mesh"() {sym_name = "m0", slice = @s0, axes = #sdy.mesh<["x"=2]>, devices = "0:2"} : () -> ()
   module @f { sdy.mesh @none = <[]> sdy.mesh @m0 = <["x"=2]>
@@ -27,7 +28,7 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 0
-module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "shard", pw.platform = "cpu"} {
+module attributes {pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "\22leaf\22", pw.phase = "shard", pw.platform = "cpu"} {
   "pw.slice"() {devices = 2 : i64, sym_name = "s0"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = "0:2", slice = @s0, sym_name = "m0"} : () -> ()
   module @f attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {

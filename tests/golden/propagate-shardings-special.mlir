@@ -2,7 +2,9 @@
 // A computation used with two shardings becomes two; a value that two calls take otherwise lies where least bytes move; a bare move keeps a sharding.
 #s = #sdy.sharding<@m0, [{"x"}]>
 !t = tensor<4xf32>
-module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "trace", pw.platform = "cpu"} {
+module attributes {pw.phase = "trace", pw.platform = "cpu",
+  pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}",
+  pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}"} {
   "pw.slice"() {sym_name = "s0", devices = 2 : i64} : () -> ()
   "pw.mesh"() {sym_name = "m0", slice = @s0, axes = #sdy.mesh<["x"=2]>, devices = "0:2"} : () -> ()
   module @f { sdy.mesh @m0 = <["x"=2]> func.func @main(%x: !t {sdy.sharding = #s}) -> !t { %0 = stablehlo.negate %x : !t return %0 : !t } }
@@ -23,7 +25,7 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 0
-module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "shard", pw.platform = "cpu"} {
+module attributes {pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22,\22leaf\22]}", pw.phase = "shard", pw.platform = "cpu"} {
   "pw.slice"() {devices = 2 : i64, sym_name = "s0"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = "0:2", slice = @s0, sym_name = "m0"} : () -> ()
   module @f attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {

@@ -7,25 +7,27 @@
 #b = #sdy.sharding_per_value<[<@m1, []>]>
 #bb = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>
 !t = tensor<f32>
-module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "schedule", pw.platform = "cpu"} {
+module attributes {pw.dcn_gbps = 1.0, pw.phase = "schedule", pw.platform = "cpu",
+  pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}",
+  pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}"} {
   "pw.island"() {name = "i0", hosts = 1 : i64, devices = 1 : i64, kind = "any"} : () -> ()
   "pw.island"() {name = "i1", hosts = 1 : i64, devices = 1 : i64, kind = "any"} : () -> ()
   "pw.slice"() {sym_name = "s0", devices = 1 : i64, island = @i0, device_ids = "0"} : () -> ()
   "pw.mesh"() {sym_name = "m0", slice = @s0, axes = #sdy.mesh<["x"=1]>, devices = "0"} : () -> ()
   "pw.slice"() {sym_name = "s1", devices = 1 : i64, island = @i1, device_ids = "0"} : () -> ()
   "pw.mesh"() {sym_name = "m1", slice = @s1, axes = #sdy.mesh<["x"=1]>, devices = "0"} : () -> ()
-  module @f attributes {mhlo.num_partitions = 1 : i32} { func.func @main(%w: !t, %x: !t) -> !t { %0 = stablehlo.multiply %w, %x : !t return %0 : !t } }
-  module @h attributes {mhlo.num_partitions = 1 : i32} { func.func @main(%x: !t, %y: !t) -> (!t, !t) { return %x, %y : !t, !t } }
-  module @b attributes {mhlo.num_partitions = 1 : i32} { func.func @main(%x: !t, %d: !t) -> !t { return %d : !t } }
-  module @add attributes {mhlo.num_partitions = 1 : i32} { func.func @main(%x: !t, %y: !t) -> !t { %0 = stablehlo.add %x, %y : !t return %0 : !t } }
+  module @f attributes {mhlo.num_partitions = 1 : i32} { sdy.mesh @m = <["x"=1]> func.func @main(%w: !t, %x: !t) -> !t { %0 = stablehlo.negate %x : !t return %0 : !t } }
+  module @h attributes {mhlo.num_partitions = 1 : i32} { sdy.mesh @m = <["x"=1]>
+    func.func @main(%x: !t, %y: !t) -> (!t, !t) { return %x, %y : !t, !t } }
+  module @b attributes {mhlo.num_partitions = 1 : i32} { sdy.mesh @m = <["x"=1]> func.func @main(%x: !t, %d: !t) -> !t { return %d : !t } }
+  module @add attributes {mhlo.num_partitions = 1 : i32} { sdy.mesh @m = <["x"=1]> func.func @main(%x: !t, %y: !t) -> !t { %0 = stablehlo.negate %y : !t return %0 : !t } }
   func.func @p(%i: !t {pw.name = "i", pw.mesh = @m0, pw.sharding = #p, pw.value = "00000000"}, %w: !t {pw.name = "w", pw.mesh = @m0, pw.sharding = #p},
-               %v: !t {pw.name = "v", pw.mesh = @m1, pw.sharding = #q}, %x: !t {pw.name = "x", pw.mesh = @m0, pw.sharding = #p})
-      -> (!t, !t) attributes {pw.program} {
-    %c0 = "pw.call"(%x, %i) {callee = @add, mesh = @m0, island = @i0, action = "0F0", gathered, in_shardings = #aa, out_shardings = #a, step = 0 : i64} : (!t, !t) -> !t
+               %v: !t {pw.name = "v", pw.mesh = @m1, pw.sharding = #q}) -> (!t, !t) attributes {pw.program} {
+    %c0 = "pw.call"(%i, %i) {callee = @add, mesh = @m0, island = @i0, action = "0F0", gathered, in_shardings = #aa, out_shardings = #a, step = 0 : i64} : (!t, !t) -> !t
     %f0 = "pw.call"(%w, %c0) {callee = @f, mesh = @m0, island = @i0, action = "0F0", in_shardings = #aa, out_shardings = #a, step = 1 : i64} : (!t, !t) -> !t
     %u0 = "pw.transfer"(%f0) {mesh = @m1, sharding = #b, source = #a, route = "dcn", bytes = 4 : i64, step = 2 : i64} : (!t) -> !t
     %g0 = "pw.call"(%v, %u0) {callee = @f, mesh = @m1, island = @i1, action = "1F0", in_shardings = #bb, out_shardings = #b, step = 3 : i64} : (!t, !t) -> !t
-    %c1 = "pw.call"(%x, %i) {callee = @add, mesh = @m0, island = @i0, action = "0F1", gathered, in_shardings = #aa, out_shardings = #a, step = 4 : i64} : (!t, !t) -> !t
+    %c1 = "pw.call"(%i, %i) {callee = @add, mesh = @m0, island = @i0, action = "0F1", gathered, in_shardings = #aa, out_shardings = #a, step = 4 : i64} : (!t, !t) -> !t
     %f1 = "pw.call"(%w, %c1) {callee = @f, mesh = @m0, island = @i0, action = "0F1", in_shardings = #aa, out_shardings = #a, step = 5 : i64} : (!t, !t) -> !t
     %u1 = "pw.transfer"(%f1) {mesh = @m1, sharding = #b, source = #a, route = "dcn", bytes = 4 : i64, step = 6 : i64} : (!t) -> !t
     %g1 = "pw.call"(%v, %u1) {callee = @f, mesh = @m1, island = @i1, action = "1F1", in_shardings = #bb, out_shardings = #b, step = 7 : i64} : (!t, !t) -> !t
@@ -41,7 +43,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "schedule", pw.platform = "cpu", pw.schedule = {bound = 0.11111111111111116 : f64, bubble = 0.27272727272727271 : f64, estimated_bound = 0.99850262041427507 : f64, estimated_bubble = 0.9992507492507493 : f64, estimated_seconds = 8.0080000000000013E-9 : f64, microbatches = 2 : i64, name = "program", note = "activations of stages 0, 1 are computed again before backward, to save memory", slices = 2 : i64, stages = 2 : i64}} {
+module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "schedule", pw.platform = "cpu", pw.schedule = {bound = 0.11111111111111116 : f64, bubble = 0.27272727272727271 : f64, estimated_bound = 0.99850262041427507 : f64, estimated_bubble = 0.9992507492507493 : f64, estimated_seconds = 8.0080000000000013E-9 : f64, microbatches = 2 : i64, name = "program", note = "activations of stages 0, 1 are computed again before backward, to save memory", slices = 2 : i64, stages = 2 : i64}} {
   "pw.island"() {devices = 1 : i64, hosts = 1 : i64, kind = "any", name = "i0"} : () -> ()
   "pw.island"() {devices = 1 : i64, hosts = 1 : i64, kind = "any", name = "i1"} : () -> ()
   "pw.slice"() {device_ids = "0", devices = 1 : i64, island = @i0, sym_name = "s0"} : () -> ()
@@ -49,33 +51,37 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "\22leaf\22", 
   "pw.slice"() {device_ids = "0", devices = 1 : i64, island = @i1, sym_name = "s1"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=1]>, devices = "0", slice = @s1, sym_name = "m1"} : () -> ()
   module @f attributes {mhlo.num_partitions = 1 : i32} {
+    sdy.mesh @m = <["x"=1]>
     func.func @main(%arg0: tensor<f32>, %arg1: tensor<f32>) -> tensor<f32> {
-      %0 = stablehlo.multiply %arg0, %arg1 : tensor<f32>
+      %0 = stablehlo.negate %arg1 : tensor<f32>
       return %0 : tensor<f32>
     }
   }
   module @h attributes {mhlo.num_partitions = 1 : i32} {
+    sdy.mesh @m = <["x"=1]>
     func.func @main(%arg0: tensor<f32>, %arg1: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
       return %arg0, %arg1 : tensor<f32>, tensor<f32>
     }
   }
   module @b attributes {mhlo.num_partitions = 1 : i32} {
+    sdy.mesh @m = <["x"=1]>
     func.func @main(%arg0: tensor<f32>, %arg1: tensor<f32>) -> tensor<f32> {
       return %arg1 : tensor<f32>
     }
   }
   module @add attributes {mhlo.num_partitions = 1 : i32} {
+    sdy.mesh @m = <["x"=1]>
     func.func @main(%arg0: tensor<f32>, %arg1: tensor<f32>) -> tensor<f32> {
-      %0 = stablehlo.add %arg0, %arg1 : tensor<f32>
+      %0 = stablehlo.negate %arg1 : tensor<f32>
       return %0 : tensor<f32>
     }
   }
-  func.func @p(%arg0: tensor<f32> {pw.mesh = @m0, pw.name = "i", pw.sharding = #sdy.sharding<@m0, []>, pw.value = "00000000"}, %arg1: tensor<f32> {pw.mesh = @m0, pw.name = "w", pw.sharding = #sdy.sharding<@m0, []>}, %arg2: tensor<f32> {pw.mesh = @m1, pw.name = "v", pw.sharding = #sdy.sharding<@m1, []>}, %arg3: tensor<f32> {pw.mesh = @m0, pw.name = "x", pw.sharding = #sdy.sharding<@m0, []>}) -> (tensor<f32>, tensor<f32>) attributes {pw.program} {
-    %0 = "pw.call"(%arg3, %arg0) {action = "0F0", callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 0 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  func.func @p(%arg0: tensor<f32> {pw.mesh = @m0, pw.name = "i", pw.sharding = #sdy.sharding<@m0, []>, pw.value = "00000000"}, %arg1: tensor<f32> {pw.mesh = @m0, pw.name = "w", pw.sharding = #sdy.sharding<@m0, []>}, %arg2: tensor<f32> {pw.mesh = @m1, pw.name = "v", pw.sharding = #sdy.sharding<@m1, []>}) -> (tensor<f32>, tensor<f32>) attributes {pw.program} {
+    %0 = "pw.call"(%arg0, %arg0) {action = "0F0", callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 0 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
     %1 = "pw.call"(%arg1, %0) {action = "0F0", callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 1 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
     %2 = "pw.transfer"(%1) {bytes = 4 : i64, mesh = @m1, route = "dcn", sharding = #sdy.sharding_per_value<[<@m1, []>]>, source = #sdy.sharding_per_value<[<@m0, []>]>, step = 2 : i64} : (tensor<f32>) -> tensor<f32>
     %3 = "pw.call"(%arg2, %2) {action = "1F0", callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>, step = 3 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-    %4 = "pw.call"(%arg3, %arg0) {action = "0F1", callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 4 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    %4 = "pw.call"(%arg0, %arg0) {action = "0F1", callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 4 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
     %5 = "pw.call"(%arg1, %4) {action = "0F1", callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 5 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
     %6 = "pw.transfer"(%5) {bytes = 4 : i64, mesh = @m1, route = "dcn", sharding = #sdy.sharding_per_value<[<@m1, []>]>, source = #sdy.sharding_per_value<[<@m0, []>]>, step = 6 : i64} : (tensor<f32>) -> tensor<f32>
     %7 = "pw.call"(%arg2, %6) {action = "1F1", callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>, step = 7 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
