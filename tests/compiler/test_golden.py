@@ -1,6 +1,7 @@
 """Golden files: `tests/golden/*.mlir` and `tests/golden/errors/*.py`, each with its command on the first line.
 
     // RUN: pwc opt - --no-debug-info --pass-pipeline=order-calls
+    // What the file shows, in a sentence.
     ... what the command reads ...
     // EXPECTED exit 0
     ... what it prints, errors included ...
@@ -15,12 +16,16 @@ import shlex
 from pathlib import Path
 
 import pytest
+from support.fuzz_dumps import compile_on
 from support.processes import pwc_here
 
 _JAX_PRINTS = re.compile(r"^%s:\d+:\d+ \(\w+\)\n", re.MULTILINE)
 """jax 0.12 prints the user's line where an argument does not divide."""
 FOLDER = Path(__file__).parents[1] / "golden"
 GOLDEN = [*sorted(FOLDER.glob("*.mlir")), *sorted((FOLDER / "errors").glob("*.py"))]
+
+SCREEN = 45
+"""The most lines of what a command reads."""
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.stem)
@@ -50,9 +55,29 @@ def _commented(lines: list[str]) -> list[str]:
 
 
 def test_every_pass_has_both() -> None:
-    """What a pass does, and what it refuses."""
+    """What a pass does, and what it refuses: in one file, or in one for each reason."""
     from pathways.compiler.pass_manager import PASSES
 
     stems = {p.stem for p in GOLDEN}
     for name in PASSES:
-        assert {f"{name}", f"{name}-refuses"} <= stems
+        assert name in stems
+        assert any(s == f"{name}-refuses" or s.startswith(f"{name}-refuses-") for s in stems)
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.stem)
+def test_what_is_given_fits_a_screen(path: Path) -> None:
+    """And says in its second line what it shows."""
+    if path.suffix == ".mlir":
+        given = path.read_text().partition("// EXPECTED")[0].splitlines()
+        assert given[1].startswith("// ")
+        assert len(given) <= SCREEN
+
+
+@pytest.mark.parametrize("path", [p for p in GOLDEN if "// EXPECTED exit 0" in p.read_text()], ids=lambda p: p.stem)
+def test_what_is_given_compiles_on(path: Path) -> None:
+    """It is a whole program, so that mutants of it (test_dumps.py) end where they were changed.
+
+    Only memory may not suffice: `rematerialize` is given what does not fit.
+    """
+    given, _, _ = path.read_text().partition("\n")[2].partition("// EXPECTED")
+    assert compile_on(given) in ("compiled", "PWC0302")

@@ -1,4 +1,5 @@
 // RUN: pwc inspect %s
+// IR is no plan; which phase it has reached is said, and what to give it to.
 module attributes {pw.phase = "place"} {}
 // EXPECTED exit 3
 error[PWC0601]: %s is not a plan

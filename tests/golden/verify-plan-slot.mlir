@@ -1,70 +1,28 @@
 // RUN: pwc opt - --no-debug-info
-module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22tuple\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "plan", pw.platform = "cpu"} {
-  "pw.island"() {devices = 2 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island0"} : () -> ()
-  "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "pod"} : () -> ()
-  "pw.slice"() {device_ids = "0:2", devices = 2 : i64, island = @island0, reason = "the only island with room for it", sym_name = "s0"} : () -> ()
-  "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = "0:2", slice = @s0, sym_name = "m0"} : () -> ()
-  "pw.slice"() {device_ids = "0:4", devices = 4 : i64, island = @pod, pin = "pod", reason = "pinned to pod by the user", sym_name = "s1"} : () -> ()
-  "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = "0:4", slice = @s1, sym_name = "m1"} : () -> ()
-  module @scale attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
-    sdy.mesh @mesh = <["x"=2]> {stablehlo.mesh = {axes = [{name = "x", size = 2 : i64}]}}
-    func.func public @main(%operands5B05D: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}, %operands5B15D: tensor<8x4xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> (tensor<8x4xf32> {jax.result_info = "result[0]", sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) {
-      %jit28scale292Fbroadcast_in_dim = stablehlo.broadcast_in_dim %operands5B05D, dims = [1] : (tensor<4xf32>) -> tensor<1x4xf32>
-      %jit28scale292Fmul = stablehlo.broadcast_in_dim %jit28scale292Fbroadcast_in_dim, dims = [0, 1] : (tensor<1x4xf32>) -> tensor<8x4xf32>
-      %jit28scale292Fmul_0 = stablehlo.multiply %operands5B15D, %jit28scale292Fmul : tensor<8x4xf32>
-      return %jit28scale292Fmul_0 : tensor<8x4xf32>
-    }
-  }
-  module @total attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
-    sdy.mesh @mesh = <["y"=4]> {stablehlo.mesh = {axes = [{name = "y", size = 4 : i64}]}}
-    func.func public @main(%operands5B05D: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"y"}]>}) -> (tensor<8xf32> {jax.result_info = "result[0]", sdy.sharding = #sdy.sharding<@mesh, [{}]>}) {
-      %jit28total292Freduce_sum = stablehlo.constant dense<0.000000e+00> : tensor<f32>
-      %jit28total292Freduce_sum_0 = stablehlo.reduce(%operands5B05D init: %jit28total292Freduce_sum) applies stablehlo.add across dimensions = [1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<8xf32>
-      return %jit28total292Freduce_sum_0 : tensor<8xf32>
-    }
-  }
-  module @add attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
-    sdy.mesh @mesh = <["y"=4]>
-    func.func public @main(%operands5B05D: tensor<8xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@mesh, [{}]>}) -> (tensor<8xf32> {jax.result_info = "result[0]", sdy.sharding = #sdy.sharding<@mesh, [{}]>}) {
-      %jit28add29 = stablehlo.constant dense<1.000000e+00> : tensor<f32>
-      %jit28add292Fadd = stablehlo.broadcast_in_dim %jit28add29, dims = [] : (tensor<f32>) -> tensor<8xf32>
-      %jit28add292Fadd_0 = stablehlo.add %operands5B05D, %jit28add292Fadd : tensor<8xf32>
-      return %jit28add292Fadd_0 : tensor<8xf32>
-    }
-  }
-  func.func @step(%w: tensor<4xf32> {pw.mesh = @m0, pw.name = "w", pw.sharding = #sdy.sharding<@m0, [{}]>}, %x: tensor<8x4xf32> {pw.donate, pw.mesh = @m0, pw.name = "x", pw.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) -> (tensor<8xf32> {pw.name = "out[0]"}, tensor<8x4xf32> {pw.name = "out[1]"}) attributes {pw.program} {
-    %scale = "pw.call"(%w, %x) {callee = @scale, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, [{}]>, <@m0, [{"x"}, {}]>]>, island = @island0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, step = 0 : i64} : (tensor<4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
-    %total = "pw.transfer"(%scale) {bytes = 128 : i64, mesh = @m1, reason = "total wants it there", route = "dcn", sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, step = 1 : i64} : (tensor<8x4xf32>) -> tensor<8x4xf32>
-    %total_0 = "pw.call"(%total) {callee = @total, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 2 : i64} : (tensor<8x4xf32>) -> tensor<8xf32>
-    %add = "pw.call"(%total_0) {callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, island = @pod, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 3 : i64} : (tensor<8xf32>) -> tensor<8xf32>
-    %moved = "pw.transfer"(%scale) {bytes = 128 : i64, mesh = @m1, reason = "the user asked for it", route = "dcn", sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, step = 4 : i64, user} : (tensor<8x4xf32>) -> tensor<8x4xf32>
-    return %add, %moved : tensor<8xf32>, tensor<8x4xf32>
+// An instruction reads a slot that nothing has written.
+#a = #sdy.sharding_per_value<[<@m0, []>]>
+!t = tensor<f32>
+module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.phase = "plan", pw.platform = "cpu"} {
+  "pw.island"() {name = "i", hosts = 1 : i64, devices = 1 : i64, kind = "any"} : () -> ()
+  "pw.slice"() {sym_name = "s0", devices = 1 : i64, island = @i, device_ids = "0"} : () -> ()
+  "pw.mesh"() {sym_name = "m0", slice = @s0, axes = #sdy.mesh<["x"=1]>, devices = "0"} : () -> ()
+  module @f attributes {mhlo.num_partitions = 1 : i32} { sdy.mesh @m = <["x"=1]> func.func @main(%x: !t) -> !t { return %x : !t } }
+  func.func @p(%x: !t {pw.name = "x", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, []>}) -> !t attributes {pw.program} {
+    %a = "pw.call"(%x) {callee = @f, mesh = @m0, island = @i, in_shardings = #a, out_shardings = #a, step = 0 : i64} : (!t) -> !t
+    return %a : !t
   }
   "pw.plan"() ({
-    "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 16>, deaths = array<i64: 0>, name = "w", owner = "w", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{}]>]>, shards = [tensor<4xf32>], slot = 0 : i64, types = [tensor<4xf32>]} : () -> ()
-    "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 64>, deaths = array<i64: 0>, name = "x", owner = "x", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, shards = [tensor<4x4xf32>], slot = 1 : i64, types = [tensor<8x4xf32>]} : () -> ()
-    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 64>, deaths = array<i64: 4>, name = "scale", owner = "scale", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, shards = [tensor<4x4xf32>], slot = 2 : i64, types = [tensor<8x4xf32>]} : () -> ()
-    "pw.run"() {callee = @scale, donated = array<i64: 1>, inputs = array<i64: 0, 7>, mesh = @m0, outputs = array<i64: 2>, step = 0 : i64} : () -> ()
+    "pw.buffers"() {name = "x", owner = "x", role = "input", slot = 0 : i64, birth = -1 : i64, deaths = array<i64: 0>, bytes = array<i64: 4>,
+      sharding = #a, shards = [!t], types = [!t]} : () -> ()
+    "pw.buffers"() {name = "a", owner = "a", role = "value", slot = 1 : i64, birth = 0 : i64, deaths = array<i64: -1>, bytes = array<i64: 4>,
+      sharding = #a, shards = [!t], types = [!t]} : () -> ()
+    "pw.run"() {callee = @f, mesh = @m0, inputs = array<i64: 7>, outputs = array<i64: 1>, donated = array<i64>, step = 0 : i64} : () -> ()
     "pw.free"() {slots = array<i64: 0>, step = 0 : i64} : () -> ()
-    "pw.send"() {channel = 1 : i64, slot = 2 : i64, step = 1 : i64, to = @pod} : () -> ()
-    "pw.send"() {channel = 4 : i64, slot = 2 : i64, step = 4 : i64, to = @pod} : () -> ()
-    "pw.free"() {slots = array<i64: 2>, step = 4 : i64} : () -> ()
-  }) {island = @island0, peak_bytes = 80 : i64} : () -> ()
-  "pw.plan"() ({
-    "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 32>, deaths = array<i64: 2>, name = "scale moved", owner = "scale moved", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, shards = [tensor<8x1xf32>], slot = 0 : i64, types = [tensor<8x4xf32>]} : () -> ()
-    "pw.recv"() {channel = 1 : i64, slot = 0 : i64, source = @island0, step = 1 : i64} : () -> ()
-    "pw.buffers"() {birth = 2 : i64, bytes = array<i64: 32>, deaths = array<i64: 3>, name = "total", owner = "total", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
-    "pw.run"() {callee = @total, donated = array<i64>, inputs = array<i64: 0>, mesh = @m1, outputs = array<i64: 1>, step = 2 : i64} : () -> ()
-    "pw.free"() {slots = array<i64: 0>, step = 2 : i64} : () -> ()
-    "pw.buffers"() {birth = 3 : i64, bytes = array<i64: 32>, deaths = array<i64: -1>, name = "add", owner = "add", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 2 : i64, types = [tensor<8xf32>]} : () -> ()
-    "pw.run"() {callee = @add, donated = array<i64: 0>, inputs = array<i64: 1>, mesh = @m1, outputs = array<i64: 2>, step = 3 : i64} : () -> ()
-    "pw.buffers"() {birth = 4 : i64, bytes = array<i64: 32>, deaths = array<i64: -1>, name = "scale moved", owner = "scale moved", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, shards = [tensor<2x4xf32>], slot = 3 : i64, types = [tensor<8x4xf32>]} : () -> ()
-    "pw.recv"() {channel = 4 : i64, slot = 3 : i64, source = @island0, step = 4 : i64} : () -> ()
-  }) {island = @pod, peak_bytes = 64 : i64} : () -> ()
+  }) {island = @i, peak_bytes = 8 : i64} : () -> ()
 }
 // EXPECTED exit 3
 error[PWC0701]: the IR is not valid: pw.run reads slot 7, which holds nothing
-  --> -:46
-  have:  "pw.run"() {callee = @scale, donated = array<i64: 1>, inputs = array<i64: 0, 7>, mesh = @m0, outputs = array<i64: 2>, step = 0 : i64} : () -> ()
+  --> -:18
+  have:  "pw.run"() {callee = @f, donated = array<i64>, inputs = array<i64: 7>, mesh = @m0, outputs = array<i64: 1>, step = 0 : i64} : () -> ()
   need:  buffers written before and not freed
   try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
