@@ -24,6 +24,7 @@ from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR, WrongPhase
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.verify import Changes
 from pathways.dialect.phases import Phase
 from pathways.dialect.user_line import where_of_exception
 
@@ -165,13 +166,19 @@ def run_pass(
 def _verify(step: Pass, program: ProgramIR) -> None:
     """Raises PWC0701 for what a pass of the user's own made, PWC0710 for what one of ours did."""
     try:
-        verify_program(program, streams=not step.keeps_streams)
+        verify_program(program, _changes(step, program), streams=not step.keeps_streams)
     except PathwaysError as error:
         first = error.diagnostic
         if step.spelled or not isinstance(first, InvalidIR):
             raise
         ours = PassBroke(name=step.name, op=first.op, problem=first.problem, rule=first.rule, where=first.where)
         raise PathwaysError(ours) from error
+
+
+def _changes(step: Pass, program: ProgramIR) -> Changes | None:
+    """What a pass of ours states that it changes; what others say is not relied on."""
+    requires, _ = step.phases()
+    return None if step.writes is None or step.spelled or program.bodies else Changes(requires, step.writes)
 
 
 def _coded(step: Pass, error: Exception) -> Exception:

@@ -7,7 +7,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.ir.verify import verify
+from pathways.dialect.ir.verify import Changes, verify
 from pathways.dialect.ir.wellformed import violation
 from pathways.dialect.mlir import Operation
 from pathways.dialect.phases import Phase
@@ -15,12 +15,12 @@ from pathways.dialect.plan.check import At, Problem, buffer_problems, stream_pro
 from pathways.dialect.plan.nouns import Plan
 
 
-def verify_program(program: ProgramIR, *, streams: bool = True) -> None:
+def verify_program(program: ProgramIR, changes: Changes | None = None, *, streams: bool = True) -> None:
     """Raises PWC0701 with all violations of the first rule that is broken, each at the line of its op.
 
-    `streams`: also the rules of the plan that the instruction streams are.
+    `changes`: since all of it was verified; `streams`: also the rules of the plan that the instruction streams are.
     """
-    verify(program)
+    verify(program, changes)
     if streams and program.phase is Phase.PLAN and (found := list(_violations(program))):
         raise PathwaysError(*found)
 

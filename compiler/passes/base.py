@@ -39,6 +39,14 @@ class Pass:
     keeps_streams: ClassVar[bool] = False
     """Whether a pass of phase `plan` leaves the instruction streams alone, so that they need not be checked again."""
 
+    writes: ClassVar[frozenset[str] | None] = None
+    """The attributes that it writes to calls and transfers, and `arguments` where it describes these.
+
+    It makes, drops and reconnects none of them in a program without bodies, so that only rules that read what it
+    writes, and those of the phase that it ensures, are verified behind it. None: it may do anything. All rules are
+    verified where a plan is made.
+    """
+
     spelled: ClassVar[str] = ""
     """How the text of a pipeline names a pass of the user's own, `FILE.py:NAME`; empty: by its name."""
 

@@ -23,6 +23,7 @@ class FindPipeline(Pass):
     requires: ClassVar[Phase] = Phase.TRACE
     ensures: ClassVar[Phase] = Phase.TRACE
     keeps_flow: ClassVar[bool] = True
+    writes: ClassVar[frozenset[str] | None] = frozenset({"action"})
 
     def apply(self, program: ProgramIR, session: Session) -> None:
         calls = list(program.flow.calls())

@@ -34,6 +34,7 @@ class OrderCalls(Pass):
     requires: ClassVar[Phase] = Phase.TRANSFER
     ensures: ClassVar[Phase] = Phase.SCHEDULE
     keeps_flow: ClassVar[bool] = True
+    writes: ClassVar[frozenset[str] | None] = frozenset({"step", "dispatch"})
     schedule: str = PROGRAM
     """program, gpipe, 1f1b, interleaved, zero-bubble, or a table as FILE.csv."""
     emit: str = ""

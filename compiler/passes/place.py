@@ -30,6 +30,7 @@ class Place(Pass):
     requires: ClassVar[Phase] = Phase.SHARD
     ensures: ClassVar[Phase] = Phase.PLACE
     keeps_flow: ClassVar[bool] = True
+    writes: ClassVar[frozenset[str] | None] = frozenset({"island"})
     policy: str | PlacementPolicy = "spread"
     explain: bool = False
     """Estimate what every slice's runner-up would have cost, however large the program."""

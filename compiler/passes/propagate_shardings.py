@@ -42,6 +42,9 @@ class PropagateShardings(Pass):
     requires: ClassVar[Phase] = Phase.TRACE
     ensures: ClassVar[Phase] = Phase.SHARD
     keeps_flow: ClassVar[bool] = True
+    writes: ClassVar[frozenset[str] | None] = frozenset(
+        {"callee", "in_shardings", "out_shardings", "sharding", "arguments"}
+    )
 
     def apply(self, program: ProgramIR, session: Session) -> None:
         propagate_shardings(program)

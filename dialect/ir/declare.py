@@ -176,9 +176,21 @@ class PwOp(ir.OpView):
                 if field.required:
                     found.append(f"lacks the attribute {name} ({field.doc})")
             elif not field.kind.accepts(attributes[name]):
-                found.append(f"has {name} = {attributes[name]}, which is not of kind {field.kind.name}")
+                found.append(_of_other_kind(name, attributes[name], field))
         found += [f"has an unknown attribute {n}" for n in names if n not in declared]
         return found
+
+    def wrong_attributes(self, names: Iterable[str]) -> list[str]:
+        """Which of some attributes, where they are there, break the declaration."""
+        attributes, declared = self.operation.attributes, self.fields()
+        there = [n for n in names if n in attributes]
+        unknown = [f"has an unknown attribute {n}" for n in there if n not in declared]
+        wrong = [n for n in there if n in declared and not declared[n].kind.accepts(attributes[n])]
+        return [_of_other_kind(n, attributes[n], declared[n]) for n in wrong] + unknown
+
+
+def _of_other_kind(name: str, attribute: Attribute, field: Field[Any]) -> str:
+    return f"has {name} = {attribute}, which is not of kind {field.kind.name}"
 
 
 def attribute_names(op: Operation) -> list[str]:

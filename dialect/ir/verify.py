@@ -1,6 +1,7 @@
 """The rules of each phase. Run after every pass; a broken rule is PWC0701 at the op's user line."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from pathways.dialect.call_labels import Action, read_action
@@ -20,26 +21,41 @@ from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import size_of_axes
 
 
-def verify(program: ProgramIR) -> None:
-    """Checks a module against the rules of the phase it says it has reached.
+@dataclass(frozen=True)
+class Changes:
+    """What was done to a program that was right: only rules that this can break need to be checked again."""
+
+    since: Phase
+    """The phase whose rules it kept."""
+    attributes: frozenset[str]
+    """What was written to calls, transfers and control flow, `arguments` for what is said of arguments and results."""
+
+    def can_break(self, phase: Phase, reads: frozenset[str]) -> bool:
+        return not self.since.reached(phase) or not reads.isdisjoint(self.attributes)
+
+
+def verify(program: ProgramIR, changes: Changes | None = None) -> None:
+    """Checks a module against the rules of the phase it says it has reached: all, or those that `changes` can break.
 
     Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
     """
-    for violations in _broken(program):
+    for violations in _broken(program, changes):
         if found := [violation(*broken) for broken in violations]:
             raise PathwaysError(*found)
 
 
-def _broken(program: ProgramIR) -> Iterator[Iterator[Broken]]:
+def _broken(program: ProgramIR, changes: Changes | None) -> Iterator[Iterator[Broken]]:
     """The violations of each rule in turn."""
     _check_valid(program)
-    for rule in (known_ops, declarations):
-        yield rule(program.module)
+    if changes is None:
+        yield known_ops(program.module)
+    yield declarations(program.module, None if changes is None else changes.attributes)
     yield _one_program(program)
     for phase, rules in _RULES.items():
         if program.phase.reached(phase):
-            for rule in rules:
-                yield from (rule(function) for function in program.functions)
+            for rule, reads in rules.items():
+                if changes is None or changes.can_break(phase, reads):
+                    yield from (rule(function) for function in program.functions)
 
 
 def _check_valid(program: ProgramIR) -> None:
@@ -342,11 +358,21 @@ def _order(program: ProgramIR) -> Iterator[Broken]:
         last = max(last, step)
 
 
-_RULES: dict[Phase, tuple[Callable[[ProgramIR], Iterator[Broken]], ...]] = {
-    Phase.TRACE: (_counts, _symbols, _calls, _actions, _signature, _branches),
-    Phase.SHARD: (_shardings, _branch_places),
-    Phase.PLACE: (_bindings,),
-    Phase.TRANSFER: (_movement,),
-    Phase.SCHEDULE: (_order,),
-    Phase.PLAN: (check_plans, check_per_device),
+_STATED = frozenset({"callee", "mesh", "in_shardings", "out_shardings", "sharding", "arguments"})
+"""Where shardings are stated, and for what."""
+_RULES: dict[Phase, dict[Callable[[ProgramIR], Iterator[Broken]], frozenset[str]]] = {
+    Phase.TRACE: {
+        _counts: frozenset(),
+        _symbols: frozenset({"mesh", "meshes"}),
+        _calls: frozenset({"callee"}),
+        _actions: frozenset({"action", "parts", "gathered", "mesh"}),
+        _signature: frozenset({"arguments"}),
+        _branches: frozenset({"bodies", "meshes"}),
+    },
+    Phase.SHARD: {_shardings: _STATED, _branch_places: _STATED},
+    Phase.PLACE: {_bindings: frozenset({"mesh", "island"})},
+    Phase.TRANSFER: {_movement: _STATED | {"route", "bytes", "source"}},
+    Phase.SCHEDULE: {_order: frozenset({"step"})},
+    Phase.PLAN: {check_plans: frozenset(), check_per_device: frozenset()},
 }
+"""The rules that a phase adds, each with what it reads of calls, transfers, control flow and arguments."""

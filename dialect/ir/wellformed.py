@@ -137,10 +137,24 @@ def known_ops(module: Module) -> Iterator[Broken]:
             yield op.operation, "is no op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
 
 
-def declarations(module: Module) -> Iterator[Broken]:
-    for op in _ops_of(module):
+def declarations(module: Module, written: frozenset[str] | None = None) -> Iterator[Broken]:
+    """What is not as it is declared; `written`: where only these attributes of functions' ops have changed."""
+    for op in _ops_of(module) if written is None else module.body.operations:
         for problem in op.problems() if isinstance(op, PwOp) else ():
-            yield op.operation, problem, "attributes and operands as the dialect's reference says"
+            yield op.operation, problem, _DECLARED
+    for op in () if written is None else _nodes_of(module):
+        for problem in op.wrong_attributes(written) if isinstance(op, PwOp) else ():
+            yield op.operation, problem, _DECLARED
+
+
+_DECLARED = "attributes and operands as the dialect's reference says"
+
+
+def _nodes_of(module: Module) -> Iterator[Any]:
+    """The ops of functions."""
+    for op in module.body.operations:
+        if op.operation.name == "func.func":
+            yield from op.operation.regions[0].blocks[0].operations
 
 
 def _ops_of(module: Module) -> Iterator[Any]:

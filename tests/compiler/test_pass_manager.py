@@ -9,7 +9,10 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.compiler.pass_manager import PASSES
 from pathways.compiler.passes.base import Session
+from pathways.compiler.passes.order_calls import OrderCalls
+from pathways.compiler.passes.place import Place
 from pathways.compiler.passes.plan_islands import PlanIslands
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.pw import RunOp
@@ -41,3 +44,43 @@ def test_a_mistake_of_a_pass_of_ours_is_called_ours(program: Any, monkeypatch: p
     assert caught.value.code == "PWC0710" and "the pass plan-islands" in str(caught.value)
     assert "reads slot 1, which holds nothing" in str(caught.value)
     assert caught.value.diagnostic.where is not None and caught.value.diagnostic.where.file == Path(__file__).name
+
+
+def _spoils(monkeypatch: pytest.MonkeyPatch, step: Any, name: str, value: Any) -> None:
+    """Lets a pass of ours write something wrong to every call, beside what it is there for."""
+    right = step.apply
+
+    def wrong(self: Any, program: ProgramIR, session: Session) -> None:
+        right(self, program, session)
+        for call in program.calls():
+            setattr(call, name, value)
+
+    monkeypatch.setattr(step, "apply", wrong)
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "value", "said"),
+    [
+        (PASSES["find-pipeline"], "action", "7G1", "has the action 7G1"),
+        (Place, "island", "elsewhere", "is on @elsewhere"),
+        (OrderCalls, "step", -1, "has step -1 behind step -1"),
+    ],
+)
+def test_what_a_pass_states_that_it_writes_is_verified_behind_it(
+    program: Any, monkeypatch: pytest.MonkeyPatch, step: Any, name: str, value: Any, said: str
+) -> None:
+    assert name in step.writes
+    _spoils(monkeypatch, step, name, value)
+    with pytest.raises(pw.PathwaysError) as caught:
+        program.lower(X).compile()
+    assert caught.value.code == "PWC0710" and f"the pass {step.name}" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_what_a_pass_does_not_state_is_found_where_the_plan_is_made(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _spoils(monkeypatch, OrderCalls, "action", "7G1")
+    with pytest.raises(pw.PathwaysError) as caught:
+        program.lower(X).compile()
+    assert caught.value.code == "PWC0710" and "has the action 7G1" in str(caught.value)
