@@ -50,11 +50,15 @@ Taken: TypeAlias = Sequence[tuple[Argument, ArrayType]]
 
 @dataclass(frozen=True)
 class Built:
-    """The module, verified; constants too large for it by digest; and the slices by symbol."""
+    """The program, verified; constants too large for its module by digest; and the slices by symbol."""
 
-    module: Module
+    program: ProgramIR
     constants: dict[str, bytes]
     slices: dict[str, SliceSpec]
+
+    @property
+    def module(self) -> Module:
+        return self.program.module
 
 
 class ProgramBuilder:
@@ -108,7 +112,7 @@ class ProgramBuilder:
         if draft.flow is not None:
             program.flow = Flow(program, *draft.flow)
         verify(program)
-        return Built(draft.module, self._constants, slices)
+        return Built(program, self._constants, slices)
 
 
 class FunctionBuilder:

@@ -142,9 +142,10 @@ def declarations(module: Module, written: frozenset[str] | None = None) -> Itera
     for op in _ops_of(module) if written is None else module.body.operations:
         for problem in op.problems() if isinstance(op, PwOp) else ():
             yield op.operation, problem, _DECLARED
-    for op in () if written is None else _nodes_of(module):
-        for problem in op.wrong_attributes(written) if isinstance(op, PwOp) else ():
-            yield op.operation, problem, _DECLARED
+    if written is not None:
+        for op in _nodes_of(module):
+            for problem in op.wrong_attributes(written) if isinstance(op, PwOp) else ():
+                yield op.operation, problem, _DECLARED
 
 
 _DECLARED = "attributes and operands as the dialect's reference says"

@@ -154,7 +154,7 @@ class Program:
                 where=self.where,
                 parameters=bound.parameters,
             )
-        return Lowered(traced.emitted, tree, traced.out_tree, self.name)
+        return Lowered(traced, tree, self.name)
 
     def _structs(self, leaves: Sequence[Any], bound: BoundCall, dynamic: tuple[Any, ...]) -> list[jax.ShapeDtypeStruct]:
         """What leaves are traced as: of 32 bits where JAX narrows them; a `pw.Array` cannot become narrower."""

@@ -15,7 +15,7 @@ from pathways.api.warn import warn
 from pathways.compiler.driver import Compilation
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax.devices import VirtualSlice
-from pathways.compiler.frontends.jax.emit import Emitted
+from pathways.compiler.frontends.jax.trace import Traced
 from pathways.compiler.pass_manager import Options, Timing
 from pathways.compiler.placement import PlacementPolicy
 from pathways.compiler.rederive_per_device import with_local_modules
@@ -44,10 +44,19 @@ PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
 class Lowered:
     """A traced program, not placed yet. `module` is its IR of phase `trace`."""
 
-    def __init__(self, emitted: Emitted, in_tree: Any, out_tree: Any, name: str) -> None:
-        self._emitted = emitted
+    def __init__(self, traced: Traced, in_tree: Any, name: str) -> None:
+        self._context = traced.program.context
+        self._fresh: ProgramIR | None = traced.program
+        """What was traced, its dataflow known: the first compilation changes it, unless somebody has seen it."""
+        self._raw = b""
+        self._module: Module | None = None
+        self.constants: dict[str, bytes] = traced.constants
+        """The bytes of closed-over arrays above 1 KiB, by the name that the IR gives them."""
+        self.timing: dict[str, float] = traced.timing
+        """Seconds of JAX's tracing, of its lowering, and of the rest of phase `trace`."""
+        self.slices: dict[str, VirtualSlice] = traced.slices
         self._in_tree = in_tree
-        self._out_tree = out_tree
+        self._out_tree = traced.out_tree
         self._name = name
 
     def __repr__(self) -> str:
@@ -57,21 +66,19 @@ class Lowered:
 
     @property
     def module(self) -> Module:
-        return self._emitted.module
+        with COMPILING:
+            if self._module is None:
+                traced, self._fresh = self._fresh, None
+                self._module = parse(self._raw, self._context) if traced is None else traced.module
+            return self._module
 
-    @property
-    def constants(self) -> dict[str, bytes]:
-        """The bytes of closed-over arrays above 1 KiB, by the name that the IR gives them."""
-        return self._emitted.constants
-
-    @property
-    def timing(self) -> dict[str, float]:
-        """Seconds of JAX's tracing, of its lowering, and of the rest of phase `trace`."""
-        return self._emitted.timing
-
-    @property
-    def slices(self) -> dict[str, VirtualSlice]:
-        return self._emitted.slices
+    def _program(self) -> ProgramIR:
+        """The program for a compilation to change: as it was traced at first, then copies."""
+        traced, self._fresh = self._fresh, None
+        if traced is None:
+            return ProgramIR(parse(self._raw or bytecode(self.module.operation), self._context))
+        self._raw = bytecode(traced.module.operation)
+        return traced
 
     def as_text(self, phase: Phase | str = Phase.TRACE, *, debug_info: bool = False) -> str:
         """The IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
@@ -87,7 +94,7 @@ class Lowered:
     def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
         """The program advanced to `phase`, on a copy."""
         with COMPILING:
-            program = ProgramIR(parse(bytecode(self.module.operation), self.module.context))
+            program = self._program()
             compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
             compilation.advance(phase, options=options)
             return compilation

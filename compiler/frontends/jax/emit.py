@@ -1,6 +1,6 @@
 """From units in program order to a module of phase `trace`."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways.compiler.frontends.builder import FunctionBuilder, ProgramBuilder, SliceSpec
@@ -15,9 +15,8 @@ from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.compiler.frontends.jax.order import order
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named
-from pathways.dialect.ir.program import Argument
+from pathways.dialect.ir.program import Argument, ProgramIR
 from pathways.dialect.memo import remembered_by_identity
-from pathways.dialect.mlir import Module
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.trees import Tree
 
@@ -41,13 +40,11 @@ class Names:
 
 @dataclass
 class Emitted:
-    """The module, the constants too large for it by digest, and the slices by symbol."""
+    """The program, the constants too large for its module by digest, and the slices by symbol."""
 
-    module: Module
+    program: ProgramIR
     constants: dict[str, bytes]
     slices: dict[str, VirtualSlice]
-    timing: dict[str, float] = field(default_factory=dict[str, float])
-    """Seconds of JAX's own tracing, of its lowering, and of the rest of phase `trace`."""
 
 
 def emit(graph: TracedGraph, homes: Homes, names: Names, lowering: Lowering) -> Emitted:
@@ -73,7 +70,7 @@ class _Emitter:
         function.returns(returned, results, (self._home(v, homes) for v in (*constants, *graph.inputs)))
         built = self.builder.finish(self.names.in_tree, self.names.out_tree, self.names.parameters)
         slices = {symbol: self._virtual[spec.number] for symbol, spec in built.slices.items()}
-        return Emitted(built.module, built.constants, slices)
+        return Emitted(built.program, built.constants, slices)
 
     def _fill(
         self, function: FunctionBuilder, graph: TracedGraph, homes: Homes, constants: list[Constant]

@@ -11,6 +11,7 @@ import jax
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.errors import BadArguments, EndlessCalls, NotTraceable
 from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.emit import Emitted, Names, emit
 from pathways.compiler.frontends.jax.flatten import flatten
 from pathways.compiler.frontends.jax.homes import find_homes
@@ -27,10 +28,14 @@ from pathways.dialect.user_line import where_of_exception
 
 @dataclass(frozen=True)
 class Traced:
-    """The module with its constants, and what the pytree of results looks like."""
+    """The program with its constants and slices, and what the pytree of results looks like."""
 
-    emitted: Emitted
+    program: ProgramIR
+    constants: dict[str, bytes]
+    slices: dict[str, VirtualSlice]
     out_tree: Any
+    timing: dict[str, float]
+    """Seconds of JAX's own tracing, of its lowering, and of the rest of the phase."""
 
 
 def trace_program(
@@ -77,8 +82,8 @@ def trace_program(
     with collector_paused():
         emitted = _emitted(jaxpr, names, lowering)
     own = time.perf_counter() - traced - lowering.seconds
-    emitted.timing.update({"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own})
-    return Traced(emitted, trees[-1][1])
+    timing = {"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own}
+    return Traced(emitted.program, emitted.constants, emitted.slices, trees[-1][1], timing)
 
 
 def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
@@ -92,7 +97,7 @@ def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
 
 
 def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
-    """From the jaxpr to the module, verified."""
+    """From the jaxpr to the program, verified."""
     graph = flatten(jaxpr, names.program, names.where)
     sink(graph)
     homes = find_homes(graph)
