@@ -4,6 +4,7 @@ Calls of the same traced function, and groups of the same shape, are recognized 
 is compared by content when it is called (builder.py), so that equal stages on different slices share one module.
 """
 
+import hashlib
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -21,7 +22,7 @@ from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
 from pathways.dialect.memo import remembered_by_identity
-from pathways.dialect.mlir import Module, bytecode, parse, text
+from pathways.dialect.mlir import Module, bytecode, ir, parse, text
 from pathways.dialect.rewrite_locations import rewrite_locations
 from pathways.dialect.sources import Sources
 from pathways.dialect.user_line import is_users
@@ -35,6 +36,7 @@ class Lowering:
         self.sources = sources
         self._dialect = dialect
         self._by_key: dict[Any, CalledComputation] = {}
+        self._by_content: dict[str, bytes] = {}
         self._alive: list[Any] = []
         self._said = remembered_by_identity(_said)
         self.seconds = 0.0
@@ -95,15 +97,23 @@ class Lowering:
         module: Module = lowered.compiler_ir("stablehlo")
         self.seconds += time.perf_counter() - start
         with module.context:
+            module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
             write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
-        rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
-        return CalledComputation(symbol, bytecode(_as_parsed(module, symbol).operation))
+        return CalledComputation(symbol, self._written(module))
+
+    def _written(self, module: Module) -> bytes:
+        """Its bytecode with the user's lines; of equal ones, as stages often are, that of the first."""
+        digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
+        if digest not in self._by_content:
+            rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
+            self._by_content[digest] = bytecode(_as_parsed(module).operation)
+        return self._by_content[digest]
 
 
-def _as_parsed(module: Module, symbol: str) -> Module:
+def _as_parsed(module: Module) -> Module:
     """The module as its dump gives it back: a reduction printed in short loses the locations inside it."""
     printed = text(module)
-    return parse(printed, module.context, symbol) if " applies " in printed else module
+    return parse(printed, module.context) if " applies " in printed else module
 
 
 def _function_of(call: Call) -> tuple[Callable[..., Any], dict[str, Any]]:

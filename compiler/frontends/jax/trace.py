@@ -19,6 +19,7 @@ from pathways.compiler.frontends.jax.jax_errors import translate, untraceable
 from pathways.compiler.frontends.jax.lower import Lowering
 from pathways.compiler.frontends.jax.sink import sink
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.sources import Sources
