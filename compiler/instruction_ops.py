@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, cast, get_type_hints
 
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.declare import SYMBOL, PwOp
+from pathways.dialect.ir.declare import SYMBOL, Kind, PwOp
 from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
 from pathways.dialect.plan.instructions import INSTRUCTIONS, Instruction, Refers
 
@@ -28,7 +28,11 @@ class _Row:
     """The table that it is an index into, or several; empty: it is a value."""
     default: Any
     required: bool
-    is_symbol: bool
+    kind: Kind[Any]
+
+    @property
+    def is_symbol(self) -> bool:
+        return self.kind is SYMBOL
 
 
 @cache
@@ -44,7 +48,7 @@ def _rows(cls: type[Instruction]) -> tuple[_Row, ...]:
         attribute = refers.attribute or one.name
         default = None if one.default is MISSING else one.default
         said = declared[attribute]
-        rows.append(_Row(one.name, attribute, refers.table, default, said.required, said.kind is SYMBOL))
+        rows.append(_Row(one.name, attribute, refers.table, default, said.required, said.kind))
     return tuple(rows)
 
 
@@ -83,10 +87,11 @@ def read_instruction(op: Any, numbers: Mapping[str, Mapping[str, int]]) -> Instr
     """The instruction that an op is; `numbers` are the indices of symbols in their tables."""
     cls: Any = _CLASSES[op.OPERATION_NAME]
     values: dict[str, Any] = {}
+    attributes = op.operation.attributes
     for row in _rows(cls):
-        value: Any = getattr(op, row.attribute)
-        if value is None:
-            value = row.default
+        value: Any = row.default
+        if row.required or row.attribute in attributes:
+            value = row.kind.read(attributes[row.attribute])
         if row.table:
             value = _each(numbers[row.table].__getitem__, value)
         values[row.name] = value

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
+from pathways.dialect.memo import remembered
 from pathways.dialect.mlir import Attribute, Operation, Value, ir
 
 _T = TypeVar("_T")
@@ -25,7 +26,8 @@ class Kind(Generic[_T]):
 
 
 def _is(cls: str) -> Callable[[Attribute], bool]:
-    return lambda a: isinstance(a, getattr(ir, cls))
+    kind = getattr(ir, cls)
+    return lambda a: isinstance(a, kind)
 
 
 def _write_int(value: int) -> Attribute:
@@ -38,7 +40,7 @@ INTEGER = Kind[int]("integer", _write_int, lambda a: a.value, _is("IntegerAttr")
 NUMBER = Kind[float]("number", lambda v: ir.FloatAttr.get_f64(v), lambda a: a.value, _is("FloatAttr"))
 FLAG = Kind[bool]("unit", lambda _: ir.UnitAttr.get(), lambda _: True, _is("UnitAttr"))
 INTEGERS = Kind[tuple[int, ...]](
-    "integers", lambda v: ir.DenseI64ArrayAttr.get(list(v)), lambda a: tuple(a), _is("DenseI64ArrayAttr")
+    "integers", lambda v: ir.DenseI64ArrayAttr.get(list(v)), remembered(lambda a: tuple(a)), _is("DenseI64ArrayAttr")
 )
 
 
@@ -170,14 +172,17 @@ class PwOp(ir.OpView):
         ):
             if arity.count is not None and have != arity.count:
                 found.append(f"has {have} {what}, its declaration says {arity.count}")
-        attributes, names = op.attributes, attribute_names(op)
+        attributes, known = op.attributes, 0
         for name, field in declared.items():
-            if name not in names:
+            if name not in attributes:
                 if field.required:
                     found.append(f"lacks the attribute {name} ({field.doc})")
-            elif not field.kind.accepts(attributes[name]):
+                continue
+            known += 1
+            if not field.kind.accepts(attributes[name]):
                 found.append(_of_other_kind(name, attributes[name], field))
-        found += [f"has an unknown attribute {n}" for n in names if n not in declared]
+        if known < len(attributes):  # naming all attributes of an op takes as long as reading them
+            found += [f"has an unknown attribute {n}" for n in attribute_names(op) if n not in declared]
         return found
 
     def wrong_attributes(self, names: Iterable[str]) -> list[str]:

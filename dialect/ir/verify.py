@@ -104,10 +104,10 @@ def _symbols(program: ProgramIR) -> Iterator[Broken]:
         elif not 0 <= min(op.devices) <= max(op.devices) < count:
             have = f"names devices {write_ranges(op.devices)} of a slice of {count}"
             yield op.operation, have, f"positions 0 to {count - 1}"
-    for op in program.nodes():
-        for mesh in op.meshes if isinstance(op, pw.ControlFlowOp) else (op.mesh,):
+    for node in program.flow.nodes:
+        for mesh in node.op.meshes if isinstance(node.op, pw.ControlFlowOp) else (node.mesh,):
             if mesh not in program.meshes:
-                yield op.operation, f"names the mesh @{mesh}, which does not exist", "a pw.mesh of the module"
+                yield node.op.operation, f"names the mesh @{mesh}, which does not exist", "a pw.mesh of the module"
 
 
 def _calls(program: ProgramIR) -> Iterator[Broken]:

@@ -10,6 +10,7 @@ from pathways.dialect.call_labels import read_part
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.wellformed import Broken
+from pathways.dialect.mlir import Attribute
 
 
 def check_plans(program: ProgramIR) -> Iterator[Broken]:
@@ -24,8 +25,9 @@ def check_plans(program: ProgramIR) -> Iterator[Broken]:
                 if op.slot != declared:
                     yield op.operation, f"begins at slot {op.slot}", f"slot {declared}: buffers follow each other"
                 declared += len(op.types)
+        fit: set[tuple[Attribute, Attribute]] = set()
         for op in operations:
-            yield from _named(program, op)
+            yield from _buffers(program, op, fit) if isinstance(op, pw.BuffersOp) else _named(program, op)
 
 
 def check_per_device(program: ProgramIR) -> Iterator[Broken]:
@@ -36,17 +38,28 @@ def check_per_device(program: ProgramIR) -> Iterator[Broken]:
             yield operation, f"is a share of @{symbol}, which is not there", "a computation of the module"
 
 
+def _buffers(program: ProgramIR, op: pw.BuffersOp, fit: set[tuple[Attribute, Attribute]]) -> Iterator[Broken]:
+    """Lists that do not fit each other, and meshes that do not exist; `fit` are types and shardings found right."""
+    attributes = op.operation.attributes
+    lists = op.types, op.shards, op.sharding, attributes["bytes"], attributes["deaths"]
+    if len({len(each) for each in lists}) != 1:
+        have = f"lists {', '.join(str(len(each)) for each in lists)} types, shards, shardings, bytes and deaths"
+        yield op.operation, have, "as many of each"
+    key = attributes["types"], attributes["sharding"]
+    if key in fit:
+        return
+    wrong = False
+    for placed, type_ in zip(op.sharding, op.types, strict=False):
+        if placed.mesh not in program.meshes or len(placed.dims) != len(type_.shape):
+            wrong = True
+            yield op.operation, f"puts {type_} on {placed}", "a pw.mesh of the module, and axes for each dimension"
+    if not wrong:
+        fit.add(key)
+
+
 def _named(program: ProgramIR, op: Any) -> Iterator[Broken]:
-    """What an instruction names that does not exist, and lists that do not fit each other."""
+    """What an instruction names that does not exist."""
     operation = op.operation
-    if isinstance(op, pw.BuffersOp):
-        lists = op.types, op.shards, op.sharding, op.bytes, op.deaths
-        if len({len(each) for each in lists}) != 1:
-            have = f"lists {', '.join(str(len(each)) for each in lists)} types, shards, shardings, bytes and deaths"
-            yield operation, have, "as many of each"
-        for placed, type_ in zip(op.sharding, op.types, strict=False):
-            if placed.mesh not in program.meshes or len(placed.dims) != len(type_.shape):
-                yield operation, f"puts {type_} on {placed}", "a pw.mesh of the module, and axes for each dimension"
     if isinstance(op, pw.RunOp):
         yield from broken_parts(op)
     if isinstance(op, pw.RunOp) and op.callee not in program.computations:
