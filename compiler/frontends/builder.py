@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from pathways.compiler.frontends.called import CalledComputation as CalledComputation
 from pathways.compiler.frontends.called import ParsedComputation, parse_called
 from pathways.dialect.diagnostics import Where
-from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Flow, FlowParts, Node
 from pathways.dialect.ir.program import INLINE_LIMIT, Argument, ProgramIR, constant_name
@@ -111,6 +111,7 @@ class ProgramBuilder:
         program = ProgramIR(draft.module)
         if draft.flow is not None:
             program.flow = Flow(program, *draft.flow)
+            program.flow.types = draft.types
         verify(program)
         return Built(program, self._constants, slices)
 
@@ -148,6 +149,7 @@ class FunctionBuilder:
         draft.before = inside
         self.arguments: list[Value] = list(block.arguments)
         self._values = list(self.arguments)
+        self._types = [type_ for _, type_ in taken]
         self._numbers = {value: i for i, value in enumerate(self._values)}
         self._nodes: list[Node] = []
         self._own = True
@@ -179,7 +181,7 @@ class FunctionBuilder:
                 mesh=mesh,
                 gathered=gathered,
             )
-        return self._add(op, operands, symbol, mesh)
+        return self._add(op, operands, parsed.types, symbol, mesh)
 
     def transfer(self, value: Value, mesh: str, dims: Dims | None = None, *, where: Where | None = None) -> Value:
         """Moves a value to a mesh, split as `dims` say; without them, as those who take it want it."""
@@ -194,7 +196,7 @@ class FunctionBuilder:
                 user=True,
                 sharding=None if dims is None else (Placed(mesh, dims),),
             )
-        return self._add(op, [value], "", mesh)[0]
+        return self._add(op, [value], [from_mlir(value.type)], "", mesh)[0]
 
     def body(self, name: str, taken: Taken, *, where: Where | None = None) -> "FunctionBuilder":
         """Begins a body of control flow in this function; it ends before another begins, and before it is used."""
@@ -226,7 +228,7 @@ class FunctionBuilder:
                 bodies=tuple(body._symbol for body in bodies),
                 meshes=tuple(meshes),
             )
-        return self._add(op, operands, "", "")
+        return self._add(op, operands, [from_mlir(v.type) for v in op.results], "", "")
 
     def returns(
         self, values: Sequence[Value], results: Sequence[Argument], meshes: Iterable[str | None] | None = None
@@ -247,13 +249,16 @@ class FunctionBuilder:
                 function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
         returned = self._numbered(values)
         if self._main and self._own:
-            draft.flow = self._values, self._nodes, list(returned)
+            draft.flow, draft.types = (self._values, self._nodes, list(returned)), self._types
 
-    def _add(self, op: Any, operands: Sequence[Value], callee: str, mesh: str) -> list[Value]:
-        """Notes an op in the dataflow; gives its results."""
+    def _add(
+        self, op: Any, operands: Sequence[Value], types: Sequence[ArrayType], callee: str, mesh: str
+    ) -> list[Value]:
+        """Notes an op and the types of its results in the dataflow; gives its results."""
         taken, results = self._numbered(operands), list(op.results)
         made = range(len(self._values), len(self._values) + len(results))
         self._values += results
+        self._types += types
         self._numbers.update(zip(results, made, strict=True))
         self._nodes.append(Node(len(self._nodes), op, callee, mesh, taken, made))
         return results
@@ -275,6 +280,8 @@ class _Draft:
         """Where symbols are made: before the innermost function that has not returned."""
         self.flow: FlowParts | None = None
         """The dataflow of the program, once it has returned, where it is known."""
+        self.types: list[ArrayType] = []
+        """The types of its values."""
         self._where, self._sources = where, sources
         self._slices: dict[SliceSpec, str] = {}
         self._meshes: dict[tuple[SliceSpec, MeshSpec], str] = {}

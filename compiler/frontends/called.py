@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.ir.program import main_of
 from pathways.dialect.ir.wellformed import check_computation
 from pathways.dialect.mlir import Module, ir, parse, parse_text
@@ -30,6 +31,8 @@ class ParsedComputation:
     module: Module
     digest: str
     results: list[Any]
+    types: list[ArrayType]
+    """The same, read."""
 
 
 def parse_called(
@@ -48,4 +51,5 @@ def parse_called(
     except PathwaysError as error:
         raise PathwaysError(*(replace(d, where=d.where or where) for d in error.diagnostics)) from None
     digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
-    return ParsedComputation(module, digest, list(main_of(module.operation).type.results))
+    results = list(main_of(module.operation).type.results)
+    return ParsedComputation(module, digest, results, [from_mlir(t) for t in results])
