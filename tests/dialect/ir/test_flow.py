@@ -9,7 +9,7 @@ from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
 
 import pathways as pw
 from pathways.compiler.driver import Compilation
-from pathways.compiler.frontends.jax import trace
+from pathways.compiler.frontends import builder
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Pass, Session
@@ -71,7 +71,7 @@ def test_of_what_the_front_end_wrote(seed: int, monkeypatch: pytest.MonkeyPatch)
         _is_as_read(program)
         verify(program)
 
-    monkeypatch.setattr(trace, "verify", checks)
+    monkeypatch.setattr(builder, "verify", checks)
     placed, _ = draw_irregular(seed)
     pw.program(placed).lower(*[jax.ShapeDtypeStruct(SHAPE, "float32")] * INPUTS)
     assert checked
