@@ -24,6 +24,8 @@ import os
 import subprocess
 import sys
 import time
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,6 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.compiler.pass_manager import Options
 
 Measured = tuple[dict[str, float], int, int]
 """Seconds by phase, and how many calls and values the program has before calls are merged."""
@@ -96,11 +97,17 @@ def pipeline(stages: int, layers: int, microbatches: int, width: int = 32) -> tu
     return pw.program(step), (params, array(microbatches, 8, width))
 
 
+def options(**chosen: str) -> Any:
+    """The compiler's options, which older checkouts have elsewhere."""
+    places = ("pathways.compiler.pass_manager", "pathways.compiler.pipeline")
+    return import_module(next(p for p in places if find_spec(p))).Options(**chosen)
+
+
 def measure(stages: int, layers: int, microbatches: int) -> Measured:
     program, arguments = pipeline(stages, layers, microbatches)
     begin = time.perf_counter()
     lowered = program.lower(*arguments)
-    compilation = lowered.compiled(None, Options(schedule="1f1b"))
+    compilation = lowered.compiled(None, options(schedule="1f1b"))
     planning = time.perf_counter()
     compilation.plan()
     end = time.perf_counter()
@@ -189,15 +196,15 @@ def main() -> None:
     parser.add_argument("--no-shardy", action="store_true", help="leave Shardy's partitioner out")
     for what in ("--measure", "--measure-shardy"):
         parser.add_argument(what, type=int, nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.measure:
+    chosen = parser.parse_args()
+    if chosen.measure:
         measure(2, 2, 2)  # what only the first compilation in a process does
-        print(json.dumps(measure(*options.measure)))
-    elif options.measure_shardy:
-        print(json.dumps(measure_shardy(*options.measure_shardy)))
+        print(json.dumps(measure(*chosen.measure)))
+    elif chosen.measure_shardy:
+        print(json.dumps(measure_shardy(*chosen.measure_shardy)))
     else:
-        compare(options.before, options.repeat, not options.no_shardy)
-        grow(options.largest, options.repeat)
+        compare(chosen.before, chosen.repeat, not chosen.no_shardy)
+        grow(chosen.largest, chosen.repeat)
 
 
 if __name__ == "__main__":
