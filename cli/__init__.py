@@ -2,4 +2,4 @@
 
 from pathways.runtime import interrupts
 
-interrupts.install()  # first of all: to import, to trace and to compile can drop a Ctrl-C, too
+interrupts.install()  # first of all: imports, tracing and compilation can drop a Ctrl-C, too

@@ -159,7 +159,7 @@ def _check_phase(
     options: Options,
     compare: bool,
 ) -> None:
-    """Raises PWC0801 for options about what IR of this phase has settled."""
+    """Raises PWC0801 for options about choices that IR of this phase has already made."""
     for option, given in (("--topology", topology), ("--placement", placement), ("--layout", layout)):
         if given is not None and here.reached(Phase.PLACE):
             raise _too_late(path, here, option)
@@ -190,7 +190,7 @@ def start(source: str, topology: Topology | None, platform: str | None) -> Compi
 
 
 def _machines(topology: Topology | None, platform: str) -> Topology | None:
-    """The topology asked for; without one the host's devices, or where they are made at will what the program needs."""
+    """Returns the topology asked for; without one the host's devices, or on CPU as many as the program needs."""
     return topology if topology is not None or platform_named(platform).made_at_will else host_topology()
 
 

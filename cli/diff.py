@@ -49,7 +49,7 @@ def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) ->
 
 
 def changed_lines(old: Plan, new: Plan) -> Iterator[str]:
-    """What a person wants to know first."""
+    """Yields the lines that a reader wants first: what moved, was resharded or reordered, and what changed in bytes."""
     yield from _moved(old, new)
     yield from _resharded(old, new)
     yield from _reordered(old, new)
@@ -88,7 +88,7 @@ def _resharded(old: Plan, new: Plan) -> Iterator[str]:
 
 
 def _movement(plan: Plan) -> Counter[tuple[str, str, str]]:
-    """Every transfer and reshard, wherever its slices are."""
+    """Lists every transfer and reshard, wherever its slices are."""
     found: Counter[tuple[str, str, str]] = Counter()
     for decision in plan.decisions:
         if decision.kind in ("transfer", "reshard"):
@@ -140,7 +140,7 @@ def _bytes(old: Plan, new: Plan) -> Iterator[str]:
 
 
 def _unseen(old: Plan, new: Plan) -> Iterator[str]:
-    """What differs without showing in streams: what computations do, constants, and any other field of a plan.
+    """Finds differences that streams do not show: in the code of computations, constants, and other fields of a plan.
 
     Dumps do not count, nor does ready code: plans that differ in these alone run alike.
     """
@@ -160,7 +160,7 @@ def _without_locations(dump: bytes) -> str:
 
 
 def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:
-    """The dumps where both plans hold them, else the plans as `pwc inspect` shows them."""
+    """Returns the dumps where both plans hold them, else the plans as `pwc inspect` shows them."""
     phase = Phase(ir or Phase.PLAN)
     dumps = ir is not None or all(phase.dump_name in p.phases for p in (old, new))
     x, y = ((_without_locations(dump_of(p, phase)) if dumps else describe_plan(p)).splitlines() for p in (old, new))

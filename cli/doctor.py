@@ -21,11 +21,11 @@ Examples:
   JAX_PLATFORMS=cpu pwc doctor
 """
 CHECK_SECONDS = 60
-"""A check that takes longer hangs."""
+"""Seconds: a check that takes longer is said to hang."""
 OLDEST, FIRST_UNTRIED = (0, 10), (0, 13)
 
 Answer: TypeAlias = tuple[str, str]
-"""What was found, and what to do about it: nothing, where it is well."""
+"""A finding, and the advice on it: empty where all is well."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _jax() -> Answer:
 
 
 def _plugins() -> Answer:
-    """PJRT plugins must be of jaxlib's version, or loading them fails or crashes."""
+    """Checks that PJRT plugins are of jaxlib's version: otherwise loading them fails or crashes."""
     jaxlib = _version("jaxlib") or ""
     found, wrong = list[str](), list[str]()
     for distribution in importlib.metadata.distributions():
@@ -128,7 +128,7 @@ def _in_own_process(source: str, advice: str) -> Answer:
 
 
 def _platform() -> Answer:
-    """What this project knows of the platform: its row in dialect/platforms.py."""
+    """Shows what this project knows of the platform: its row in dialect/platforms.py."""
     name, advice = _in_own_process("import jax; print(jax.default_backend())", "see the check of devices")
     if advice:
         return name, advice

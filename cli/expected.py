@@ -12,7 +12,7 @@ _EXPECTED = re.compile(r"//\s*expected-error(?:@(?P<at>[+-]\d+|above|below|unkno
 
 
 def split_input(text: str) -> Iterator[str]:
-    """The parts of an input, each with empty lines before it, so that lines keep their numbers."""
+    """Splits an input into parts, each with empty lines before it, so that lines keep their numbers."""
     start = 0
     for end in (*(m.start() for m in _SPLIT.finditer(text)), len(text)):
         yield "\n" * text.count("\n", 0, start) + text[start:end]
@@ -21,7 +21,7 @@ def split_input(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Expected:
-    """An error that must come: part of its message, and its line; None: anywhere, or in the user's source."""
+    """An error that an input must cause: part of its message, and its line; None: anywhere, or in the user's source."""
 
     text: str
     line: int | None
@@ -46,7 +46,7 @@ def _expectations(chunk: str) -> Iterator[_Expected]:
 
 
 def check_expected(source: str, results: Iterable[tuple[str, Sequence[Diagnostic]]]) -> None:
-    """Raises PWC0808 for every expected error that did not come, and every one that came unexpected."""
+    """Raises PWC0808 for every expected error that was not raised, and every error that was not expected."""
     unmet: list[Diagnostic] = []
     for chunk, diagnostics in results:
         left = list(diagnostics)

@@ -48,7 +48,7 @@ def explain(code: str | None) -> None:
 
 
 def catalogs() -> Iterator[type[Diagnostic]]:
-    """Every class of error, each once."""
+    """Yields every class of error, each once."""
     for module in _CATALOGS:
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Diagnostic) and value.__module__ == module.__name__:
@@ -56,5 +56,5 @@ def catalogs() -> Iterator[type[Diagnostic]]:
 
 
 def _plain(template: str) -> str:
-    """A template with its fields as words: {have_} -> <have>."""
+    """Shows a template with its fields as words: {have_} -> <have>."""
     return re.sub(r"\{(\w+?)_?(:[^}]*)?\}", r"<\1>", template).replace("{{", "{").replace("}}", "}")

@@ -1,4 +1,4 @@
-"""Arguments and results as the trees that they are: no more rows than a screen has, a subtree a row where needed."""
+"""Shows arguments and results as trees: no more rows than a screen has, a whole subtree a row where needed."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -35,26 +35,26 @@ class LeafGroup:
 
 
 def listed(texts: Sequence[str], count: int = ROWS) -> str:
-    """The first of them, and how many there are."""
+    """Lists the first of them, and how many there are."""
     return ", ".join(texts[:count]) + (f", ... ({len(texts)})" if len(texts) > count else "")
 
 
 def counted(ports: Iterable[Port]) -> str:
-    """`26 arrays, 1.1 MiB`"""
+    """Says how many and how large they are: `26 arrays, 1.1 MiB`."""
     sizes = [p.type.bytes for p in ports]
     return f"{len(sizes)} array{'' if len(sizes) == 1 else 's'}, {readable(sum(sizes))}"
 
 
 def keys(name: str) -> list[str]:
-    """The steps of a key path: `params[0]['w']` -> `params`, `[0]`, `['w']`."""
+    """Splits a key path into steps: `params[0]['w']` -> `params`, `[0]`, `['w']`."""
     return _KEY.findall(name)
 
 
 def grouped(ports: Sequence[Port], rows: int = ROWS) -> tuple[list[LeafGroup], list[Port]]:
-    """The trees cut at the depth that gives at most so many rows; and what is left out where no depth does.
+    """Cuts trees at the depth that gives at most so many rows; returns the rows, and what is left out where none does.
 
-    All are cut at one depth, so that what stands side by side is alike. A tree that branches so widely that one row
-    would be all there is shows its first branches.
+    All are cut at one depth, so that rows side by side are alike. A tree that branches so widely that it would be one
+    row shows its first branches.
     """
     paths = [keys(p.name) for p in ports]
     deepest = max(map(len, paths), default=0)
@@ -73,7 +73,7 @@ def _cut(ports: Sequence[Port], paths: Sequence[Sequence[str]], depth: int) -> l
     members: dict[tuple[str, ...], list[int]] = {}
     for number, path in enumerate(paths):
         members.setdefault(tuple(path[:depth]), []).append(number)
-    # What stands alone is shown by its whole name: there is nothing that it could stand for.
+    # A single leaf is shown by its whole name: it stands for no other.
     return [
         LeafGroup(ports[m[0]].name if len(m) == 1 else "".join(key), tuple(ports[i] for i in m), tuple(m))
         for key, m in members.items()

@@ -23,7 +23,7 @@ SEED = 0
 
 
 def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> dict[str, Any]:
-    """Values by name, all inputs of the plan or none. Raises PWC0803."""
+    """Collects values by name, for all inputs of the plan or none. Raises PWC0803."""
     values: dict[str, Any] = {}
     if archive is not None:
         values |= _read_archive(archive)
@@ -42,7 +42,7 @@ def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> d
 
 
 def random_inputs(plan: Plan) -> list[Any]:
-    """Seeded random data for every input: small numbers, small indices; none negative, since some are to be rooted."""
+    """Makes seeded random data for every input: small numbers and indices; none negative, for roots and logarithms."""
     rng = np.random.default_rng(SEED)
     try:
         return [_random(rng, p) for p in plan.inputs]
@@ -64,7 +64,7 @@ def _random(rng: np.random.Generator, port: Port) -> Any:
 
 
 _DAMAGE = (ValueError, KeyError, zipfile.BadZipFile, EOFError, AttributeError, TypeError)
-"""What numpy raises on files that are none of its own; what cannot be read at all is an OSError."""
+"""Exceptions of numpy for files that are not its own; a file that cannot be read at all is an OSError."""
 
 
 def _read_archive(path: Path) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _read_array(path: Path) -> "np.ndarray[Any, Any]":
 
 @contextmanager
 def _seekable(path: Path) -> Generator[BinaryIO]:
-    """A file as numpy reads it; what comes through a pipe is read to its end first."""
+    """Opens a file as numpy reads it; a pipe is read to its end first."""
     with path.open("rb") as file:
         yield file if file.seekable() else io.BytesIO(file.read())
 
@@ -106,7 +106,7 @@ def _read_value(name: str, text: str) -> Any:
 
 
 def _convert(value: "np.ndarray[Any, Any]", port: Port) -> "np.ndarray[Any, Any]":
-    """Numbers as people type them, in the type that the plan wants. Raises PWC0803 where it cannot hold them."""
+    """Converts numbers as people type them to the type that the plan wants. Raises PWC0803 where they do not fit."""
     dtype = numpy_dtype(port.type.dtype)
     whole = port.type.dtype.startswith(("int", "uint", "bool"))
     if value.dtype == np.int64 and whole:
@@ -124,7 +124,7 @@ def _range(dtype: "np.dtype[Any]") -> tuple[int, int]:
 
 
 def example_inputs(arguments: tuple[Any, ...]) -> list[Any] | None:
-    """The leaves of a program's example arguments; None where they are only types."""
+    """Returns the leaves of a program's example arguments; None where they are only types."""
     leaves = jax.tree_util.tree_leaves(arguments)
     if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         return None

@@ -60,7 +60,7 @@ def _print_ir(plan: Plan, phase: Phase) -> None:
 
 
 def dump_of(plan: Plan, phase: Phase) -> bytes:
-    """The dump of a phase that a plan holds. Raises PWC0805 where it holds none."""
+    """Returns the dump of a phase that a plan holds. Raises PWC0805 where it holds none."""
     dump = plan.phases.get(phase.dump_name)
     if dump is None:
         have = f"dumps: {', '.join(sorted(plan.phases)) or 'none'}"
@@ -69,7 +69,7 @@ def dump_of(plan: Plan, phase: Phase) -> bytes:
 
 
 def describe_plan(plan: Plan) -> str:
-    """The plan for people, every line of it."""
+    """Describes the plan for people, in full."""
     moves, crossing = dcn_bytes(plan)
     parts = [
         f"program {plan.name} for {plan.platform}",
@@ -97,9 +97,9 @@ def describe_plan(plan: Plan) -> str:
 
 
 def actions(plan: Plan) -> str:
-    """A row an island: the actions of its calls, each once, those merged into one call with + between them.
+    """Writes a row an island: the actions of its calls, each once, those merged into one call with + between them.
 
-    Loose calls before and behind a placed call have its action, too: they add nothing to the row.
+    Calls outside the pipeline that run before or behind one of its calls have the same action: they add nothing.
     """
     rows: list[list[str]] = []
     for stream in plan.streams:
@@ -119,7 +119,7 @@ def _actions_of(run: Run) -> list[str]:
 
 
 def usage(plan: Plan, stream: Stream) -> str:
-    """The fullest device of an island, step by step."""
+    """Describes the memory of the fullest device of an island, step by step."""
     found = peak(plan, stream.island)
     if found.device < 0:
         return f"{stream.island}: nothing"
@@ -189,7 +189,7 @@ def _line(where: Where | None) -> str:
 
 
 def _branch(plan: Plan, branch: Branch) -> str:
-    """A branch in a stream: its operands here by number, `0=%3`."""
+    """Describes a branch in a stream: its operands on this island by number, `0=%3`."""
     bodies = [plan.bodies[b].name for b in branch.bodies]
     what = f"one of {', '.join(bodies)}" if branch.kind == "cond" else f"{bodies[1]} while {bodies[0]}"
     ends = [f"{n}=%{s}" for n, s in zip(branch.taken, branch.inputs, strict=True)]

@@ -31,7 +31,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 @dataclass
 class IrOptions:
-    """What was asked for, and the instruments that do it."""
+    """The values of these options, and the instruments that carry them out."""
 
     print_ir_before: tuple[str, ...]
     print_ir_after: tuple[str, ...]
@@ -44,7 +44,7 @@ class IrOptions:
     statistics: Statistics = field(default_factory=Statistics)
 
     def instruments(self, *, always_save: bool) -> Sequence[Instrument]:
-        """`always_save`: a failure is saved in a temporary folder where no other was named."""
+        """Makes the instruments. `always_save`: IR that fails is saved in a temporary folder where none was named."""
         printer = Printer(
             self.print_ir_before,
             self.print_ir_after,
@@ -61,14 +61,14 @@ class IrOptions:
         return used
 
     def _folder(self, error: Exception) -> Path | None:
-        """The folder that was named; else a temporary one, unless it was an option that was refused."""
+        """Returns the folder that was named; else a temporary one, unless the failure was a refused option."""
         if self.crash_reproducer is not None:
             return self.crash_reproducer
         refused = isinstance(error, PathwaysError) and all(isinstance(d, OF_OPTIONS) for d in error.diagnostics)
         return None if refused else Path(tempfile.mkdtemp(prefix="pwc-"))
 
     def report(self, timing: Timing) -> None:
-        """Prints what was counted, to stderr."""
+        """Prints the counts and times to stderr."""
         if self.timing:
             total = sum(timing.passes.values()) or 1.0
             rows = [[name, f"{s:.4f} s", f"{s / total:.1%}"] for name, s in timing.passes.items()]

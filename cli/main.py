@@ -1,4 +1,4 @@
-"""`pwc`: the group of commands, and how errors leave the process."""
+"""`pwc`: the group of commands, and how errors become exit codes."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class _Group(click.Group):
 
 
 def _exit_code(end: SystemExit, output: Output) -> Any:
-    """The exit code of the command; 1 where it did all but print."""
+    """Returns the exit code of the command; 1 where only its printing failed."""
     lost = output.lost()
     if lost is None:
         return end.code

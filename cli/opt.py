@@ -79,7 +79,7 @@ def opt(
 
 @dataclass
 class _Work:
-    """What is done to each input."""
+    """The work that is done on each input."""
 
     passes: list[Pass]
     topology: str | None

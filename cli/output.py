@@ -1,7 +1,7 @@
-"""Standard output and standard error of `pwc`: a reader that has gone, or a full disk, changes nothing that it does.
+"""Standard output and error of `pwc`: a command does its work also where its reader is gone or the disk is full.
 
-What cannot be written is dropped, and the command goes on to its end: the plan is saved, the exit code is that of the
-work. A reader that closed its end (`| head -1`) has what it wanted; a disk that is full is an error, once, at the end.
+Output that cannot be written is dropped, and the command goes on to its end: the plan is saved, the exit code is that
+of the work. A reader that closed its end (`| head -1`) is no error; a full disk is one, once, at the end.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import TextIO
 
 
 class _Sink(io.RawIOBase):
-    """A file descriptor that takes everything; `refusal` is the first reason why something was dropped."""
+    """A file descriptor whose writes never fail; `refusal` is the first reason why output was dropped."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = io.FileIO(descriptor, "w", closefd=False)
@@ -44,13 +44,13 @@ class _Sink(io.RawIOBase):
 
 @dataclass(frozen=True)
 class Output:
-    """What becomes of standard output."""
+    """The fate of standard output: whether any of it was dropped."""
 
     stream: TextIO | None
     sink: _Sink | None
 
     def lost(self) -> OSError | None:
-        """Why what was printed did not arrive; None where it did, and where the reader has closed its end."""
+        """The reason why output was dropped; None where all arrived, or the reader has closed its end."""
         if self.stream is not None:
             self.stream.flush()
         refusal = None if self.sink is None else self.sink.refusal
@@ -59,7 +59,7 @@ class Output:
 
 @contextlib.contextmanager
 def guarded_output() -> Generator[Output]:
-    """While it lasts, nothing that is printed raises."""
+    """Keeps prints from raising for the length of a block."""
     before = sys.stdout, sys.stderr
     with contextlib.ExitStack() as restoring:
         (out, sink), (err, _) = map(_guarded, before)
@@ -76,12 +76,12 @@ def _set(out: TextIO | None, err: TextIO | None) -> None:
 
 
 def _guarded(stream: TextIO | None) -> tuple[TextIO | None, _Sink | None]:
-    """The same stream over a sink; one that is no file of the system (a test's, a notebook's) as it is."""
+    """Makes the same stream over a sink; a stream without a file descriptor (a test's, a notebook's) stays as it is."""
     if stream is None:  # closed from the start
         return None, None
     try:
         sink = _Sink(stream.fileno())
-    except (OSError, ValueError):  # what io.UnsupportedOperation is
+    except (OSError, ValueError):  # io.UnsupportedOperation is both
         return stream, None
     by_line = stream is sys.stderr or stream.isatty()
     return io.TextIOWrapper(io.BufferedWriter(sink), stream.encoding, stream.errors, line_buffering=by_line), sink

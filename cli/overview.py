@@ -1,4 +1,4 @@
-"""What `pwc inspect` says first of a plan: one screen, however large the plan is."""
+"""The overview of a plan that `pwc inspect` prints first: one screen, however large the plan is."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _KINDS = {
 
 
 def overview(plan: Plan, row: Callable[[Plan, Port], list[str]]) -> str:
-    """The plan for people, groups in place of long lists. `row` shows one argument or result."""
+    """Describes the plan for people, with groups in place of long lists. `row` shows one argument or result."""
     moves, crossing = dcn_bytes(plan)
     slices = [[s.name, f"-> {s.island} {_range(s.devices)}", s.reason] for s in plan.slices]
     return "\n".join(
@@ -51,7 +51,7 @@ def _ports(plan: Plan, ports: Sequence[Port], row: Callable[[Plan, Port], list[s
 
 
 def _stream(plan: Plan, stream: Stream) -> list[str]:
-    """What an island does, counted."""
+    """Counts the instructions of an island."""
     runs = runs_of(plan, stream.island)
     names = Counter(r.name for r in runs)
     computations = len({r.computation for r in runs})
@@ -67,7 +67,7 @@ def _stream(plan: Plan, stream: Stream) -> list[str]:
 
 
 def _bodies(plan: Plan) -> list[str]:
-    """What branches run, a row each."""
+    """Describes the bodies that branches run, a row each."""
     used: Counter[int] = Counter()
     for streams in plan.all_streams:
         steps = {(i.step, i.bodies) for s in streams for i in s.instructions if isinstance(i, Branch)}

@@ -104,7 +104,7 @@ def run(
 
 
 def _set(what: object, name: str, value: Any) -> None:
-    """Sets what this command wants otherwise, until it is done."""
+    """Sets an attribute until this command is done."""
     click.get_current_context().call_on_close(partial(setattr, what, name, getattr(what, name)))
     setattr(what, name, value)
 
@@ -134,7 +134,7 @@ def _settled(source: Source, options: dict[str, str]) -> PathwaysError:
 
 
 def _write(path: Path, plan: Plan, results: list[Array]) -> None:
-    """Writes all results, and says how to read those whose types numpy does not know."""
+    """Writes all results, and prints how to read those whose types numpy does not know."""
     members: dict[str, Any] = npz.with_types(plan.results, [_host(r) for r in results])
     with whole_file(path) as file:
         np.savez(file, allow_pickle=False, **members)
@@ -237,7 +237,7 @@ def _as_json(host: "np.ndarray[Any, Any]", dtype: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say: complex numbers as pairs, what is not finite as text."""
+    """Converts a value for JSON: complex numbers to pairs, infinities and NaN to text."""
     if isinstance(value, list):
         return [_plain(v) for v in cast("list[Any]", value)]
     if isinstance(value, complex):

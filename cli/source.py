@@ -1,4 +1,4 @@
-"""What a command is given: a Python file or module with a program, a dump, or a plan."""
+"""The source that a command is given: a Python file or module with a program, a dump, or a plan."""
 
 import contextlib
 import importlib
@@ -45,12 +45,12 @@ class Source:
 
     @property
     def command(self) -> str:
-        """What runs it in Python alone."""
+        """The command that runs it in Python alone."""
         return f"python -m {self.module}" if self.module else f"python {self.path}"
 
 
 def read_spec(spec: str) -> Source:
-    """`model.py:step`, `package.model:step`, or the path of a file."""
+    """Reads `model.py:step`, `package.model:step`, or the path of a file."""
     before, _, name = spec.rpartition(":")
     if before.endswith(".py"):
         return Source(Path(before), name)
@@ -64,14 +64,14 @@ def read_spec(spec: str) -> Source:
 
 
 def _is_module(name: str) -> bool:
-    """Whether there is such a module, as far as can be said without running anything."""
+    """Returns whether there is such a module, as far as can be told without running anything."""
     _on_path(Path.cwd())
     package = name.partition(".")[0]
     return package in sys.modules or importlib.util.find_spec(package) is not None
 
 
 def load_program(source: Source) -> ProgramFunction:
-    """The program in a Python file or module: the one named, or the only one. Raises PWC0801, PWC0802."""
+    """Loads the program of a Python file or module: the one named, or the only one. Raises PWC0801, PWC0802."""
     if not source.module and not source.path.is_file():
         raise PathwaysError(_bad(source, "no such file", "a Python file with a pw.program", "check the path"))
     if not source.is_python:
@@ -106,19 +106,19 @@ def _import(source: Source) -> ModuleType:
 
 
 def _module(source: Source) -> ModuleType:
-    """A module by name, as `python -m` finds it: from the current folder on."""
+    """Imports a module by name, as `python -m` finds it: from the current folder on."""
     _on_path(Path.cwd())
     try:
         return importlib.import_module(source.module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{source.module}.".startswith(f"{error.name}."):
-            raise  # one that it imports
+            raise  # a module that it imports is missing
         have, rule = f"no module {error.name} in {Path.cwd()}, nor installed", "a module, or a file that ends in .py"
         raise PathwaysError(_bad(source, have, rule, "run it from the folder that holds the package")) from None
 
 
 def _file(source: Source) -> ModuleType:
-    """A file: of a package (a folder with __init__.py) as a module of it, so that it may import relatively."""
+    """Imports a file; one in a package (a folder with __init__.py) as its module, so that relative imports work."""
     path = source.path.resolve()
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
@@ -129,7 +129,7 @@ def _file(source: Source) -> ModuleType:
         _on_path(root)
         return _of_package(source, path, ".".join(names[:-1] if path.stem == "__init__" else names))
     spec = importlib.util.spec_from_file_location(f"__pwc__{path.stem}", source.path)
-    assert spec is not None and spec.loader is not None  # so it is for every name that ends in .py
+    assert spec is not None and spec.loader is not None  # as for every name that ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -137,7 +137,7 @@ def _file(source: Source) -> ModuleType:
 
 
 def _is_taken(name: str, root: Path) -> bool:
-    """Whether a package of this name that is not in `root` is imported already: a folder may be called `json`."""
+    """Returns whether another package of this name is imported already, not from `root`: a folder may be `json`."""
     known = sys.modules.get(name)
     return known is not None and str(root / name) not in list(getattr(known, "__path__", []))
 

@@ -1,4 +1,4 @@
-"""Who submits runs: a name, a weight, and whether it is still there."""
+"""The state of a client, which submits runs: a name, a weight, and whether it is closed or suspended."""
 
 import contextvars
 import itertools
@@ -19,12 +19,12 @@ class ClientState:
     closed: bool = False
     suspended: bool = False
     kept: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
-    """What its buffers held before it was suspended (suspend.py)."""
+    """The values of its buffers while it is suspended (suspend.py)."""
     entered: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def forget_kept(self) -> None:
-        """What was suspended is back, or is not wanted any more."""
+        """Drops the values that were kept while it was suspended."""
         kept, self.kept = self.kept, {}
         for one in kept.values():
             one.forget()
@@ -35,6 +35,6 @@ class ClientState:
 
 
 MAIN = ClientState("main")
-"""The client of calls outside of any `with pw.Client(...)`."""
+"""The client of calls outside any `with pw.Client(...)`."""
 
 current_client: contextvars.ContextVar[ClientState] = contextvars.ContextVar("pathways_client", default=MAIN)

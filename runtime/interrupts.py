@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment but the wrong ones: what is half done is finished first.
+"""Ctrl-C, held back where it would break something: code that is half way through an update finishes first.
 
 Python may raise KeyboardInterrupt between any two instructions of the main thread. In the middle of an event of the
 scheduler, or of counting handles, that would leave a lock held or a turn never given back, and every client waiting.
@@ -16,20 +16,20 @@ from typing import ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 MOMENT = 1e-3
-"""Seconds after which an interrupt that came at a wrong moment comes again."""
+"""Seconds after which an interrupt that was held back is raised again."""
 _CODES: set[CodeType] = set()
 _DROPPING = ("__del__", "_xla_gc_callback")
-"""Destructors, and what JAX has the garbage collector call: Python drops what is raised there."""
+"""Destructors, and functions that JAX has the garbage collector call: Python drops exceptions raised there."""
 
 
 def uninterrupted(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Ctrl-C waits until `function` is done: it must never wait itself. Costs nothing when it is called."""
+    """Marks a function that Ctrl-C must not interrupt; it must never wait. Costs nothing when it is called."""
     _CODES.add(function.__code__)
     return function
 
 
 def install() -> None:
-    """From now on Ctrl-C comes when nothing that is uninterrupted is on the main thread's stack.
+    """Installs a handler that holds Ctrl-C back while an `uninterrupted` function is on the main thread's stack.
 
     Leaves a handler of the user's own alone, and does nothing in other threads than the main one.
     """
@@ -40,7 +40,7 @@ def install() -> None:
 
 
 class _Unraisable:
-    """Has an interrupt come again that Python dropped: in a destructor, say, or what the garbage collector calls."""
+    """Raises an interrupt again that Python dropped: in a destructor, say, or a call of the garbage collector."""
 
     def __init__(self, before: Callable[["sys.UnraisableHookArgs"], object]) -> None:
         self._before = before
@@ -53,7 +53,7 @@ class _Unraisable:
 
 
 def ignore() -> None:
-    """From now on Ctrl-C does nothing: the process ends as it is."""
+    """Turns Ctrl-C off: the process is ending anyway."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -72,6 +72,6 @@ def _again() -> None:
     time.sleep(MOMENT)
     main = threading.main_thread().ident
     if sys.platform != "win32" and main is not None:
-        signal.pthread_kill(main, signal.SIGINT)  # a real one, which ends what the main thread may be sleeping in
+        signal.pthread_kill(main, signal.SIGINT)  # a real signal also ends a sleep of the main thread
     else:
         _thread.interrupt_main()

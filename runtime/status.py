@@ -1,4 +1,4 @@
-"""What is going on: islands, queues, owners and bytes, as nouns that print as a table."""
+"""The status of a process: its islands, their queues, and bytes by client; prints as a table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class IslandStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A moment of this process. `str(status)` is for people."""
+    """The status of this process at one moment. `str(status)` is a table for people."""
 
     policy: str
     islands: tuple[IslandStatus, ...]
@@ -44,8 +44,8 @@ class Status:
 
 
 def status_of(controller: Controller) -> Status:
-    """Islands in the order in which they were bound."""
-    controller.flights.drain(0.05)  # what is done already, and was not looked at
+    """Returns the status of all islands, in the order in which they were bound."""
+    controller.flights.drain(0.05)  # notices runs that are done already
     waiting, running = controller.turns.ask(lambda s: (list(s.waiting.values()), list(s.running.values())))
     islands: list[IslandStatus] = []
     for island in controller.machine.islands:

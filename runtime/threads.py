@@ -1,12 +1,12 @@
-"""Starting threads, where the interpreter still does."""
+"""Starting threads, also where the interpreter may refuse."""
 
 import threading
 
 
 def started(thread: threading.Thread) -> bool:
-    """Starts a thread; False where none can be: in Python 3.12 when the main thread has ended, or for want of memory.
+    """Starts a thread; returns False where that fails: in Python 3.12 after the main thread ended, or without memory.
 
-    What the thread was to do is then to be done by this one, or not at all.
+    The caller must then do the work of the thread itself, or leave it undone.
     """
     try:
         thread.start()

@@ -1,4 +1,4 @@
-"""What a compiled program costs, in the words of `jax.stages`: operations and bytes of a run, memory of a device."""
+"""The costs of a compiled program, in the words of `jax.stages`: operations and bytes of a run, memory of a device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class MemoryAnalysis:
 
 
 def memory_of(plan: Plan, island: str, code: int) -> MemoryAnalysis:
-    """The memory of one island, whose executables take `code` bytes on a device."""
+    """Analyzes the memory of one island, whose executables take `code` bytes on a device."""
     found = peak(plan, island)
     inputs = {p.slot: p for p in plan.inputs if p.island == island and p.slot >= 0}
     results = {p.slot: p for p in plan.results if p.island == island and p.slot not in inputs}
@@ -41,13 +41,13 @@ def memory_of(plan: Plan, island: str, code: int) -> MemoryAnalysis:
 
 
 def _bytes(plan: Plan, ports: Sequence[Port], device: int) -> int:
-    """What ports of one island take on one of its devices."""
+    """Counts the bytes of arguments or results on one device of an island."""
     buffers = [plan.stream(p.island).buffers[p.slot] for p in ports]
     return sum(b.bytes for b in buffers if device in plan.meshes[b.layout.mesh].devices)
 
 
 def islands_asked_for(plan: Plan, island: str | None) -> list[str]:
-    """The island of this name, or all that the plan uses. Raises PWC0104 for one that it does not use."""
+    """Returns the island of this name, or all that the plan uses. Raises PWC0104 for one that it does not use."""
     used = [s.island for s in plan.streams]
     if island is None:
         return used

@@ -1,4 +1,4 @@
-"""What a program says of the leaves of its arguments: their types, and which are none that JAX computes with."""
+"""Checks the leaves of a program's arguments: finds their types, and refuses those that JAX cannot compute with."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from pathways.runtime.errors import WrongInput
 
 
 def key_of(leaf: Any) -> tuple[Any, ...]:
-    """What the signature says of a leaf. Raises as `aval_of`."""
+    """Returns the part of a signature that stands for a leaf. Raises as `aval_of`."""
     if isinstance(leaf, Array):
         return leaf.shape, leaf.dtype, leaf.weak_type
     aval = aval_of_leaf(leaf)
@@ -25,7 +25,7 @@ def key_of(leaf: Any) -> tuple[Any, ...]:
 
 
 def aval_of_leaf(leaf: Any) -> Any:
-    """The abstract value of a leaf. Raises TypeError, ValueError or OverflowError for what is no array of JAX."""
+    """Returns the abstract value of a leaf. Raises TypeError, ValueError or OverflowError for what is no JAX array."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
     if isinstance(leaf, Array):
@@ -43,7 +43,7 @@ NO_ARRAYS = (TypeError, ValueError, OverflowError)
 
 
 def refusal(program: str, dynamic: Sequence[Any], names: Sequence[str], error: Exception) -> Exception:
-    """The error for the first leaf that is no array; `error`, which JAX raised, if none is found."""
+    """Makes the error for the first leaf that is no array; `error`, which JAX raised, if none is found."""
     for path, leaf in tree_util.tree_flatten_with_path(tuple(dynamic))[0]:
         try:
             aval_of_leaf(leaf)

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class WaitTimeout(PathwaysError, TimeoutError):
-    """An array was not computed in time; the run goes on."""
+    """Raised when an array was not computed in time; the run goes on."""
 
 
 _SHOWN_BYTES = 1 << 20
@@ -40,7 +40,7 @@ _SHOWN_BYTES = 1 << 20
 
 
 class Array(ArrayMethods, JaxArray):
-    """A handle on one logical buffer. Comes back before it is computed; any program of this process takes it.
+    """A handle on one logical buffer. Returned before it is computed; any program of this process takes it.
 
     `shape`, `dtype` and `weak_type` are as for `jax.Array`; `sharding` is on virtual devices. All else that a
     `jax.Array` can do is done by fetching: the values are waited for, copied to the host, and on to JAX's default
@@ -71,7 +71,7 @@ class Array(ArrayMethods, JaxArray):
 
     @property
     def sharding(self) -> Any:
-        """On virtual devices. None where JAX asks to dispatch a computation of its own: it computes on a copy."""
+        """The sharding on virtual devices; None where JAX asks for a dispatch of its own: it computes on a copy."""
         frame = inspect.currentframe()
         return None if frame is not None and compat.is_dispatch(frame.f_back) else self._sharding
 
@@ -115,7 +115,7 @@ class Array(ArrayMethods, JaxArray):
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """What each virtual device holds, in the order of the mesh; `.data` of one fetches that part alone."""
+        """The shards of the virtual devices, in the order of the mesh; `.data` of one fetches that part alone."""
         self._future()
         return shards(self._sharding, self._port.type.shape, self.ndim, self.addressable_data)
 
@@ -124,33 +124,33 @@ class Array(ArrayMethods, JaxArray):
         return self.addressable_shards
 
     def addressable_data(self, index: int) -> Any:
-        """What one virtual device holds, by its position in the mesh, as a `jax.Array` on JAX's default device."""
+        """Returns the part on one virtual device, by position in the mesh, as a `jax.Array` on JAX's default device."""
         size = self.handle.buffer.bytes
         return self._as_jax(self._read(size, lambda array: pjrt.to_host(pjrt.shard(array, index))))
 
     def on_device_size_in_bytes(self) -> int:
-        """What it takes on all of its devices together."""
+        """The bytes on all of its devices together."""
         return self.handle.buffer.bytes * len(self.handle.buffer.devices)
 
     def is_ready(self) -> bool:
-        """Whether the values are there (or known never to come)."""
+        """Returns whether the values are there (or known never to come)."""
         array = self.handle.array()
         if isinstance(array, Poison | Promise):
             return isinstance(array, Poison)
         return bool(_waited(self.handle, array.is_ready))
 
     def is_deleted(self) -> bool:
-        """Whether it was donated or deleted."""
+        """Returns whether it was donated or deleted."""
         return self.handle.taken_by is not None
 
     def delete(self) -> None:
-        """Gives the memory back now, unless others hold the same buffer. Twice is once."""
+        """Frees the memory now, unless other arrays hold the same buffer. A second call does nothing."""
         self.handle.check_owner()
         if not self.is_deleted():
             self.handle.give_up(DELETED, caller())
 
     def block_until_ready(self, timeout: float | None = None) -> "Array":
-        """Waits. Raises PWC0504 if the values will never come, TimeoutError (PWC0519) after `timeout` seconds."""
+        """Waits for the values. Raises PWC0504 if they never come, TimeoutError (PWC0519) after `timeout` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         array = self._future(timeout)
         if end is not None:
@@ -159,10 +159,10 @@ class Array(ArrayMethods, JaxArray):
         return self
 
     def cancel(self) -> bool:
-        """Ends the run that computes this, where it waits for values: a loop on data, a call of the host.
+        """Cancels the run that computes this, where it waits for values: in a loop on data, or for a host callback.
 
-        All results of that run raise PWC0518 from then on; what it has enqueued already still runs. False where there
-        is nothing to cancel: everything was enqueued.
+        All results of that run raise PWC0518 from then on; work that it has enqueued still runs. Returns False where
+        there is nothing to cancel: everything was enqueued.
         """
         promise = self.handle.array()
         if not isinstance(promise, Promise):
@@ -171,7 +171,7 @@ class Array(ArrayMethods, JaxArray):
         return True
 
     def _poll(self, array: Any, end: float, timeout: float | None) -> None:
-        """Waits until `end` at the most: PJRT itself waits for ever."""
+        """Waits by asking again and again, until `end` at the most: PJRT itself waits for ever."""
         pause = 20e-6
         while not array.is_ready():
             if time.monotonic() >= end:
@@ -187,7 +187,7 @@ class Array(ArrayMethods, JaxArray):
         )
 
     def copy_to_host_async(self) -> None:
-        """Starts the copy to the host, which a later read finds."""
+        """Starts the copy to the host that a later read returns."""
         self._read(self.nbytes, pjrt.start_copy_to_host)
 
     def _future(self, timeout: float | None = None) -> Any:
@@ -199,13 +199,13 @@ class Array(ArrayMethods, JaxArray):
         return array
 
     def _read(self, size: int, read: Callable[[Any], _T]) -> _T:
-        """What `read` copies to the host. While it does, no run overwrites the buffer: one that is given it to do so
+        """Copies values to the host with `read`; meanwhile no run overwrites the buffer: a run that it is donated to
         overwrites a copy, and one that was quicker makes this raise PWC0207.
         """
         self._future()
         held, array = self.handle.share()
         try:
-            if isinstance(array, Poison):  # lost since
+            if isinstance(array, Poison):  # its device was lost meanwhile
                 raise array.error()
             limit = process().controller.fetch_limit
             if size > limit:
@@ -219,11 +219,11 @@ class Array(ArrayMethods, JaxArray):
             held.drop()
 
     def stored(self) -> "np.ndarray[Any, Any]":
-        """A copy on the host in the form in which it is stored: keys as their data. Waits, and raises as above."""
+        """Returns a copy on the host in its stored form: keys as their data. Waits, and raises as above."""
         return self._read(self.nbytes, pjrt.to_host)
 
     def to_jax(self) -> Any:
-        """A `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys.
+        """Returns a `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys.
 
         Raises PWC0216 for 64-bit values where `jax_enable_x64` is off.
         """
@@ -233,7 +233,7 @@ class Array(ArrayMethods, JaxArray):
         return as_jax(stored, self._port.name, self._port.dtype, self._port.weak)
 
     def __jax_array__(self) -> Any:
-        """`to_jax`, where JAX or an operator asks for it. Raises PWC0218 in the trace of a program."""
+        """Does `to_jax` where JAX or an operator asks for it. Raises PWC0218 while a program is traced."""
         self._check_outside()
         return self.to_jax()
 
@@ -255,7 +255,7 @@ class Array(ArrayMethods, JaxArray):
         return np.array(values) if copy else values
 
     def item(self, *args: int) -> Any:
-        """The single value, or the one at an index, as a Python number."""
+        """Returns the single value, or the one at an index, as a Python number."""
         return np.asarray(self).item(*args)
 
     def tolist(self) -> Any:
@@ -291,7 +291,7 @@ class Array(ArrayMethods, JaxArray):
         return asyncio.to_thread(self.block_until_ready).__await__()
 
     def copy(self) -> "Array":
-        """Another handle on the same buffer: it costs nothing, and stays when this one is donated or deleted."""
+        """Returns another handle on the same buffer; it costs nothing, and stays when this one is donated or deleted."""
         return type(self)(self.handle.share()[0], self._port, self._sharding)
 
     clone = __copy__ = copy
@@ -300,7 +300,7 @@ class Array(ArrayMethods, JaxArray):
         return self.copy()
 
     def __reduce__(self) -> Any:
-        """What comes back from a pickle is a `jax.Array`."""
+        """Pickles the values: unpickling makes a `jax.Array`."""
         return as_jax, (self.stored(), self._port.name, self._port.dtype, self._port.weak)
 
     def __format__(self, spec: str) -> str:
@@ -309,7 +309,7 @@ class Array(ArrayMethods, JaxArray):
         return format(np.asarray(self).item() if not self.shape else np.asarray(self), spec)
 
     def __str__(self) -> str:
-        """The values, which are waited for; large arrays and keys as `repr`."""
+        """Waits for the values and shows them; large arrays and keys as `repr`."""
         return str(np.asarray(self)) if self._is_shown else repr(self)
 
     @property
@@ -318,7 +318,7 @@ class Array(ArrayMethods, JaxArray):
         return mine and self.nbytes <= _SHOWN_BYTES and not self._port.dtype.startswith("key<")
 
     def __repr__(self) -> str:
-        """The values, or what keeps them from being there: it does not wait."""
+        """Shows the values, or why they are not there; does not wait."""
         about = f"pw.Array {self.dtype}{list(self.shape)}"
         taker = self.handle.taken_by
         if taker is not None:
@@ -336,12 +336,12 @@ class Array(ArrayMethods, JaxArray):
 
 
 def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
-    """What fails on a device after it was enqueued becomes PWC0504, with the computation that makes this value."""
+    """Turns a failure on a device into PWC0504, with the computation that makes this value."""
     try:
         return wait()
     except pjrt.FAILURES as error:
         now = handle.array()  # raises PWC0207 where another thread donated it meanwhile
-        if isinstance(now, Poison):  # lost while it was read
+        if isinstance(now, Poison):  # its device was lost while it was read
             raise now.error() from error
         name, island, where = handle.buffer.origin
         failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)

@@ -1,6 +1,6 @@
-"""What a `jax.Array` can do, for arrays that are fetched first: the table of operators, methods and properties.
+"""The operators, methods and properties of a `jax.Array`, as a table for arrays that are fetched first.
 
-Each entry copies the values to the host and on to JAX's default device, and asks the `jax.Array` that they make there.
+Each entry copies the values to the host and on to JAX's default device, and uses the `jax.Array` that this makes.
 """
 
 import operator
@@ -12,7 +12,7 @@ _op: Any = operator
 
 
 def _operator(function: Callable[..., Any]) -> Method:
-    """`x + other`, by the operator itself: it asks `other`, too, where JAX knows no answer."""
+    """Makes the method for `x + other` of the operator itself, which asks `other`, too, where JAX has no answer."""
 
     def method(self: Any, *others: Any) -> Any:
         return function(self.__jax_array__(), *others)
@@ -21,7 +21,7 @@ def _operator(function: Callable[..., Any]) -> Method:
 
 
 def _reflected(function: Callable[[Any, Any], Any]) -> Method:
-    """`other + x`."""
+    """Makes the method for `other + x`."""
 
     def method(self: Any, other: Any) -> Any:
         return function(other, self.__jax_array__())
@@ -46,7 +46,7 @@ def _property(name: str) -> property:
 
 
 class ArrayMethods:
-    """The face of a `jax.Array`, in front of whatever `__jax_array__` gives."""
+    """The methods of a `jax.Array`, applied to the array that `__jax_array__` returns."""
 
     __array_priority__ = 100  # numpy's arrays leave operators to us, as to JAX's
 

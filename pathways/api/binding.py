@@ -1,4 +1,4 @@
-"""The arguments of a call, bound to the parameters of a program's function: which are traced, which are compiled in."""
+"""Binds the arguments of a call to the parameters of a program's function: some are traced, others compiled in."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ _LONGEST = 40
 
 @dataclass(frozen=True)
 class BoundCall:
-    """How the arguments of a call meet the parameters. `static` are (place, type, value): 2, 2.0 and True differ.
+    """The arguments of a call, bound to parameters. `static` are (place, type, value): 2, 2.0 and True differ.
 
     `places` are positions among all values bound; `numbers` and `names` say which parameter each dynamic value is of;
     `parameters` are all of them, as a compiled program takes them.
@@ -33,7 +33,7 @@ class BoundCall:
         return self.static, self.places, self.names, self.keywords
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` of the dynamic arguments alone."""
+        """Makes of `function` a function of the dynamic arguments alone."""
         total = len(self.static) + len(self.places)
         positional = total - len(self.keywords)
 
@@ -71,7 +71,7 @@ class CallSignature:
         self.static = Chosen(frozenset(), frozenset())
 
     def choose(self, argnums: int | Sequence[int], argnames: str | Sequence[str]) -> Chosen:
-        """The parameters of these numbers (negative ones count from the end) and names.
+        """Finds the parameters of these numbers (negative ones count from the end) and names.
 
         Raises ValueError, with what is expected, for one that is not there.
         """
@@ -96,7 +96,7 @@ class CallSignature:
 
     @property
     def plain(self) -> BoundCall | None:
-        """How most calls are bound: all arguments by position, none of them static. None: this function has no such."""
+        """The binding of most calls: all arguments by position, none static; None where the function has none such."""
         parameters = self.python.parameters
         if self.static or any(p.kind not in _POSITIONAL for p in parameters.values()):
             return None
@@ -104,7 +104,7 @@ class CallSignature:
         return BoundCall((), places, places, names, (), tuple(_parameter(p, p.name, ()) for p in parameters.values()))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[BoundCall, tuple[Any, ...]]:
-        """The call, and the values of its dynamic arguments. Raises TypeError as Python does."""
+        """Binds a call; returns it and the values of its dynamic arguments. Raises TypeError as Python does."""
         bound = self.python.bind(*args, **kwargs)
         found = _bound_parameters(self.python, bound)
         keywords = tuple(bound.kwargs)
@@ -136,7 +136,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 def _bound_parameters(
     signature: inspect.Signature, bound: inspect.BoundArguments
 ) -> list[tuple[int, str, inspect.Parameter]]:
-    """For each value of `bound.args` and `bound.kwargs` the number of its parameter, its name, and the parameter."""
+    """Yields for each value of `bound.args` and `bound.kwargs` its parameter's number, its name, and the parameter."""
     numbers = {name: i for i, name in enumerate(signature.parameters)}
     found: list[tuple[int, str, inspect.Parameter]] = []
     for name, value in bound.arguments.items():
@@ -151,7 +151,7 @@ def _bound_parameters(
 
 
 def _parameter(parameter: inspect.Parameter, name: str, keywords: Sequence[str], static: str = "") -> Parameter:
-    """As a compiled program takes it. Behind a default that was left out, Python takes arguments by name alone."""
+    """Describes a parameter of the compiled program. After a default that was left out, Python takes names alone."""
     if name in keywords and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
         return Parameter(name, NAME, static)
     either = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -159,6 +159,6 @@ def _parameter(parameter: inspect.Parameter, name: str, keywords: Sequence[str],
 
 
 def _shown(value: Any) -> str:
-    """A static value for people: the same in every process."""
+    """Shows a static value to people: the same in every process."""
     text = repr(value) if isinstance(value, _SIMPLE) else f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 _before: contextvars.ContextVar[tuple[ClientState, ...]] = contextvars.ContextVar("pathways_before", default=())
-"""The clients that this context goes back to, the last one first."""
+"""The clients that this context goes back to when `with` blocks end, the innermost first."""
 
 
 class Client:
@@ -112,7 +112,7 @@ class Client:
             return self._worker.submit(context.run, work)
 
     def suspend(self, folder: str | Path | None = None) -> int:
-        """Frees all device memory of the client, when its runs are done; gives the bytes freed, over all devices.
+        """Frees all device memory of the client, when its runs are done; returns the bytes freed, over all devices.
 
         Its arrays go to the host's memory, or to files in `folder`, and come back with `resume`. Until then they can
         be neither read nor used (PWC0515); other clients go on.

@@ -1,4 +1,4 @@
-"""Errors of the import face."""
+"""Errors of the Python API."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""From the form in which values are stored to what JAX and the user see: typed keys, float0, weak types, widths."""
+"""Converts values from their stored form to what JAX and the user see: typed keys, float0, weak types, widths."""
 
 import functools
 from typing import Any
@@ -15,11 +15,11 @@ from pathways.runtime.host.devices import pjrt
 
 
 def as_jax(stored: "np.ndarray[Any, Any]", name: str, dtype: str, weak: bool) -> Any:
-    """The values of `name`, in the form in which they are stored, as JAX has them: on its default device, uncommitted.
+    """Makes a `jax.Array` of the stored values of `name`: on JAX's default device, uncommitted.
 
     `dtype` is what the user sees. Raises PWC0216 where JAX would narrow them.
     """
-    with jax.ensure_compile_time_eval():  # inside of a `jax.jit` of the user's, too: a value, no operation
+    with jax.ensure_compile_time_eval():  # inside of a user's `jax.jit`, too, this makes a value, no operation
         if dtype.startswith("key<"):
             return typed_keys(stored, dtype)
         if dtype == "float0":
@@ -36,13 +36,13 @@ _IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 
 
 def typed_keys(stored: "np.ndarray[Any, Any]", dtype: str) -> Any:
-    """PRNG keys of their data; `dtype` is what the user sees, `key<fry>`."""
+    """Makes typed PRNG keys of their data; `dtype` is what the user sees, `key<fry>`."""
     name = dtype[4:-1]
     return random.wrap_key_data(stored, impl=_IMPLEMENTATIONS.get(name, name))
 
 
 def key_dims(port: Port) -> int:
-    """A typed key is stored as a vector of words."""
+    """Counts the dimensions that the stored form adds: one for a typed key, stored as a vector of words."""
     return 1 if port.dtype.startswith("key<") else 0
 
 

@@ -1,4 +1,4 @@
-"""The settings that JAX keeps for each thread (`jax.enable_x64` and its like), taken along to another thread."""
+"""Copies the settings that JAX keeps for each thread (`jax.enable_x64` and the like) to another thread."""
 
 import contextlib
 from collections.abc import Generator
@@ -27,7 +27,7 @@ _NAMES = tuple(
 
 @dataclass(frozen=True)
 class JaxSettings:
-    """What one thread sees of JAX's settings, and the mesh of its `jax.set_mesh`."""
+    """The JAX settings of one thread, and the mesh of its `jax.set_mesh`."""
 
     values: tuple[Any, ...]
     mesh: Any
@@ -38,7 +38,7 @@ class JaxSettings:
 
     @contextlib.contextmanager
     def entered(self) -> Generator[None]:
-        """Has this thread see the same, where it sees something else."""
+        """Sets the same in this thread, where it differs, for the length of a block."""
         here = JaxSettings.of_this_thread()
         with contextlib.ExitStack() as stack:
             for name, wanted, seen in zip(_NAMES, self.values, here.values, strict=True):

@@ -1,4 +1,4 @@
-"""Results of a plan in an .npz: a member each, named as the plan names it, and what their element types are.
+"""Results of a plan in an .npz: one member each, named as in the plan, and a member with their element types.
 
 numpy's files do not know bfloat16, float8 and int4, which are raw bytes there (`|V2`, `|V1`), and keys are stored as
 words. An archive that holds such arrays has one more member, `pathways.json`: the type of every array as JAX names it.
@@ -17,11 +17,11 @@ from pathways.dialect.plan.nouns import Port
 INDEX = "pathways.json"
 _VERSION = 1
 _RESULT = "out"
-"""What the names of results begin with."""
+"""The prefix of the names of results."""
 
 
 def with_types(ports: Sequence[Port], arrays: Sequence["np.ndarray[Any, Any]"]) -> dict[str, "np.ndarray[Any, Any]"]:
-    """The members of the archive."""
+    """Makes the members of the archive: the arrays, and their types where numpy would lose them."""
     members = {port.name: raw(array) for port, array in zip(ports, arrays, strict=True)}
     if untold(ports):
         rows = [{"name": key_path(p.name), "dtype": p.dtype, "member": p.name} for p in ports]
@@ -30,25 +30,25 @@ def with_types(ports: Sequence[Port], arrays: Sequence["np.ndarray[Any, Any]"]) 
 
 
 def untold(ports: Iterable[Port]) -> dict[str, str]:
-    """The element types, by name, that numpy's own format does not keep."""
+    """Finds the element types, by name, that numpy's own format does not keep."""
     return {p.name: p.dtype for p in ports if p.dtype != p.type.dtype or not is_of_numpy(numpy_dtype(p.type.dtype))}
 
 
 def raw(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """An array as numpy can write and read it: as raw bytes where it does not know the type."""
+    """Makes an array that numpy can write and read: raw bytes where it does not know the type."""
     return array if is_of_numpy(array.dtype) else array.view(f"V{array.dtype.itemsize}")
 
 
 def key_path(member: str) -> str:
-    """How `pw.restore` names an array of a tree of results: by its path in the tree, `.` for the tree itself."""
+    """Names an array of a tree of results as `pw.restore` does: by its path in the tree, `.` for the tree itself."""
     below = member.removeprefix(_RESULT)
     return member if below and below[0] not in "[." else below or "."
 
 
 def typed(archive: Mapping[str, "np.ndarray[Any, Any]"]) -> dict[str, "np.ndarray[Any, Any]"]:
-    """The arrays of an archive by name, in the element types that its index states, if it has one.
+    """Reads the arrays of an archive by name, in the element types that its index states, if it has one.
 
-    Raises ValueError, KeyError or TypeError where the index is none.
+    Raises ValueError, KeyError or TypeError where the index is malformed.
     """
     arrays = dict(archive)
     index = arrays.pop(INDEX, None)
@@ -65,7 +65,7 @@ def typed(archive: Mapping[str, "np.ndarray[Any, Any]"]) -> dict[str, "np.ndarra
 
 
 def _viewed(array: "np.ndarray[Any, Any]", dtype: str) -> "np.ndarray[Any, Any]":
-    """Keys, and what has no values, stay as they are stored."""
+    """Views raw bytes as the stated type; keys, and types without values (float0), stay as they are stored."""
     if dtype.startswith("key<") or dtype == "float0":
         return array
     wanted = numpy_dtype(dtype)

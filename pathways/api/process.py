@@ -1,4 +1,4 @@
-"""What one process shares: its machine, the store of buffers, compiled code, and where slices are bound."""
+"""The objects that a process shares: its machine, the store of buffers, compiled code, and bindings of slices."""
 
 import atexit
 import os
@@ -44,7 +44,7 @@ class Process:
     _noted: set[str | None] = field(default_factory=set[str | None])
 
     def session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice], topology: Topology | None) -> Session:
-        """What placement may use: the given topology, or one that keeps the bindings of earlier programs."""
+        """Makes the session for placement, on the given topology or one that keeps the bindings of earlier programs."""
         if topology is not None:
             return Session(topology)
         if platform_named(self.platform).made_at_will is None:
@@ -52,7 +52,7 @@ class Process:
         return self._made_session(program, slices)
 
     def _made_session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice]) -> Session:
-        """One island a slice, the same for a slice in every program of the process.
+        """Makes a session with one island a slice, the same for a slice in every program of the process.
 
         A program whose slices are pinned, or near each other, gets islands of its own: handles move there when used.
         """
@@ -75,7 +75,7 @@ class Process:
         return Session(Topology(tuple(islands.values())), bindings)
 
     def lost_islands(self) -> frozenset[str]:
-        """The names of islands that have lost a device: nothing is placed there."""
+        """Names the islands that have lost a device: nothing is placed there."""
         return frozenset(i.name for i in self.machine.islands if i.lost)
 
     def load(self, plan: Plan, path: str = "plan", *, sequential: bool = False) -> LoadedPlan:
@@ -92,7 +92,7 @@ class Process:
         return loaded
 
     def with_executables(self, plan: Plan) -> Plan:
-        """The plan, with the code that it runs as on the devices of this process. Raises PWC0503 where it does not."""
+        """Adds to a plan its code, compiled for this process's devices. Raises PWC0503 where it does not fit them."""
         with COMPILING, transfer_guard("allow"), self.controller.executables.recording() as used:
             LoadedPlan(plan, self.controller)
             return replace(plan, executables=self.controller.executables.serialized(used))
@@ -113,12 +113,12 @@ class Process:
 
 
 def analyzer() -> XlaAnalyzer:
-    """Asks XLA on this process's platform what executables need."""
+    """Returns an analyzer that asks XLA, on this process's platform, how much memory executables need."""
     return XlaAnalyzer(process().platform)
 
 
 def host_topology() -> Topology:
-    """The host's own devices."""
+    """Describes the host's own devices as a topology."""
     islands: list[Island] = []
     for number, devices in enumerate(host_islands()):
         stats: dict[str, int] | None = devices[0].memory_stats()
@@ -135,7 +135,7 @@ _lock = threading.Lock()
 
 
 def _unlock() -> None:
-    """Behind a fork: whichever thread held the lock is not here."""
+    """Replaces the lock in a forked process: the thread that held it is not here."""
     global _lock
     _lock = threading.Lock()
 
@@ -150,7 +150,7 @@ _ADVICE = "PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
 
 
 def find_scheduling_policy(name: str) -> SchedulingPolicy:
-    """A scheduling policy of islands by name: a built-in one, FILE.py:CLASS, or an entry point. Raises PWC0104."""
+    """Finds the scheduling policy of islands by name: built in, FILE.py:CLASS, or an entry point. Raises PWC0104."""
     if name in SCHEDULING_POLICIES:
         return SCHEDULING_POLICIES[name]()
     try:
@@ -178,7 +178,7 @@ def find_scheduling_policy(name: str) -> SchedulingPolicy:
 
 
 def process() -> Process:
-    """This process's, made at first use. Raises PWC0520 in a child that was forked from it."""
+    """Returns the one `Process`, made at first use. Raises PWC0520 in a child that was forked from it."""
     if _current and _current[0].controller.forked:
         raise PathwaysError(Forked(where=caller()))
     with _lock:
@@ -192,5 +192,5 @@ def process() -> Process:
 
 
 def status() -> Status:
-    """Islands, who waits and runs there, and whose bytes they hold, at this moment."""
+    """Returns the status at this moment: islands, which programs wait and run there, and bytes by client."""
     return status_of(process().controller)

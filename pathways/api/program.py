@@ -62,7 +62,7 @@ class Program:
         self._plain = self._signature.plain
         self._methods: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
         self._settings: dict[Any, dict[Any, Compiled]] = {}
-        """What is compiled, by the settings of JAX that it was traced under, and by signature."""
+        """Compiled programs, by the JAX settings that they were traced under, and by signature."""
         self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.where = Where(code.co_filename, code.co_firstlineno, self.name) if code is not None else caller()
@@ -74,7 +74,7 @@ class Program:
 
     @property
     def example_args(self) -> tuple[Any, ...]:
-        """The arguments to compile for where none are given. Raises PWC0104 where the program has none."""
+        """Returns the arguments to compile for where none are given. Raises PWC0104 where the program has none."""
         example = self._example() if callable(self._example) else self._example
         if example is None:
             raise PathwaysError(
@@ -113,7 +113,7 @@ class Program:
             raise refusal(self.name, dynamic, bound.names, error) from None
         compiled = known.get(key)
         if compiled is None:
-            platform = process().platform  # first: behind a fork it raises, and the lock may never be free
+            platform = process().platform  # first: in a forked process it raises, and the lock may never be free
             with COMPILING:
                 compiled = known.get(key)
                 if compiled is None:
@@ -128,7 +128,7 @@ class Program:
         return self.lower_for(process().platform, *args, **kwargs)
 
     def lower_for(self, platform: str, *args: Any, **kwargs: Any) -> Lowered:
-        """As `lower`, for cpu, gpu or tpu, whether there is one here or not."""
+        """Traces as `lower` does, for cpu, gpu or tpu, whether there is one here or not."""
         return self._lower(platform, *self._bind(args, kwargs))
 
     def _lower(self, platform: str, bound: BoundCall, dynamic: tuple[Any, ...]) -> Lowered:
@@ -157,7 +157,7 @@ class Program:
         return Lowered(traced, tree, self.name)
 
     def _structs(self, leaves: Sequence[Any], bound: BoundCall, dynamic: tuple[Any, ...]) -> list[jax.ShapeDtypeStruct]:
-        """What leaves are traced as: of 32 bits where JAX narrows them; a `pw.Array` cannot become narrower."""
+        """Returns the types that leaves are traced as: 32 bits where JAX narrows; a `pw.Array` cannot be narrowed."""
         try:
             structs = [compat.struct(aval_of_leaf(leaf)) for leaf in leaves]
         except NO_ARRAYS as error:
@@ -173,7 +173,7 @@ class Program:
     def _as_part(
         self, bound: BoundCall, leaves: Sequence[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Called by another program: a part of it."""
+        """Traces this program as a part of another one that calls it."""
         mark = _mark(self, bound, tree, leaves)
         if mark in around.get():
             have = f"a call of {self.name} inside of itself, with arguments of the same types"
@@ -182,7 +182,7 @@ class Program:
             return self.function(*args, **kwargs)
 
     def _staged(self, bound: BoundCall, leaves: Sequence[Any], tree: Any) -> Any:
-        """Under a transformation of JAX: its results have types, and nothing may look inside."""
+        """Stages a call under a transformation of JAX: its results have types, and nothing may look inside."""
         structs = self._structs(leaves, bound, tree_util.tree_unflatten(tree, leaves))
         arguments = tree_util.tree_unflatten(tree, structs)
         with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
@@ -191,7 +191,7 @@ class Program:
         return tree_util.tree_unflatten(out_tree, stage(self.name, operands, results))
 
     def __get__(self, instance: Any, owner: type | None = None) -> "Program":
-        """A program made of a method: bound to its object, one an object."""
+        """Binds a program that was made of a method to its object: one program an object."""
         if instance is None:
             return self
         if instance not in self._methods:
@@ -210,7 +210,7 @@ class Program:
         return self._methods[instance]
 
     def _choose(self, what: str, argnums: Argnums, argnames: Argnames) -> Chosen:
-        """The parameters that two options name."""
+        """Finds the parameters that two options name."""
         try:
             return self._signature.choose(argnums, argnames)
         except ValueError as error:
@@ -238,7 +238,7 @@ class Program:
 
 
 def _mark(program: Program, bound: BoundCall, tree: Any, leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """A call of a program, by the types of what is traced and the values of what is not."""
+    """Makes the cache key of a call: the types of traced arguments, and the values of static ones."""
     return (program, bound.key, tree, *map(_marked, leaves))
 
 

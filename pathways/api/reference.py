@@ -1,6 +1,6 @@
-"""The same plan the slow way: one computation after the other, blocking, through `jax.jit` and `jax.export`.
+"""Runs a plan the slow way: one computation after the other, blocking, through `jax.jit` and `jax.export`.
 
-No donation, no transfers of ours, no merging: every value goes through the host. What `pwc run --reference` compares.
+No donation, no transfers of ours, no merging: every value goes through the host. `pwc run --reference` compares to it.
 A plan holds modules, not functions, so each is handed to `jax.export` in the form that it would have written itself.
 """
 
@@ -23,7 +23,7 @@ from pathways.runtime.host.devices import pjrt
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How far a result is from the reference: the largest difference over the largest expected magnitude."""
+    """The distance of a result from the reference: the largest difference over the largest expected magnitude."""
 
     name: str
     relative: float
@@ -57,14 +57,14 @@ def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any
 
 
 def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
-    """The results of one run, on the host."""
+    """Runs a plan once; returns the results on the host."""
     inputs = [as_host(v, p, plan.name) if p.slot >= 0 else None for p, v in zip(plan.inputs, arguments, strict=True)]
-    with jax_api.enable_x64(True):  # the plan's element types rule, whatever this thread's are
+    with jax_api.enable_x64(True):  # element types are the plan's, whatever this thread's settings
         return _run(plan, inputs, {})
 
 
 def _run(plan: Plan, arguments: Sequence[Any], called: dict[tuple[int, int], Any]) -> list["np.ndarray[Any, Any]"]:
-    """The results of the program or of a body; `called` are its computations as functions."""
+    """Runs the program or a body; `called` are its computations as functions."""
     values: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
     channels: dict[int, np.ndarray[Any, Any]] = {}
     islands = process().machine.islands_for(plan)
@@ -116,7 +116,7 @@ def _branch(
 
 
 def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
-    """The computation as a function of host arrays."""
+    """Makes a function of host arrays of a computation."""
     computation = plan.computations[run.computation]
     spec = plan.meshes[run.mesh].spec
     module = exported(computation, plan.platform, len(devices))
@@ -135,7 +135,7 @@ def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
 
 
 def exported(computation: Computation, platform: str, count: int) -> Any:
-    """The module as `jax.export` would have written it. Fields differ between versions of JAX."""
+    """Makes of a module what `jax.export` would have written. Fields differ between versions of JAX."""
     ins, outs = _avals(computation.inputs), _avals(computation.outputs)
     fields: dict[str, Any] = {
         "fun_name": computation.name,

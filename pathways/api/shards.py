@@ -9,7 +9,7 @@ Index: TypeAlias = tuple[slice, ...]
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """What one virtual device holds of an array. `replica_id` counts the devices that hold the same, from 0."""
+    """The part of an array on one virtual device. `replica_id` counts the devices that hold the same part, from 0."""
 
     device: Any
     index: Index
@@ -18,14 +18,14 @@ class Shard:
 
     @property
     def data(self) -> Any:
-        """A copy of this part alone, as a `jax.Array` on JAX's default device. Waits."""
+        """A copy of this part alone, as a `jax.Array` on JAX's default device. Waits for it."""
         return self.read()
 
 
 def shards(sharding: Any, stored: tuple[int, ...], rank: int, read: Callable[[int], Any]) -> list[Shard]:
-    """All shards of an array that is stored in this shape, of which the user sees `rank` dimensions.
+    """Yields all shards of an array that is stored in this shape, of which the user sees `rank` dimensions.
 
-    They come in the order of the mesh; `read` gives the values of one by its position.
+    They come in the order of the mesh; `read` returns the values of one by its position.
     """
     seen: dict[str, int] = {}
     found: list[Shard] = []

@@ -28,7 +28,7 @@ _VERSION = 1
 
 
 def save(tree: Any, path: str | Path) -> int:
-    """Writes a pytree of arrays (`pw.Array`, `jax.Array`, numpy, Python numbers); gives the bytes written.
+    """Writes a pytree of arrays (`pw.Array`, `jax.Array`, numpy, Python numbers); returns the bytes written.
 
     Waits for the arrays. The file is complete, or what was there stays: it is written beside and renamed. Raises what
     reading the arrays raises, PWC0606 where the file cannot be written, PWC0514 for leaves that are no arrays.
@@ -78,7 +78,7 @@ def restore(tree: Any, path: str | Path) -> Any:
 
 
 def _stored(leaf: Any) -> tuple["np.ndarray[Any, Any]", str]:
-    """The bytes of a leaf on the host, and what it is."""
+    """Copies a leaf to the host; returns its bytes and its type."""
     if isinstance(leaf, Array):
         return leaf.stored(), _name(leaf.dtype)
     if isinstance(leaf, jax.Array) and dtypes.issubdtype(leaf.dtype, dtypes.prng_key):
@@ -99,7 +99,7 @@ def _name(dtype: Any) -> str:
 
 
 def _loaded(raw: "np.ndarray[Any, Any]", dtype: str) -> tuple[Any, str]:
-    """An array of its bytes, and what it is; None where the file says of them what cannot be."""
+    """Makes an array of its bytes and its type; None where the two do not fit."""
     try:
         array = _as_stated(raw, dtype)
     except (TypeError, ValueError):
@@ -117,7 +117,7 @@ def _as_stated(raw: "np.ndarray[Any, Any]", dtype: str) -> Any:
 
 
 def _read(path: str | Path) -> Mapping[str, tuple["np.ndarray[Any, Any]", str]]:
-    """Raw arrays and element types by name."""
+    """Reads raw arrays and element types by name."""
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             if _INDEX not in file.files:  # results whose types numpy knows

@@ -81,7 +81,7 @@ class Lowered:
         return traced
 
     def as_text(self, phase: Phase | str = Phase.TRACE, *, debug_info: bool = False) -> str:
-        """The IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
+        """Returns the IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
         if phase not in list(Phase):
             have, rule = repr(phase), f"one of {', '.join(Phase)}"
             error = BadArguments(
@@ -92,7 +92,7 @@ class Lowered:
         return text(module) if debug_info else pretty(module)
 
     def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
-        """The program advanced to `phase`, on a copy."""
+        """Compiles a copy of the program down to `phase`."""
         with COMPILING:
             program = self._program()
             compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
@@ -136,20 +136,20 @@ class Lowered:
         )
 
     def compiled(self, topology: Topology | None, options: Options) -> Compilation:
-        """The compilation down to the plan."""
+        """Compiles down to the plan."""
         return self._compilation(Phase.PLAN, topology, options)
 
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How a plan was made, to make it again on other devices."""
+    """The options that a plan was made with, to make it again on other devices."""
 
     lowered: Lowered
     topology: Topology | None
     options: Options
 
     def remake(self, lost: frozenset[str]) -> Plan:
-        """The plan for what is left. Raises PWC0301 where that is not enough."""
+        """Makes the plan again for the devices that are left. Raises PWC0301 where they are too few."""
         topology = self.topology
         if topology is not None:
             topology = Topology(tuple(i for i in topology.islands if i.name not in lost), topology.dcn_gbps)
@@ -186,7 +186,7 @@ class Compiled:
         self._shardings: list[Any] = [None] * len(plan.results)
         taken = [p for p in plan.parameters if not p.static]
         self._positional = -1 if any(p.how == NAME for p in taken) or not plan.parameters else len(taken)
-        """How many arguments a call has, if all may be given by position."""
+        """The number of arguments of a call, if all may be given by position."""
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -209,9 +209,9 @@ class Compiled:
         return self.unflatten(self.run_flat(leaves))
 
     def _in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Arguments as the plan takes them. Raises PWC0502."""
+        """Puts arguments in the order of the plan. Raises PWC0502."""
         parameters = self.plan.parameters
-        if not parameters and not kwargs:  # without arguments, or of an older writer: the structure says the rest
+        if not parameters and not kwargs:  # no arguments, or of an older writer: see the structure
             return args
         try:
             return arguments_in_order(parameters, args, kwargs)
@@ -222,7 +222,7 @@ class Compiled:
             raise self._wrong_structure(str(error), rule) from None
 
     def run_flat(self, leaves: Sequence[Any]) -> list[Array]:
-        """Runs the plan on one value an input; gives one array a result."""
+        """Runs the plan on one value an input; returns one array a result."""
         if self._loaded.lost is not None:
             self._place_anew()
         run = debugging.run_debugged if debugging.asked() else LoadedPlan.run
@@ -231,10 +231,10 @@ class Compiled:
         return [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
 
     def _place_anew(self) -> None:
-        """After the loss of a device. Raises PWC0513 where nothing else fits."""
-        with COMPILING, self._lock:  # in this order: a trace may come to call what is being placed anew
+        """Places the plan on other devices after a loss. Raises PWC0513 where it fits nowhere."""
+        with COMPILING, self._lock:  # locks in this order: a trace may call the program that is being placed anew
             lost = self._loaded.lost
-            if lost is None:  # another thread was here
+            if lost is None:  # another thread has placed it
                 return
             if self._recipe is None:
                 have, needs = "a plan from a file", "a program that was traced in this process"
@@ -264,7 +264,7 @@ class Compiled:
         return PathwaysError(error)
 
     def unflatten(self, results: Sequence[Any]) -> Any:
-        """The results in the structure that the program returned."""
+        """Puts the results in the structure that the program returned."""
         if self._out_tree is not None:
             return tree_util.tree_unflatten(self._out_tree, results)
         return build_tree(self.plan.out_tree, results)
@@ -301,7 +301,7 @@ class Compiled:
         return compile_summary(self.plan, self.timing)
 
     def cost_analysis(self, island: str | None = None) -> dict[str, float]:
-        """What XLA counts of one run, by the names of `jax.stages`: flops, bytes accessed, transcendentals.
+        """Returns XLA's counts for one run, by the names of `jax.stages`: flops, bytes accessed, transcendentals.
 
         Over all devices of all islands, or of one island; `jax.stages` gives one device's. As there, bodies of loops
         and branches that are data count once.
@@ -311,25 +311,25 @@ class Compiled:
         return {what: sum(totals[what] for totals in chosen) for what in COSTS}
 
     def memory_analysis(self, island: str | None = None) -> MemoryAnalysis:
-        """Bytes on one device, by the names of `jax.stages`: the fullest device of the program, or of one island."""
+        """Returns bytes on one device, by the names of `jax.stages`: the fullest of the program, or of one island."""
         costs = self._costs()
         islands = [memory_of(self.plan, name, costs[name].code) for name in islands_asked_for(self.plan, island)]
         none = MemoryAnalysis("", 0, 0, 0, 0, 0, 0)
         return max(islands, key=lambda found: found.peak_memory_in_bytes, default=none)
 
     def _costs(self) -> dict[str, IslandCost]:
-        with COMPILING:  # code that is kept no more is made again
+        with COMPILING:  # code that was dropped is made again
             return self._loaded.costs
 
     def save(self, path: str | Path, *, executables: bool = False) -> int:
-        """Writes plan.bin; gives its size in bytes. `executables`: with ready code for machines like this one."""
+        """Writes plan.bin; returns its size in bytes. `executables`: with ready code for machines like this one."""
         return save_plan(process().with_executables(self.plan) if executables else self.plan, path)
 
 
 def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
     """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 where it cannot be run here.
 
-    What this user did not write is read by another process first: PWC0609-PWC0612 (docs/programs.md, Files).
+    A plan that this user did not write is read by another process first: PWC0609-PWC0612 (docs/programs.md, Files).
     """
     with COMPILING:
         plan = open_plan(path)

@@ -1,4 +1,4 @@
-"""What `pwc compile` and `Compiled.summary` say of a plan: one screen of facts."""
+"""The summary of a plan that `pwc compile` and `Compiled.summary` print: one screen of facts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,13 +14,13 @@ from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.sharding import Sharding
 
 WIDEST = 120
-"""To how many characters cells are filled up: one long cell must not make every row as long."""
+"""The most characters that cells are padded to: one long cell must not make every row as long."""
 LONGEST = 4000
-"""How many characters of a cell are shown."""
+"""The most characters of a cell that are shown."""
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Columns, left-aligned."""
+    """Formats rows as left-aligned columns."""
     widths = [min(WIDEST, max(len(r[i]) for r in rows)) for i in range(len(rows[0]))] if rows else []
     return "\n".join(indent + "  ".join(_cell(c, w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
 
@@ -30,7 +30,7 @@ def _cell(text: str, width: int) -> str:
 
 
 def dcn_bytes(plan: Plan) -> tuple[int, int]:
-    """Number of transfers between islands in one run, and their bytes."""
+    """Counts the transfers between islands in one run, and their bytes."""
     kinds = Counter((source.type, source.layout, target.layout) for source, target in channels(plan))
     total = 0
     for (type_, here, there), count in kinds.items():
@@ -39,13 +39,13 @@ def dcn_bytes(plan: Plan) -> tuple[int, int]:
 
 
 def _moved(type_: ArrayType, here: Sharding, there: Sharding) -> int:
-    """Bytes that one transfer between two islands moves."""
+    """Counts the bytes that one transfer between two islands moves."""
     ids = [-1 - i for i in range(there.mesh.size)]
     return plan_reshard(type_.shape, here, there, range(here.mesh.size), ids).moved * type_.shard_bytes(())
 
 
 def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:
-    """The two buffers of every transfer between islands."""
+    """Finds the two buffers of every transfer between islands."""
     arrivals = {i.channel: s.buffers[i.slot] for s in plan.streams for i in s.instructions if isinstance(i, Recv)}
     for stream in plan.streams:
         for instruction in stream.instructions:
@@ -54,7 +54,7 @@ def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:
 
 
 def compile_summary(plan: Plan, timing: Timing) -> str:
-    """`timing` is of the passes; a plan from a file has none."""
+    """Writes the summary of a plan. `timing` is of the passes; a plan from a file has none."""
     runs = list(plan.runs())
     used = len({r.computation for r in runs})
     moves, crossing = dcn_bytes(plan)
@@ -80,11 +80,11 @@ def _time(timing: Timing) -> list[str]:
 
 
 MOST_SHOWN_ROWS = 8
-"""How many reshards the summary lists."""
+"""The most reshards that the summary lists."""
 
 
 def _reshards(plan: Plan) -> list[str]:
-    """Every reshard that is left inside a slice, with its bytes a run and the user's line."""
+    """Lists every reshard that is left inside a slice, with its bytes a run and the user's line."""
     found = [d for d in plan.decisions if d.kind == "reshard"]
     if not found:
         return ["reshard  none inside a slice"]
@@ -105,7 +105,7 @@ def _schedule(schedule: Schedule) -> list[str]:
 
 
 def schedule_text(schedule: Schedule) -> str:
-    """The pipeline, its bubble, and what there is to say of it."""
+    """Describes the pipeline schedule, its bubble, and the note on it."""
     parts: list[str] = []
     if schedule.microbatches:
         parts.append(
@@ -116,13 +116,13 @@ def schedule_text(schedule: Schedule) -> str:
 
 
 def bubble_text(schedule: Schedule) -> str:
-    """The bubble for equal stages and as estimated, each with the least that any order has."""
+    """Describes the bubble for equal stages and as estimated, each with the least that any order has."""
     equal = f"{schedule.bubble:.1%} (at least {schedule.bound:.1%}) for equal stages"
     return f"{equal}, {schedule.estimated_bubble:.1%} (at least {schedule.estimated_bound:.1%}) by the cost model"
 
 
 def _memory(plan: Plan, island: str) -> list[str]:
-    """The peak of an island and its largest owners."""
+    """Describes the peak memory of an island and its largest owners."""
     found = peak(plan, island)
     owners = ", ".join(f"{owner} {size(bytes_)}" for owner, bytes_ in by_kind(found.owners)[:4])
     when = "at the start" if found.step < 0 else f"at step {found.step}"
@@ -130,14 +130,14 @@ def _memory(plan: Plan, island: str) -> list[str]:
 
 
 def in_bodies(plan: Plan) -> str:
-    """What bodies move, each time they run."""
+    """Describes the transfers of bodies, each time they run."""
     moved = [dcn_bytes(plan.of_body(number)) for number in range(len(plan.bodies))]
     count, crossing = (sum(column) for column in zip((0, 0), *moved, strict=True))
     return f"; in bodies {count}, {size(crossing)} each time" if count else ""
 
 
 def _awaited(plan: Plan) -> str:
-    """What the controller waits for: control flow that is data."""
+    """Lists what the controller waits for: control flow on data."""
     kinds: Counter[str] = Counter()
     for streams in plan.all_streams:
         found = {i.step: i.kind for s in streams for i in s.instructions if isinstance(i, Branch)}

@@ -1,4 +1,4 @@
-"""Faults on purpose, for tests of what a program does when something breaks: `pw.testing`."""
+"""Injects faults, to test how a program behaves when something breaks: `pw.testing`."""
 
 import contextlib
 from collections.abc import Generator
@@ -29,8 +29,8 @@ def fault(
     after: int = 0,
     message: str = "injected",
 ) -> Generator[Fault]:
-    """While the context lasts, something goes wrong at the next step that meets all conditions, `times` times;
-    the first `after` of them pass.
+    """Injects a fault, while the context lasts, at the next step that meets all conditions, `times` times;
+    the first `after` such steps pass.
 
     `kind` is `raise` (a host callback raises InjectedFault on one device of the step's gang: its results, and all that
     depends on them, are poison), `delay` (one device is held up for `seconds`), `hang` (for ever: the watchdog ends the

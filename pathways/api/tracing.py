@@ -1,4 +1,4 @@
-"""`pw.trace`: one file of what happened when, for https://ui.perfetto.dev."""
+"""`pw.trace`: records what happened when in one file, for https://ui.perfetto.dev."""
 
 import contextlib
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""Warnings of the import face: Python's, at the user's line; without one, a note as the command line has them."""
+"""Warnings of the Python API: Python's own, at the user's line; without a line, a note as on the command line."""
 
 import sys
 import warnings

@@ -1,1 +1,1 @@
-"""What a client holds: loaded plans, their inputs and results, and arrays that it puts aside."""
+"""The objects of a client: loaded plans, their inputs and results, and suspended arrays."""

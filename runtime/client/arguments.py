@@ -1,4 +1,4 @@
-"""Putting the arguments of one run into its slots: what is overwritten, what is shared, what is copied first."""
+"""Binding the arguments of one run to its slots: which are donated, which are shared, which are copied first."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ class Bound:
         self.owners: dict[int, StoredBuffer] = {}
         self.taken: list[Handle] = []
         self.claims: list[Handle] = []
-        """Those whose buffers the run overwrites: nothing else may read them from now on."""
+        """Handles whose buffers the run overwrites: nothing else may read them from now on."""
         self.kept: list[StoredBuffer] = []
-        """What the run reads, while others may enqueue in between: nothing overwrites it."""
+        """Buffers that the run reads while other runs may enqueue in between: those must not overwrite them."""
 
 
 class Binder:
@@ -36,7 +36,7 @@ class Binder:
         self._donates = any(wanted is not None and wanted.port.donated for wanted in inputs)
 
     def bind(self, bound: Bound, values: list[Any], arguments: Sequence[Any], handles: Sequence[Handle | None]) -> None:
-        """Puts the arguments into their slots; `bound` is what the run then holds, also where this fails half way."""
+        """Puts the arguments into their slots; `bound` lists all that the run holds, also where this fails half way."""
         store = self._store
         used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
         for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):

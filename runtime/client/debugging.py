@@ -1,7 +1,8 @@
 """JAX's settings for finding faults, as runs honor them: transfer guards, debug_nans and debug_infs.
 
-A guard is about what a call moves without being told to: arguments. What a program moves it says itself. Numbers are
-looked at step by step, so that the first computation that makes one that is none is named; each step is waited for.
+A transfer guard is about arguments, which a call moves without being told to; the transfers of a program are explicit.
+NaN and infinity are looked for step by step, each step waited for, so that the first computation that makes one is
+named.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,11 +38,11 @@ _REFUSES = ("disallow", "disallow_explicit")
 
 
 class NumberError(PathwaysError, FloatingPointError):
-    """A value that is not a number was made: also what JAX raises for it."""
+    """A computation made NaN or infinity; also a FloatingPointError, which JAX raises for it."""
 
 
 def asked() -> bool:
-    """Whether any setting is on in this thread; every run asks."""
+    """Returns whether any of these settings is on in this thread; every run asks."""
     return bool(
         debug_nans.value
         or debug_infs.value
@@ -71,7 +72,7 @@ _HOST, _DEVICE = "the host", "other devices"
 
 
 def _moved(loaded: LoadedPlan, arguments: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """The arguments that are not where the plan wants them, and where they are."""
+    """Finds the arguments that are not where the plan wants them, and where they are."""
     for wanted, value in zip(loaded.inputs, arguments, strict=True):
         if wanted is None:
             continue
@@ -84,13 +85,13 @@ def _moved(loaded: LoadedPlan, arguments: Sequence[Any]) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True)
 class Numbers(Observer):
-    """Looks at what each computation makes, when it is there."""
+    """An observer that waits for the results of each step and looks for NaN and infinity in them."""
 
     nans: bool
     infs: bool
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
-        """Raises PWC0211 where a result of the step holds what is not a number."""
+        """Raises PWC0211 where a result of the step holds NaN or infinity, as the settings ask."""
         instruction = step.instruction
         if not isinstance(instruction, Run):
             return
@@ -109,7 +110,7 @@ class Numbers(Observer):
                 )
 
     def _found(self, value: Any) -> str:
-        """What a value holds that it must not; nothing where its computation failed: its readers learn of that."""
+        """Names what a value holds that it must not; nothing where its computation failed, which its readers see."""
         for shard in value if isinstance(value, Shards) else [value]:
             if not dtypes.issubdtype(shard.dtype, np.inexact):
                 continue

@@ -1,4 +1,4 @@
-"""What a client hands in: checked against the plan, then put on devices."""
+"""Checks the values that a client passes against the plan, and puts them on devices."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from pathways.runtime.host.run.store import Handle
 
 
 def handle_of(value: Any) -> Handle | None:
-    """The handle behind what a client holds of an earlier run."""
+    """Returns the handle behind an array that an earlier run made."""
     handle = getattr(value, "handle", None)
     return handle if isinstance(handle, Handle) else None
 
 
 def as_host(value: Any, port: Port, program: str) -> "np.ndarray[Any, Any]":
-    """A value on the host in the stored form of `port`. Raises PWC0501 for another shape or element type."""
+    """Converts a value on the host to the stored form of `port`. Raises PWC0501 for another shape or element type."""
 
     def refuse(have: str) -> PathwaysError:
         shape = list(port.type.shape) if port.dtype == port.type.dtype else "stored as " + str(port.type)
@@ -62,7 +62,7 @@ def _key_data(value: Any, dtype: str, refuse: Any) -> Any:
 
 
 def _converts(have: "np.dtype[Any]", want: "np.dtype[Any]", *, strong: bool) -> bool:
-    """What JAX itself would convert: 64 bits to 32, a Python number to any type of its kind or above."""
+    """Returns whether JAX itself would convert: 64 bits to 32, a Python number to any type of its kind or above."""
     if strong:
         return have.kind == want.kind and have.itemsize == 2 * want.itemsize and have.itemsize >= 8
     ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}

@@ -71,16 +71,16 @@ class LoadedPlan:
         self._line = controller.flights.line(min(self._keys)) if self._keys else None
         self._peaks = self._limited_peaks()
         self._seconds = 1e-3
-        """What a run takes, as it was seen."""
+        """Seconds that a run takes: a moving average."""
         self._turns = float(max(1, sum(len(w.parts) for w in self._waves)))
-        """In how many turns, if others want theirs; as it was seen, where that is data."""
+        """Turns that a run takes while other runs wait for theirs; a moving average where that depends on data."""
         self._awaits = len(self._waves) > 1 or any(w.tasks for w in self._waves)
         self._calls_back = any(c.callbacks for c in plan.computations)
         pauses = self._turns > 1 or any(w.tasks for w in self._waves)
         self._binder = Binder(plan.name, self._inputs, controller.store, pauses)
 
     def _input(self, port: Port) -> Input | None:
-        """None for an argument that the plan does not read."""
+        """Returns where the argument goes; None for one that the plan does not read."""
         if port.slot < 0:
             return None
         index = self._offsets[port.island] + port.slot
@@ -110,7 +110,7 @@ class LoadedPlan:
         return [self._offsets[island] + slot for slot in run.outputs]
 
     def _limited_peaks(self) -> dict[Hashable, int]:
-        """What a run takes on each device that has a limit; constants are held as long as the plan is loaded."""
+        """Counts a run's bytes on each device that has a limit. Constants count as held while the plan is loaded."""
         peaks: dict[Hashable, int] = {}
         ledger = self._controller.ledger
         for mesh in range(len(self.plan.meshes)):
@@ -130,12 +130,12 @@ class LoadedPlan:
 
     @cached_property
     def costs(self) -> dict[str, IslandCost]:
-        """What XLA counts of a run, by island."""
+        """The operations and bytes that XLA counts of a run, by island."""
         return costs_of(self.plan, self._sides, self._controller.executables)
 
     @property
     def lost(self) -> PhysicalIsland | None:
-        """An island of the plan that has lost a device."""
+        """An island of the plan that has lost a device; None where all are whole."""
         machine = self._controller.machine
         if self._changes != machine.changes:
             self._changes = machine.changes
@@ -148,7 +148,7 @@ class LoadedPlan:
         return self._inputs
 
     def run(self, arguments: Sequence[Any], observers: Sequence[Observer] = ()) -> list[Handle]:
-        """Enqueues one run, when its turn has come; `arguments` are one value an input port. Returns handles.
+        """Enqueues one run when its turn has come; `arguments` has one value an input port. Returns handles.
 
         A run that waits for values is enqueued in the background, unless it has `observers` of its own.
         Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones, PWC0506 and PWC0507 where memory does
@@ -196,7 +196,7 @@ class LoadedPlan:
             return self._results(frame.values, bound.owners, client, number)
         finally:
             try:
-                for handle in bound.taken if launched else ():  # not before the results hold what they share with it
+                for handle in bound.taken if launched else ():  # only now: results may share its buffer
                     handle.give_up(self.plan.name, caller())
                 for handle in () if launched else bound.claims:
                     handle.unclaim()
@@ -211,9 +211,9 @@ class LoadedPlan:
         arguments: Sequence[Any],
         handles: Sequence[Handle | None],
     ) -> list[Handle]:
-        """Has a thread of its own enqueue the run; gives handles on what it promises.
+        """Starts a thread that enqueues the run; returns handles whose buffers hold a promise until then.
 
-        What is wrong with the arguments is raised here; what goes wrong later is raised where a result is read.
+        Wrong arguments raise here; later errors are raised where a result is read.
         """
         controller, store, line = self._controller, self._controller.store, caller()
         if self._peaks:
@@ -224,15 +224,15 @@ class LoadedPlan:
         known = {i: b for i, b in self._held.items() if b.client is client} | passed_on(self._inputs, held)
         promise = Promise(number, self.plan.name, client, self._calls_back, line)
         results = PromisedResults(promise, self._results_of, store, known)
-        given_up = Gate()  # before that, what the caller donates seems to be shared, and is copied
+        given_up = Gate()  # closed, the run would see the arguments that the caller donates as shared, and copy them
 
         def work() -> None:
             try:
                 given_up.pass_through()
                 promise.wait_for(earlier)
-                with transfer_guard("allow"), on_behalf_of(line):  # what a call copies was asked for when it was made
+                with transfer_guard("allow"), on_behalf_of(line):  # the guard was asked when the call was made
                     results.keep(self._run(number, client, given, held, promise))
-            except Exception as error:  # whatever it is, all who read a result must learn of it
+            except Exception as error:  # any error must reach those who read a result
                 store.resolve(promise, self._failure(error, line))
             finally:
                 held.clear()
@@ -250,7 +250,7 @@ class LoadedPlan:
         return results.handles
 
     def _given(self, wanted: Input | None, value: Any, handle: Handle | None) -> Any:
-        """An argument, checked, as it is now: the caller may change a host array right after the call."""
+        """Checks an argument, and copies a host array: the caller may change it right after the call."""
         if wanted is None:
             return value
         if handle is None:
@@ -277,7 +277,7 @@ class LoadedPlan:
         return Request(number, client.label, self.plan.name, self._keys, client.weight, self._seconds / turns, bytes_)
 
     def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
-        """From now on the run is watched."""
+        """Registers the run as enqueuing: the watchdog sees it from now on."""
         controller, request = self._controller, ticket.request
 
         def done(seconds: float) -> None:
@@ -308,14 +308,14 @@ class LoadedPlan:
             self._turns += (run.turns - self._turns) / 8
 
     def _is_done(self, values: list[Any]) -> bool:
-        """Whether a run of one computation is done already: what is small runs on the thread that enqueues it."""
+        """Returns whether a run of one computation is done already: a small one runs on the thread that enqueues it."""
         return bool(self._only) and all(pjrt.is_array(values[i]) and values[i].is_ready() for i in self._only)
 
     @uninterrupted
     def _flown(self, ticket: Ticket | None, flight: Flight | None, values: list[Any]) -> None:
-        """The run is in the queues of devices: others may enqueue, and its end is watched.
+        """Ends the run's turn, since all of it is in the queues of devices: others may enqueue, and its end is awaited.
 
-        All that it may take stays reserved until then: handles may die, and devices still work on what they held.
+        All memory that it may take stays reserved until it is done: devices use buffers whose handles were dropped.
         """
         controller = self._controller
         if ticket is None:
@@ -349,14 +349,14 @@ class LoadedPlan:
             buffer = owners.get(index) or self._held.get(index)
             if buffer is None or buffer.client is not client:
                 array = values[index]
-                if self.lost is not None and not isinstance(array, Poison):  # while the run was enqueued
+                if self.lost is not None and not isinstance(array, Poison):  # lost while the run was enqueued
                     array = lost_among(self._islands.values(), result.side.devices) or array
                 buffer = owners[index] = result.stored(array, client, number)
             handles.append(self._controller.store.hold(buffer, values[index]))
         return handles
 
     def _hold_constants(self, constants: Mapping[int, Any]) -> dict[int, StoredBuffer]:
-        """Constants that are results: held by the plan, too, so that no run overwrites them."""
+        """Makes buffers of constants that are results: the plan holds them, too, so that no run overwrites them."""
         client = current_client.get()
         return {r.index: r.stored(constants[r.index], client, -1) for r in self._results_of if r.pinned}
 
@@ -366,7 +366,7 @@ def _is_promised(handle: Handle | None) -> TypeGuard[Handle]:
 
 
 def _less(bytes_: dict[Hashable, int], buffer: StoredBuffer) -> None:
-    """Takes off what a client holds already."""
+    """Subtracts the bytes of a buffer that the client holds already."""
     for device in buffer.devices:
         if device in bytes_:
             bytes_[device] = max(0, bytes_[device] - buffer.bytes)

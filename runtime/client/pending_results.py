@@ -1,4 +1,4 @@
-"""The results of a run in the background: handles that a client holds before the run has made what is behind them."""
+"""The results of a run in the background: handles that a client holds before the run has made their arrays."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
 
 
 class PromisedResults:
-    """One handle a result. Some hold what is there already: an argument that is passed on, or a constant."""
+    """One handle a result. Some have their arrays already: an argument that is returned as it is, or a constant."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class PromisedResults:
         return self._promised[result.index]
 
     def keep(self, made: Sequence[Handle]) -> None:
-        """Puts what the run made where it was promised, and wakes all who wait for it."""
+        """Puts the arrays that the run made in place of its promise, and wakes the threads that wait for them."""
         for result, handle in zip(self._results, made, strict=True):
             buffer = self._promised.get(result.index)
             if buffer is not None:
@@ -43,7 +43,7 @@ class PromisedResults:
 
 
 def passed_on(inputs: Sequence[Input | None], held: Sequence[Handle | None]) -> dict[int, StoredBuffer]:
-    """The buffers of arguments that lie where they are wanted and stay the client's, by slot."""
+    """Returns, by slot, the buffers of arguments that lie where they are wanted and are not donated."""
     return {
         wanted.index: handle.buffer
         for wanted, handle in zip(inputs, held, strict=True)

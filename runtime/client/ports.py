@@ -18,7 +18,7 @@ from pathways.runtime.host.run.store import Handle, Origin, Poison, StoredBuffer
 
 @dataclass(eq=False)
 class Input:
-    """Where one argument goes: a slot, and how it lies there."""
+    """Where one argument goes: a slot, and its layout."""
 
     port: Port
     index: int
@@ -27,7 +27,7 @@ class Input:
     program: str
     compile_on: transfers.Compile
     _placed: Sharding | None = None
-    """How the last argument lay that was where it is wanted: the next is likely to lie so, too."""
+    """The layout of the last argument that needed no move: the next one probably has the same."""
     _moves: dict[Any, transfers.Mover] = field(default_factory=dict[Any, transfers.Mover])
 
     def is_in_place(self, buffer: StoredBuffer) -> bool:
@@ -40,7 +40,7 @@ class Input:
         return True
 
     def arrive(self, handle: Handle) -> Any:
-        """The array of a handle where it is wanted: itself, or moved there from another program's place."""
+        """Returns the array of a handle where the plan wants it: as it is, or moved from another program's place."""
         buffer, array = handle.buffer, handle.array()
         self.check(buffer)
         if isinstance(array, Poison) or self.is_in_place(buffer):
@@ -49,7 +49,7 @@ class Input:
         if key not in self._moves:
             source = Side(buffer.sharding, array.sharding, buffer.devices)
             self._moves[key] = transfers.prepare_transfer(self.type, source, self.side, self.compile_on).move
-        held, array = handle.share()  # a run elsewhere may donate it just now
+        held, array = handle.share()  # another run may be donating it at this moment
         try:
             return array if isinstance(array, Poison) else self._moves[key](array)
         finally:
@@ -65,7 +65,7 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Where one result comes from: a slot, how it lies there, and what makes it."""
+    """Where one result comes from: a slot, its layout, and the computation that makes it."""
 
     port: Port
     index: int

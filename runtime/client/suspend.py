@@ -1,4 +1,4 @@
-"""A client's arrays leave device memory, to the host or to disk, and come back; other clients go on."""
+"""Suspends a client: moves its arrays from device memory to the host or to disk, and back; other clients go on."""
 
 import contextlib
 import secrets
@@ -22,7 +22,7 @@ from pathways.runtime.host.run.store import Poison, StoredBuffer, Suspended, los
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The values of one array, and where they lay."""
+    """The values of one suspended array, and its place on devices."""
 
     where: Suspended
     real: Any
@@ -35,13 +35,13 @@ class Kept:
         return self.host
 
     def forget(self) -> None:
-        """Its values are back."""
+        """Deletes its file, if it has one: the values are back on devices, or not wanted any more."""
         if isinstance(self.host, Path):
             self.host.unlink(missing_ok=True)
 
 
 def suspend(controller: Controller, client: ClientState, folder: Path | None) -> int:
-    """Frees all device memory of a client when its runs are done; gives the bytes freed. Twice is once.
+    """Frees all device memory of a client when its runs are done; returns the bytes freed. A second call does nothing.
 
     Raises PWC0606 where nothing can be written to `folder`.
     """
@@ -58,7 +58,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
         array = buffer.array
         if buffer.pinned or not pjrt.is_array(array):
             continue
-        with contextlib.suppress(*pjrt.FAILURES):  # what failed stays as it is
+        with contextlib.suppress(*pjrt.FAILURES):  # an array whose computation failed stays as it is
             host: np.ndarray[Any, Any] | Path = pjrt.to_host(array)
             if folder is not None:
                 host = _write(folder, np.ascontiguousarray(host).tobytes())
@@ -70,14 +70,14 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
 
 
 def _write(folder: Path, raw: bytes) -> Path:
-    """A file under a name that cannot be foreseen."""
+    """Writes a file under a name that cannot be foreseen."""
     path = folder / f"pathways-{secrets.token_hex(8)}.bin"
     write_private(path, raw)
     return path
 
 
 def resume(controller: Controller, client: ClientState) -> None:
-    """Brings everything back, when there is room for it. Raises PWC0506 and PWC0507 as a run does."""
+    """Moves all arrays back to their devices when there is room. Raises PWC0506 and PWC0507 as a run does."""
     kept = {b: k for b, k in client.kept.items() if b.array is k.where}
     wanted: dict[Hashable, int] = {}
     limits = controller.ledger.limits
@@ -93,7 +93,7 @@ def resume(controller: Controller, client: ClientState) -> None:
         for buffer, one in kept.items():
             if buffer.array is one.where:
                 back = _back(controller, buffer, one)
-                # Unless its last handle died meanwhile, or another thread was quicker.
+                # Unless its last handle was dropped meanwhile, or another thread was quicker.
                 controller.store.replace(buffer, one.where, back, held=pjrt.is_array(back))
         client.forget_kept()
         client.suspended = False
@@ -102,12 +102,12 @@ def resume(controller: Controller, client: ClientState) -> None:
 
 
 def _back(controller: Controller, buffer: StoredBuffer, kept: Kept) -> Any:
-    """The array on its devices, or the poison that says why not."""
+    """Puts the values on their devices; returns the array, or poison that says why not."""
     lost = lost_among(controller.machine.islands, buffer.devices)
     if lost is not None:
         return lost
     try:
         host = kept.read(buffer.type)
-    except (OSError, ValueError) as error:  # its file is gone, or cut
+    except (OSError, ValueError) as error:  # its file is missing, or cut
         return Poison(SnapshotGone(name=buffer.name, problem=str(error)))
     return pjrt.put(host, buffer.type, buffer.sharding, kept.real, buffer.devices)

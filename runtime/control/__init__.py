@@ -1,1 +1,1 @@
-"""Who may run where, and when: the controller, admission to islands, and the scheduling policies."""
+"""Which run may enqueue where, and when: the controller, admission to islands, and the scheduling policies."""

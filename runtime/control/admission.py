@@ -1,7 +1,8 @@
-"""Turns to enqueue: a client's thread waits for its run's, then enqueues the whole run itself.
+"""Turns to enqueue: a client's thread waits for the turn of its run, then enqueues the whole run itself.
 
-There is no thread in between: handing work to one takes 40 us. A thread that has an event posts it, and processes all
-that are posted unless another thread does so already; none waits for a lock, so that a handle may die anywhere.
+There is no scheduler thread: handing work to one takes 40 us. A thread that has an event posts it, and processes all
+that are posted unless another thread does so already; no thread waits for a lock, so that a handle may be dropped
+anywhere.
 """
 
 import threading
@@ -17,7 +18,7 @@ from pathways.runtime.interrupts import uninterrupted
 
 _T = TypeVar("_T")
 PATIENCE = 0.5
-"""Seconds after which a waiting thread looks whether its turn can still come."""
+"""Seconds after which a waiting thread checks whether its turn can still come."""
 
 Event: TypeAlias = Callable[[Scheduler], list[int]]
 
@@ -34,7 +35,7 @@ class Ticket:
 
 
 class Turns:
-    """The scheduler of this process, and who waits for it."""
+    """The scheduler of this process, and the tickets of waiting runs."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -45,9 +46,9 @@ class Turns:
         self._lock = threading.Lock()
 
     def enter(self, request: Request, patience: Callable[[Ticket], None]) -> Ticket:
-        """Waits for the turn of a run. `patience` is called while it does not come, and may raise.
+        """Waits for the turn of a run. `patience` is called again and again meanwhile, and may raise.
 
-        Whatever is raised meanwhile (Ctrl-C, too) takes the run out of line.
+        Any exception meanwhile (Ctrl-C, too) takes the run out of line.
         """
         ticket = Ticket(request)
         try:
@@ -69,7 +70,7 @@ class Turns:
         self.post(lambda scheduler: scheduler.step_aside(ticket.request.number))
 
     def pause(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
-        """Lets those go first who rank before."""
+        """Lets runs that rank before this one go first; returns when it is its turn again."""
         self.post(lambda scheduler: scheduler.pause(ticket.request.number))
         if not ticket.gate.acquire(blocking=False):
             self._wait(ticket, patience)
@@ -92,15 +93,15 @@ class Turns:
 
     @uninterrupted
     def ask(self, question: Callable[[Scheduler], _T]) -> _T:
-        """An answer about a moment between two events."""
+        """Asks the scheduler a question between two events; returns the answer."""
         with self._lock:
             answer = question(self.scheduler)
-        self.post(lambda scheduler: [])  # whatever was posted meanwhile
+        self.post(lambda scheduler: [])  # processes the events that were posted meanwhile
         return answer
 
     @uninterrupted
     def post(self, event: Event) -> None:
-        """Has an event processed, here or by the thread that is processing events now."""
+        """Posts an event, which is processed here or by the thread that is processing events now."""
         self._events.append(event)
         while self._events and self._lock.acquire(blocking=False):
             try:
@@ -109,7 +110,7 @@ class Turns:
                 self._lock.release()
 
     def _started(self, event: Event) -> list[int]:
-        """What an event starts. A mistake of ours must not take others' events along."""
+        """Returns the runs that an event starts; none where it raises: a bug in one event must not stop the others."""
         try:
             return event(self.scheduler)
         except Exception:

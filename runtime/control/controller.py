@@ -34,7 +34,7 @@ FETCH_LIMIT, MOST_FETCHED = "PATHWAYS_FETCH_LIMIT", "16GiB"
 
 
 def _daemons() -> bool:
-    """Whether there are threads of the program's own that go on until the interpreter is gone."""
+    """Returns whether the user's program has daemon threads, which run until the interpreter is gone."""
     return any(t.daemon and not t.name.startswith("pathways-") for t in threading.enumerate())
 
 
@@ -58,9 +58,9 @@ class Controller:
 
     ending: bool = False
     forked: bool = False
-    """Whether this is a copy in a child process: its devices and threads are not here."""
+    """Whether this process was forked from the one that made it: its devices and threads are not here."""
     observers: tuple[Observer, ...] = ()
-    """Told of every run."""
+    """Observers of every run."""
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.flights, self.machine.row.on_host, self.end_hang)
@@ -70,19 +70,19 @@ class Controller:
             os.register_at_fork(after_in_child=self._in_child)
 
     def _in_child(self) -> None:
-        """This process was forked: its first call is an error, and its end waits for nothing that is not there."""
+        """Marks the copy in a forked process: calls are errors there, and its exit waits for no device or thread."""
         self.forked = self.flights.ending = True
         self.store.in_child()
         self.machine.keep_for_ever()
 
     @property
     def eager(self) -> bool:
-        """Whether the ends of runs must be noticed at once: a turn or memory waits for them, or an observer."""
+        """Whether the ends of runs must be noticed at once: for a run that waits (turn or memory), or an observer."""
         return self.turns.contended or bool(self.ledger.limits) or bool(self.observers)
 
     @contextlib.contextmanager
     def observed_by(self, observer: Observer) -> Generator[None]:
-        """Within it the observer is told of all runs; at its end runs in the background are done."""
+        """Adds an observer of all runs for the length of a block, which ends when runs in the background are done."""
         self.observers = (*self.observers, observer)
         try:
             yield
@@ -127,7 +127,7 @@ class Controller:
                 )  # fmt: skip
 
     def patience(self, ticket: Ticket, client: ClientState) -> None:
-        """While a run waits: has the ends of runs noticed at once, and gives up where only its own client can help."""
+        """Serves a run that waits: looks for ended runs, and raises where only its own client could free the memory."""
         self.flights.hurry()
         self._check_there(client)
         request = ticket.request
@@ -152,7 +152,7 @@ class Controller:
             )  # fmt: skip
 
     def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
-        """What a plan's topology states of memory holds from now on."""
+        """Sets the memory limits of devices to those that a plan's topology states."""
         self.turns.ask(lambda _: self._limit(plan, islands))
 
     def _limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
@@ -166,7 +166,7 @@ class Controller:
                 ledger.limits[device] = memory or 0
 
     def end(self, timeout: float = 5.0) -> None:
-        """The process ends: who comes now waits for ever, and what is in flight is waited for.
+        """Ends the runtime at exit: waits for runs in flight; threads that call a program from now on wait for ever.
 
         Runs that call back to the host are waited for however long they take, as JAX does; other runs in the
         background are cancelled, since nothing can read their results any more. A daemon thread inside of XLA aborts
@@ -174,7 +174,7 @@ class Controller:
         """
         if self.forked:
             return
-        with contextlib.suppress(KeyboardInterrupt):  # it ends now, whatever calls back
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C: it ends now, without the callbacks
             self._finish_callbacks(None, timeout)
         interrupts.ignore()
         self.cancel(self.background.of())
@@ -189,34 +189,34 @@ class Controller:
         time.sleep(0.5 if _daemons() else 0.02)
 
     def check_open(self, client: ClientState) -> None:
-        """Raises PWC0509 for a client that is gone, PWC0515 for one that is suspended, PWC0520 behind a fork."""
+        """Raises PWC0509 for a closed client, PWC0515 for a suspended one, PWC0520 in a forked process."""
         self._check_there(client)
         if client.suspended:
             raise PathwaysError(ClientSuspended(client=client.label, where=caller()))
 
     def _check_there(self, client: ClientState) -> None:
-        """As `check_open`, for a run that waits already: it goes on when its client is suspended."""
+        """Checks as `check_open`, for a run that waits already: that goes on when its client is suspended."""
         if self.forked:
             raise PathwaysError(Forked(where=caller()))
         if client.closed:
             raise closed(client, "a client whose with block has ended, or that was closed")
 
     def cancel(self, runs: Iterable[Promise]) -> None:
-        """Gives up runs in the background: what they have enqueued is done, their results are never known."""
+        """Cancels runs in the background: what they have enqueued still runs, but their results are poison."""
         for promise in runs:
             promise.cancelled = True
             self.store.resolve(promise, Poison(promise.cancellation))
 
     def _finish_callbacks(self, client: ClientState | None, grace: float = 5.0) -> None:
-        """Waits for runs that call back to the host. What they wait for may be without end: it has `grace` seconds."""
+        """Waits for runs that call back to the host. Other runs, which may block them for ever, get `grace` seconds."""
         if not self.background.drain(client, calling_back=True, timeout=grace):
             self.cancel(p for p in self.background.of(client) if not p.calls_back)
             self.background.drain(client, calling_back=True)
 
     def close(self, client: ClientState) -> None:
-        """A client goes: its waiting runs are taken out of line, and its arrays are freed, even where handles are held.
+        """Closes a client: takes its waiting runs out of line, and frees its arrays, even where handles are held.
 
-        Its runs in the background that call back to the host end first; others are given up.
+        Its runs in the background that call back to the host end first; others are cancelled.
         """
         self._finish_callbacks(client)
         client.closed = True
@@ -225,13 +225,13 @@ class Controller:
         client.forget_kept()
 
     def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
-        """A device is gone: reading what is on it raises `cause`, PWC0512 where none is given."""
+        """Marks a device as lost: reading arrays on it raises `cause`, PWC0512 where none is given."""
         device = island.devices[position]
         self.machine.lose(island, position, reason, cause)
         self.store.lose(device, lost_poison(island, position))
 
     def end_hang(self, hang: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
-        """Loses the devices of a hang, and with them all that is there; all who wait for it go on."""
+        """Loses the devices of a hang, and all arrays on them; threads that wait for those go on."""
         for island in self.machine.islands:
             for position, device in enumerate(island.devices):
                 if device in lost:

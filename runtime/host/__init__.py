@@ -1,1 +1,1 @@
-"""What a host does with its devices: it loads plans, runs them, and watches what becomes of them."""
+"""The work of a host with its devices: it loads plans, runs them, and watches the runs."""

@@ -1,4 +1,4 @@
-"""Who goes next on an island. Pure: no clock, no threads, no devices. One policy a file."""
+"""Which run goes next on an island. Pure: no clock, no threads, no devices. One policy a file."""
 
 from collections.abc import Callable
 

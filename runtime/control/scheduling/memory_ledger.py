@@ -10,9 +10,9 @@ class Ledger:
 
     limits: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
     held: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
-    """By clients' handles, after the runs that made them."""
+    """Bytes that clients' handles hold after the runs that made them."""
     reserved: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
-    """By runs that were started and are not done."""
+    """Bytes reserved by runs that were started and are not done."""
 
     def limit(self, device: Hashable, size: int) -> None:
         self.limits[device] = size
@@ -26,7 +26,7 @@ class Ledger:
         return all(size <= self.free(device) for device, size in wanted.items())
 
     def short_of(self, wanted: Mapping[Hashable, int]) -> Hashable | None:
-        """The device that lacks most, None where all fits."""
+        """Returns the device that lacks most memory; None where all fits."""
         lacking = {d: size - self.free(d) for d, size in wanted.items() if size > self.free(d)}
         return max(lacking, key=lambda d: lacking[d]) if lacking else None
 
@@ -35,7 +35,7 @@ class Ledger:
             self.reserved[device] += sign * size
 
     def hold(self, devices: tuple[Hashable, ...], size: int) -> None:
-        """Counts `size` bytes on each of some devices; negative where a handle is gone."""
+        """Counts `size` bytes as held on each of some devices; negative where a handle was dropped."""
         for device in devices:
             if device in self.limits:
                 self.held[device] += size

@@ -1,4 +1,4 @@
-"""What a scheduler knows of a run, and what a policy is asked."""
+"""What the scheduler knows of a run, and the interface of a scheduling policy."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from typing import ClassVar, Protocol
 
 @dataclass(frozen=True)
 class Request:
-    """One run of one client's program, admitted as a whole: its work is known, and so is what it needs.
+    """One run of one client's program, admitted as a whole: its work and the memory it needs are known.
 
-    `bytes` is what it will take on each device that has a limit, beside what clients hold already; `seconds` is what
-    one turn is expected to take.
+    `bytes` is the memory that it will take on each device that has a limit, beside what clients hold already;
+    `seconds` is the time that one turn is expected to take.
     """
 
     number: int
@@ -28,15 +28,15 @@ class SchedulingPolicy(Protocol):
     name: ClassVar[str]
 
     def rank(self, request: Request) -> tuple[float, int]:
-        """The lowest goes first; no two runs have the same."""
+        """Ranks a run: the lowest goes first, and no two runs have the same rank."""
         ...
 
     def submitted(self, request: Request) -> None: ...
 
     def started(self, request: Request) -> None:
-        """Its turn has come; a long run may get several."""
+        """Notes that a run's turn has come; a long run may get several."""
         ...
 
     def ended(self, request: Request) -> None:
-        """It is done, or was given up."""
+        """Notes that a run is done, or was cancelled."""
         ...

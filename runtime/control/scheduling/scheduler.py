@@ -3,8 +3,8 @@
 Each island has its line of waiting runs, in one order over all islands (the policy's rank), so that programs that span
 several islands meet in the same order everywhere. The first in line starts when no other run is enqueuing there, the
 island has not too much in flight of others, and its memory is free; until then those behind it wait, too, so that
-no run starves. A run that spans islands starts when it is first in line on all of them. A run that paused and
-holds what those before it wait for, memory or a place in flight, goes on before them.
+no run starves. A run that spans islands starts when it is first in line on all of them. A run that paused, and holds
+memory or a place in flight that runs before it wait for, goes on before those.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ _NONE: Counter[str] = Counter()
 
 
 class Scheduler:
-    """Every method takes one event, and gives the numbers of the runs whose turn has come."""
+    """Takes events, one a method; each returns the numbers of the runs whose turn has come."""
 
     def __init__(self, policy: SchedulingPolicy, ledger: Ledger | None = None, depth: int = DEPTH) -> None:
         self.policy = policy
@@ -30,7 +30,7 @@ class Scheduler:
         self.depth = depth
         self.waiting: dict[int, Request] = {}
         self.running: dict[int, Request] = {}
-        """Started and not done: `bytes` is what they have reserved."""
+        """Runs that were started and are not done: `bytes` is the memory they have reserved."""
         self.active: dict[str, int] = {}
         """The run that is enqueuing on an island."""
         self.in_flight: dict[str, Counter[str]] = {}
@@ -42,23 +42,23 @@ class Scheduler:
         return self._start()
 
     def pause(self, number: int) -> list[int]:
-        """A long run gives way to those that rank before it; it may be the next itself."""
+        """Puts a long run back in line, so that runs that rank before it go first; it may be the next itself."""
         request = self.running[number]
         self._leave(request)
         self.waiting[number] = request
         return self._start()
 
     def step_aside(self, number: int) -> list[int]:
-        """A run waits for data, in no line; `pause` puts it back in."""
+        """Takes a run out of line while it waits for data; `pause` puts it back."""
         self._leave(self.running[number])
         return self._start()
 
     def enqueued(self, number: int, bytes_: Mapping[Hashable, int] | None = None) -> list[int]:
-        """All its work is in the queues of devices; `bytes_` is what it goes on to reserve, the rest is held now."""
+        """Ends the turn of a run that is all enqueued; `bytes_` stay reserved, handles hold the rest of its memory."""
         request = self.running.get(number)
-        if request is None:  # given up meanwhile
+        if request is None:  # cancelled meanwhile
             return self._start()
-        self.waiting.pop(number, None)  # it was to go on, and will not
+        self.waiting.pop(number, None)  # it had paused, and has no further turn
         self._leave(request)
         if bytes_ is not None:
             self.ledger.reserve(request.bytes, -1)
@@ -67,7 +67,7 @@ class Scheduler:
         return self._start()
 
     def finished(self, number: int) -> list[int]:
-        """Its work is done, well or badly."""
+        """Removes a run whose work is done or has failed."""
         request = self.running.pop(number, None)
         if request is None:
             return []
@@ -83,7 +83,7 @@ class Scheduler:
         return self._start()
 
     def cancel(self, number: int) -> list[int]:
-        """It will not go on: its thread waits for its turn no longer."""
+        """Removes a run that will not go on: its thread has stopped waiting for its turn."""
         if number in self.running:
             return self.finished(number)
         request = self.waiting.pop(number, None)
@@ -92,12 +92,12 @@ class Scheduler:
         return self._start()
 
     def hold(self, devices: tuple[Hashable, ...], size: int) -> list[int]:
-        """A client holds so many bytes more (or fewer) on each of some devices."""
+        """Counts that a client holds so many bytes more on each of some devices; negative: fewer."""
         self.ledger.hold(devices, size)
         return self._start() if size < 0 else []
 
     def lacks_memory(self, number: int) -> Hashable | None:
-        """The device whose memory a run waits for, if it is all that it waits for and no run will give it back."""
+        """Returns the device whose memory is all that a run waits for, where no other run will free any."""
         request = self.waiting.get(number)
         if request is None or any(self.in_flight.get(i) or i in self.active for i in request.islands):
             return None
@@ -126,9 +126,9 @@ class Scheduler:
             (alone,) = self.waiting.values()
             return alone if self._may_start(alone) else None
         blocked: set[str] = set()
-        """Islands on which a waiting run ranks before those that come next in this loop."""
+        """Islands that a waiting run earlier in this loop must get first."""
         paused: set[str] = set()
-        """The same among runs that paused."""
+        """Islands that a paused run earlier in this loop must get first."""
         for request in sorted(self.waiting.values(), key=self.policy.rank):
             goes_on = request.number in self.running
             if not request.islands & (paused if goes_on else blocked) and self._may_start(request):
@@ -140,26 +140,26 @@ class Scheduler:
         return None
 
     def _helped_by_clients_alone(self, request: Request) -> bool:
-        """Whether it waits for memory that no run will give back; its holder may stand behind it in line."""
+        """Returns whether a run waits for memory that no run will free; a run behind it in line may be the holder."""
         busy = any(self.in_flight.get(i) or i in self.active for i in request.islands)
         return not busy and not self.ledger.fits(request.bytes)
 
     def _may_start(self, request: Request) -> bool:
         if any(island in self.active for island in request.islands):
             return False
-        if request.number in self.running:  # goes on: it has its memory, and its place in flight
+        if request.number in self.running:  # it paused: it has its memory, and its place in flight
             return True
         return self.ledger.fits(request.bytes) and not any(map(self._is_full, self._contended(request)))
 
     def _contended(self, request: Request) -> Iterable[str]:
-        """Its islands that others want or use, too. One client alone is held up by nothing but its devices' queues."""
+        """Yields its islands that other clients want or use, too. A client alone waits only for its devices' queues."""
         for island in request.islands:
             users = self.in_flight.get(island, _NONE)
             if len(users) > (request.client in users) or (len(self.waiting) > 1 and self._is_wanted(island, request)):
                 yield island
 
     def _is_wanted(self, island: str, request: Request) -> bool:
-        """Whether another client waits for an island, too."""
+        """Returns whether another client waits for an island, too."""
         return any(r.client != request.client and island in r.islands for r in self.waiting.values())
 
     def _is_full(self, island: str) -> bool:

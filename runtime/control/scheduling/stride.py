@@ -1,7 +1,7 @@
 """Proportional share (stride scheduling: Waldspurger and Weihl, 1995; paper, section 5.2 and Figure 9).
 
-A client's pass is the time it has had, divided by its weight; the client with the least goes next. Who comes, or comes
-back, starts at the pass of those who are there: no client saves up turns by waiting.
+A client's pass is the time it has had, divided by its weight; the client with the least goes next. A client that
+comes, or comes back, starts at the pass of those that are there: no client saves up turns by waiting.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ class Stride:
         self._present: Counter[str] = Counter()
         """Runs of each client that are not done."""
         self._now = 0.0
-        """The pass of who went last: what newcomers start with."""
+        """The pass of the client that went last: new clients start with it."""
 
     def rank(self, request: Request) -> tuple[float, int]:
         return self._passes[request.client], request.number

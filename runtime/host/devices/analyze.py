@@ -1,4 +1,4 @@
-"""What executables need, asked of XLA on the devices at hand: the compiler's Analyzer."""
+"""The compiler's Analyzer: asks XLA, on the devices of this host, how much memory executables need."""
 
 from pathways.dialect.platforms import platform_named
 from pathways.runtime.host.devices import pjrt
@@ -13,7 +13,7 @@ class XlaAnalyzer:
         self._made: list[pjrt.Device] = []
 
     def temporaries(self, module: bytes, devices: int) -> int | None:
-        """Bytes on one device beside arguments and results; None where this host has too few devices."""
+        """Returns the bytes on one device beside arguments and results; None where this host has too few devices."""
         key = module, devices
         if key not in self._known:
             chosen = self._devices(devices)

@@ -19,14 +19,14 @@ from pathways.dialect.mlir import from_portable, ir
 
 @dataclass(frozen=True)
 class Inside:
-    """A callback that has not returned."""
+    """A callback that is running: it has not returned."""
 
     computation: str
     launch: str
     """The name of the computation in whose launch it is."""
     thread: int
     native: int = field(default_factory=threading.get_native_id)
-    """The thread's number in the system."""
+    """The operating system's number of the thread."""
     since: float = field(default_factory=time.monotonic)
 
     @property
@@ -38,21 +38,21 @@ _inside: dict[int, Inside] = {}
 
 
 def inside() -> Iterator[Inside]:
-    """All callbacks that run now, the oldest first."""
+    """Yields all callbacks that run now, oldest first."""
     yield from sorted(list(_inside.values()), key=lambda i: i.since)
 
 
 def running_here() -> Inside | None:
-    """The callback that this thread is inside of."""
+    """Returns the callback that this thread is running."""
     return _inside.get(threading.get_ident()) if _inside else None
 
 
 class Watched:
-    """A callback that is seen while it runs, and whose exceptions are kept.
+    """A callback that the watchdog sees while it runs, and whose exceptions are kept.
 
-    With `results`, the types of what it gives, an exception does not reach XLA, which would fail one device and leave
-    the others in the next collective for ever: zeros go on in place of its results, and the run that awaits it
-    finds the exception (and the zeros are never seen).
+    With `results`, the types that it returns, an exception does not reach XLA, which would fail one device and leave
+    the others in the next collective for ever: it returns zeros instead, and the run that awaits it finds the
+    exception, so that the zeros are never seen.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Watched:
         self.computation = self.launch = computation
         self.results = results
         self.errors: list[BaseException] = []
-        """Of the last launch."""
+        """Exceptions of the last launch."""
 
     def begin(self) -> list[BaseException]:
-        """A launch, when all before are done; gives the list of its exceptions to be."""
+        """Starts a launch, when all before are done; returns the list that will hold its exceptions."""
         self.errors = []
         return self.errors
 
@@ -75,7 +75,7 @@ class Watched:
         _inside[thread] = Inside(self.computation, self.launch, thread)
         try:
             return self.function(*args)
-        except BaseException as error:  # SystemExit, say: a device must not stay inside for ever
+        except BaseException as error:  # SystemExit, too: a device must not stay inside for ever
             self.errors.append(error)
             if self.results is None:
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
@@ -88,7 +88,7 @@ class Watched:
 
 
 def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:
-    """What each callback of a module gives, on one device, by its index."""
+    """Returns the result types of each callback of a module, on one device, by its index."""
     found: dict[int, tuple[ArrayType, ...]] = {}
 
     def look(op: Any) -> None:
@@ -105,7 +105,7 @@ def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:
 
 
 def _index_of(call: Any) -> int:
-    """Which callback a custom call is of; -1: it does not say, and so it is none of this process."""
+    """Returns the index of a custom call's callback; -1: it states none, so it is no callback of this process."""
     for name in ("mhlo.backend_config", "backend_config"):  # the first where JAX wrote it, the second is StableHLO's
         if name in call.attributes and isinstance(config := call.attributes[name], ir.DictAttr) and "index" in config:
             return int(config["index"].value)

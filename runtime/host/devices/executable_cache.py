@@ -1,8 +1,8 @@
-"""Compiled code by content and devices, shared by all plans of a process; ready-made where there is some.
+"""Compiled code by module and devices, shared by all plans of a process; read instead of compiled where it can be.
 
 Ready code comes from a plan (`pwc compile --with-executables`) or from the folder that PATHWAYS_CACHE names. It is
-known by its module, the number of devices, and a fingerprint of platform, jaxlib, our compile options and the kind of
-device; what is not for this machine, not this user's (`signing.py`), or cannot be read is compiled again.
+named by its module, the number of devices, and a fingerprint of platform, jaxlib, our compile options and the kind of
+device; code for another machine, of another user (`signing.py`), or that cannot be read is compiled again.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ Owner: TypeAlias = tuple[str, Where | None]
 """The name of the computation that a module is, and the user's line."""
 _OURS: Owner = ("a program that moves arrays", None)
 MOST_IDLE = 1024
-"""So much code is kept for plans to come, beside what loaded plans hold: code that is not run any more must go."""
+"""How much code is kept for later plans, beside that of loaded plans: code that is not run any more must go."""
 
 
 class Executables:
@@ -49,13 +49,13 @@ class Executables:
         self._loaded: dict[Wanted, pjrt.Executable] = {}
         self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
         self._raw: dict[tuple[bytes | str, int], bytes] = {}
-        """What was serialized once. Code that was read back must not be serialized again: it loses its functions."""
+        """Code that was serialized once. Code that was read back must not be serialized: it loses its functions."""
         self._ready: dict[str, bytes] = {}
         self._lock = threading.RLock()
         self._serializing = threading.Lock()
         self._recording = threading.local()
         self._calling: list[pjrt.Executable] = []
-        """What calls back is never freed: a callback must not die while a device is in it."""
+        """Code that calls back to the host is never freed: a callback must not be freed while a device runs it."""
 
     def load(
         self,
@@ -64,9 +64,9 @@ class Executables:
         callbacks: Sequence[Watched] = (),
         owner: Owner = _OURS,
     ) -> pjrt.Executable:
-        """Compiles, or takes the code that was compiled for as many other devices; what calls back is never shared.
+        """Compiles a module, or takes its code for as many other devices; code that calls back is never shared.
 
-        Raises PWC0614 for what XLA refuses.
+        Raises PWC0614 for a module that XLA refuses.
         """
         if callbacks:
             self._calling.append(_compiled(module, devices, owner, callbacks))
@@ -84,20 +84,20 @@ class Executables:
         return found
 
     def load_all(self, wanted: Mapping[Wanted, Owner]) -> None:
-        """Makes what is not there yet, on all cores: each module once, then its copies for other devices.
+        """Makes code that is missing, on all cores: each module once, then its copies for other devices.
 
-        Raises PWC0614 for what XLA refuses.
+        Raises PWC0614 for a module that XLA refuses.
         """
-        with self._lock:  # not while anything is made: runs of others may need a small move meanwhile
+        with self._lock:  # not held while code is made: other runs may need code for a transfer meanwhile
             if self._used is None:
                 self.forget(MOST_IDLE)
             missing = [key for key in wanted if key not in self._loaded]
-        missing.sort(key=lambda key: len(key[0]), reverse=True)  # what takes longest must not come last
+        missing.sort(key=lambda key: len(key[0]), reverse=True)  # the longest to compile must not come last
         self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values(), wanted)
         self._make_all([key for key in missing if key not in self._loaded], wanted)
 
     def _make_all(self, missing: Collection[Wanted], owners: Mapping[Wanted, Owner]) -> None:
-        """On plain threads: those of `concurrent.futures` start no more when the main thread has ended."""
+        """Makes code on plain threads: those of `concurrent.futures` do not start after the main thread has ended."""
         left, failures = deque(missing), list[BaseException]()
 
         def work() -> None:
@@ -125,11 +125,11 @@ class Executables:
 
     @property
     def kept(self) -> int:
-        """For how many modules and devices there is code."""
+        """The number of modules, each on certain devices, that there is code for."""
         return len(self._loaded)
 
     def forget(self, keep: int = 0) -> None:
-        """The oldest code goes, but what loaded plans hold."""
+        """Drops the oldest code until `keep` are left; loaded plans keep theirs."""
         with self._lock:
             for key in list(self._loaded)[: max(0, len(self._loaded) - keep)]:
                 del self._loaded[key]
@@ -176,7 +176,7 @@ class Executables:
             return raw
 
     def _keep(self, module: bytes | str, made: pjrt.Executable, devices: tuple[pjrt.Device, ...]) -> None:
-        """Writes code to the folder, whole or not at all; a full disk is no reason to fail."""
+        """Writes code to the folder, whole or not at all; a full disk is no error."""
         if self.folder is None:
             return
         path = self.folder / ready_name(module, devices)
@@ -186,12 +186,12 @@ class Executables:
             write_private(path, signing.sign(str(path.relative_to(self.folder)), raw))
 
     def offer(self, ready: Mapping[str, bytes]) -> None:
-        """What a plan brings along."""
+        """Adds ready code that a plan file holds."""
         self._ready.update(ready)
 
     @contextlib.contextmanager
     def recording(self) -> Generator[set[tuple[bytes | str, int]]]:
-        """Gives the modules that this thread loads meanwhile, with their numbers of devices."""
+        """Records the modules that this thread loads during a block, with their numbers of devices."""
         before, used = self._used, set[tuple[bytes | str, int]]()
         self._recording.used = used
         try:
@@ -204,7 +204,7 @@ class Executables:
         return getattr(self._recording, "used", None)
 
     def serialized(self, used: set[tuple[bytes | str, int]]) -> dict[str, bytes]:
-        """Ready code of modules that are loaded, signed, by name."""
+        """Returns ready code of loaded modules, signed, by name."""
         found: dict[str, bytes] = {}
         for kind in used:
             first = self._first.get(kind)
@@ -231,13 +231,13 @@ _LONGEST = 2000
 
 
 def ready_name(module: bytes | str, devices: Sequence[pjrt.Device]) -> str:
-    """`FINGERPRINT/MODULE-DEVICES`: equal only where the code runs as it is."""
+    """Names ready code `FINGERPRINT/MODULE-DEVICES`: equal names mean that the code runs as it is."""
     raw = module if isinstance(module, bytes) else module.encode()
     return f"{fingerprint(devices[0])}/{hashlib.sha256(raw).hexdigest()[:32]}-{len(devices)}"
 
 
 def fingerprint(device: pjrt.Device) -> str:
-    """What ready code depends on beside its module."""
+    """Hashes all that ready code depends on beside its module."""
     parts = [device.platform, str(device.device_kind), jaxlib.version.__version__, _OPTIONS]
     parts.append(_host_code() if platform_named(device.platform).on_host else str(device.client.platform_version))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -245,7 +245,7 @@ def fingerprint(device: pjrt.Device) -> str:
 
 @functools.cache
 def _host_code() -> str:
-    """The instructions that this host has."""
+    """Names the instruction set extensions of this host's CPU."""
     text = platform.machine()
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -260,7 +260,7 @@ def _folder() -> Path | None:
 
 
 def _private(folder: Path | None) -> Path | None:
-    """The folder, made where it is not there; None, and a warning, where others may change what is in it."""
+    """Makes the folder if it is missing; returns None, with a warning, where other users may change files in it."""
     if folder is None:
         return None
     with contextlib.suppress(PathwaysError):

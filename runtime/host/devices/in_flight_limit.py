@@ -1,8 +1,8 @@
-"""At most so many executions in flight on a device, whichever program they are of.
+"""Limits the executions in flight on a device, counted over all programs.
 
-How many is the platform's to say (dialect/platforms.py). A device runs what it is given in order, so that one token
-says of several executions that they are done. How many depends on how long they take: each execution of what is slow
-has a token of its own, so that the watchdog sees progress.
+The limit is the platform's (dialect/platforms.py). A device runs its executions in order, so that one token tells
+that several are done. How many share a token depends on how long they take: each slow execution has its own, so that
+the watchdog sees progress.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from pathways.runtime.host.devices.waits import Gate, until_done
 from pathways.runtime.interrupts import uninterrupted
 
 TOKEN_STRIDE = 8
-"""At the most so many executions for one token."""
+"""The most executions that share one token."""
 QUICK, SLOW = 0.05, 0.5
 """Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
 _ENDLESS = 1 << 30
 
 
 Token: TypeAlias = tuple[Any, Any]
-"""What an execution ends with: PJRT's token, and a small result of it where there is one.
+"""The end of an execution: PJRT's token, and a small result of it where there is one.
 
 To wait for the result is cheap, and ends when the execution is given up; to wait for the token takes a helper
 (`waits.py`).
@@ -35,13 +35,13 @@ class QueueLost(Exception):
 
 
 class DeviceQueue:
-    """What may still run on one device: tokens with the number of executions that each is for, oldest first."""
+    """Executions in flight on one device: tokens with the number of executions that each stands for, oldest first."""
 
     __slots__ = ("flying", "lost", "most", "moved", "since", "tokens", "waits")
 
     def __init__(self, most: int = 16) -> None:
         self.most = most
-        """So many executions are in flight on the device at the most."""
+        """The most executions in flight on the device."""
         self.tokens: deque[tuple[Token, int]] = deque()
         self.since = 0
         """Executions since the last token."""
@@ -50,27 +50,27 @@ class DeviceQueue:
         self.moved = 0.0
         """When an execution here was last seen to be done (monotonic seconds)."""
         self.lost = False
-        """Whether what is in this queue will never be done."""
+        """Whether executions in this queue will never be done."""
         self.waits: set[Gate] = set()
         """Waits that end when the device is lost."""
 
     @uninterrupted  # or an execution that is done would be counted for ever
     def done(self, oldest: "tuple[Token, int]", now: float) -> None:
-        """The oldest executions were seen to be done."""
+        """Removes the oldest executions, which were seen to be done."""
         self.moved = now
         if self.tokens and self.tokens[0] is oldest:
             self.tokens.popleft()
             self.flying -= oldest[1]
 
     def lose(self) -> None:
-        """Nothing in this queue will ever be done: ends all waits for it, and admits no more."""
+        """Marks the queue as lost: ends all waits for it, and admits no more executions."""
         self.lost = True
-        self.since = self.flying = _ENDLESS  # so that `admit` looks
+        self.since = self.flying = _ENDLESS  # so that `admit` checks `lost`
         for gate in list(self.waits):
             gate.open()
 
     def recover(self) -> None:
-        """The device is back, with nothing in its queue."""
+        """Empties the queue of a device that is back."""
         self.tokens.clear()
         self.since = self.flying = 0
         self.lost = False
@@ -86,9 +86,9 @@ class Gang:
         self._stride = 1
 
     def admit(self) -> bool:
-        """Counts one execution, waiting until there is room for it; whether `started` wants its token.
+        """Counts one execution, waiting until there is room for it; returns whether `started` wants its token.
 
-        Raises DeviceLost where there will never be room.
+        Raises QueueLost where there will never be room.
         """
         due = False
         for queue in self._queues:
@@ -107,13 +107,13 @@ class Gang:
         return due
 
     def started_each(self, tokens: Sequence[Token]) -> None:
-        """As `started`, with a token of its own for each device."""
+        """Keeps the tokens of an execution as `started`, one for each device."""
         for queue, token in zip(self._queues, tokens, strict=True):
             queue.tokens.append((token, queue.since))
             queue.since = 0
 
     def started(self, token: Token) -> None:
-        """Keeps the token of the execution that `admit` asked it of."""
+        """Keeps the token of an execution for which `admit` returned True."""
         for queue in self._queues:
             queue.tokens.append((token, queue.since))
             queue.since = 0
@@ -123,7 +123,7 @@ class Gang:
         (token, result), _ = oldest
         begin = time.monotonic()
         if result is not None and not result.is_deleted():
-            with contextlib.suppress(*FAILURES):  # the execution's results carry the error to all who read them
+            with contextlib.suppress(*FAILURES):  # the execution's results carry the error to all readers
                 result.block_until_ready()
         else:
             until_done([token], [queue])

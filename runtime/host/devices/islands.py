@@ -1,8 +1,8 @@
-"""The resource manager, embedded: which physical devices an abstract island of a plan stands for.
+"""The resource manager, embedded: binds the abstract islands of a plan to physical devices.
 
-On CPU devices are made at will, by clients that are added when the devices run out, so that later plans never disturb
-earlier ones. Elsewhere islands are disjoint groups of the host's devices. An island keeps its devices for the life of
-the process: programs that name the same island share them by time.
+On CPU, devices are made at will, by PJRT clients that are added when the devices run out, so that later plans never
+disturb earlier ones. Elsewhere islands are disjoint groups of the host's devices. An island keeps its devices for the
+life of the process: programs that name the same island take turns on them.
 """
 
 import threading
@@ -28,9 +28,9 @@ class PhysicalIsland:
     key: str
     """Its name in this process: no other island has it."""
     lost: dict[int, str] = field(default_factory=dict[int, str])
-    """Devices that are gone, by position, and why."""
+    """Lost devices by position, each with the reason."""
     causes: dict[int, Diagnostic] = field(default_factory=dict[int, Diagnostic])
-    """What is to be said of a device that is gone, where it is more than that."""
+    """Errors for lost devices, where there is more to say than the reason."""
 
     def at(self, positions: Sequence[int]) -> tuple[pjrt.Device, ...]:
         return tuple(self.devices[p] for p in positions)
@@ -50,17 +50,17 @@ class Machine:
         self._lock = threading.Lock()
         self._next_launch = 0
         self.changes = 0
-        """How often the health of a device has changed."""
+        """Counts devices that were lost or came back."""
 
     def take_launches(self, count: int) -> int:
-        """The first of so many launch ids, unique among all in flight: collectives of equal ids would meet."""
+        """Takes `count` launch ids, returns the first; all in flight differ, or collectives of equal ids would meet."""
         with self._lock:
             first = self._next_launch if self._next_launch + count < 1 << 31 else 0
             self._next_launch = first + count
             return first
 
     def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
-        """A device is gone. Whatever is loaded there must be placed anew.
+        """Marks a device as lost. Plans that are loaded there must be placed anew.
 
         With a `cause`, a hang, threads of its client are stuck: new islands get devices of another client.
         """
@@ -72,7 +72,7 @@ class Machine:
             self.changes += 1
 
     def recover(self, island: PhysicalIsland, position: int) -> None:
-        """A device is back, with nothing on it."""
+        """Marks a device as back, with nothing on it."""
         with self._lock:
             island.lost.pop(position, None)
             island.causes.pop(position, None)
@@ -80,21 +80,21 @@ class Machine:
             self.changes += 1
 
     def keep_for_ever(self) -> None:
-        """No client of these devices is destroyed: behind a fork, its destructor would wait for threads for ever."""
+        """Keeps all PJRT clients alive: in a forked process, a destructor would wait for their threads for ever."""
         for device in self._queues:
             pjrt.keep_for_ever(device)
 
     @property
     def islands(self) -> list[PhysicalIsland]:
-        """In the order in which they were bound; others may bind more meanwhile."""
+        """All islands in the order in which they were bound; other threads may bind more meanwhile."""
         return list(self._bound.values())
 
     def named(self, key: str) -> PhysicalIsland | None:
-        """The island of this name in this process."""
+        """Returns the island of this name in this process."""
         return next((i for i in self.islands if i.key == key), None)
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
-        """The physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""
+        """Finds the physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""
         if plan.platform != self.platform:
             here = f"this process runs on {self.platform}"
             raise PathwaysError(WrongPlatform(program=plan.name, plan_platform=plan.platform, have_=here))
@@ -111,7 +111,7 @@ class Machine:
             return {i.name: self._bound[i.name, i.size] for i in wanted}
 
     def bind(self, name: str, devices: Sequence[pjrt.Device]) -> None:
-        """From now on an island of this name and size stands for these devices."""
+        """Binds islands of this name and size to these devices from now on."""
         queues = tuple(self._queues.setdefault(d, DeviceQueue(self.row.in_flight)) for d in devices)
         taken = {bound.key for bound in self._bound.values()}
         key = name if name not in taken else f"{name}({len(devices)})"
@@ -134,7 +134,7 @@ class Machine:
         return pool
 
     def _make(self, program: str, wanted: Sequence[Island], will: MadeAtWill) -> dict[str, list[pjrt.Device]]:
-        """Devices for all islands from one client if it has room, so that copies between them stay inside it."""
+        """Makes devices for all islands, of one PJRT client if it has room, so that copies between them stay in it."""
         total = sum(i.size for i in wanted)
         if total > len(self._spare):
             usable = max(total, will.fewest)
@@ -163,7 +163,7 @@ def _check_kind(program: str, island: Island, devices: Sequence[pjrt.Device]) ->
 
 
 def host_islands() -> list[list[pjrt.Device]]:
-    """The host's devices by island: TPUs by their slice, others together."""
+    """Groups the host's devices into islands: TPUs by their slice, others together."""
     groups: dict[int, list[pjrt.Device]] = {}
     for device in pjrt.host_devices():
         groups.setdefault(getattr(device, "slice_index", 0) or 0, []).append(device)

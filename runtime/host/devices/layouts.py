@@ -1,4 +1,4 @@
-"""How the arrays of a plan lie on the devices of this machine."""
+"""The layouts of a plan's arrays on the devices of this machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Side:
 
     @cached_property
     def local(self) -> Sharding:
-        """The sharding by position among its own devices, comparable between plans."""
+        """The sharding in terms of positions among its own devices, so that plans can compare it."""
         spec = MeshSpec(self.sharding.mesh.axes, tuple(range(self.sharding.mesh.size)))
         return Sharding(spec, self.sharding.dims)
 
@@ -65,5 +65,5 @@ class Shards(list[Any]):
 
 
 def put_on_side(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.DeviceArray:
-    """Copies a host array to where a side says."""
+    """Copies a host array to the devices of a side, sharded as it says."""
     return pjrt.put(host, type_, side.sharding, side.real, side.devices)

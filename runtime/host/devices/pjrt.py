@@ -110,7 +110,7 @@ def compile_module(
 ) -> Executable:
     """Compiles StableHLO (text, bytecode or portable) for exactly these devices, in this order.
 
-    `callbacks` are the functions that it calls, by index: a module that calls any must never be run without.
+    `callbacks` are the functions that it calls, by index: a module that calls any must never run without them.
     """
     _find_lapack(module)
     if callbacks:
@@ -121,19 +121,19 @@ def compile_module(
 
 
 def _find_lapack(code: bytes | str) -> None:
-    """Before anything that calls LAPACK can run; only then, since it imports SciPy."""
+    """Registers LAPACK's functions for a module that calls them; only then, since it imports SciPy."""
     if (b"lapack_" in code) if isinstance(code, bytes) else ("lapack_" in code):
         lapack: Any = importlib.import_module("jaxlib.lapack")
         lapack.prepare_lapack_call("getrf_ffi", np.dtype(np.float32))
 
 
 def serialize(executable: Executable) -> bytes:
-    """Ready code; raises one of FAILURES where the platform cannot."""
+    """Serializes compiled code; raises one of FAILURES where the platform cannot."""
     return executable.serialize()
 
 
 def deserialize(raw: bytes, devices: Sequence[Device]) -> Executable:
-    """Ready code for as many devices as it was compiled for: with another number the process dies."""
+    """Loads serialized code for as many devices as it was compiled for: with another number the process dies."""
     _find_lapack(raw)
     return devices[0].client.deserialize_executable(raw, _xc.DeviceList(tuple(devices)), _options(devices))
 
@@ -143,9 +143,9 @@ def devices_of(executable: Executable) -> list[Device]:
 
 
 def give_up(device: Device, launch: int, message: str) -> bool:
-    """Fails the results of what waits or runs with this launch id on a device; whether there was any. CPU only.
+    """Fails the results of executions with this launch id that wait or run on a device; returns whether there are any.
 
-    All who wait for the results go on with an error; a thread that is stuck inside of the execution stays there.
+    CPU only. Waits for the results end with an error; a thread that is stuck inside of the execution stays there.
     """
     try:
         return bool(device.poison_execution(launch, message))
@@ -154,12 +154,12 @@ def give_up(device: Device, launch: int, message: str) -> bool:
 
 
 def keep_for_ever(device: Device) -> None:
-    """Keeps the client of a device alive: with a thread stuck inside, its destructor would wait for ever."""
+    """Keeps the PJRT client of a device alive: with a thread stuck inside, its destructor would wait for ever."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(device.client))
 
 
 def temporary_bytes(executable: Executable) -> int:
-    """What an execution needs on one device beside its arguments and results."""
+    """Returns the bytes an execution needs on one device beside its arguments and results."""
     return int(executable.get_compiled_memory_stats().temp_size_in_bytes)
 
 
@@ -167,7 +167,7 @@ COSTS = ("flops", "transcendentals", "bytes accessed")
 
 
 def costs(executable: Executable) -> dict[str, float]:
-    """What an execution costs each of its devices, as XLA counts it: loops once. Empty where XLA does not count."""
+    """Returns the cost of an execution on each device, as XLA counts it: loops once. Empty where it does not count."""
     try:
         found: dict[str, float] = executable.cost_analysis()
     except FAILURES:
@@ -176,12 +176,12 @@ def costs(executable: Executable) -> dict[str, float]:
 
 
 def code_bytes(executable: Executable) -> int:
-    """The size of the code on one device."""
+    """Returns the size of the code on one device."""
     return int(executable.get_compiled_memory_stats().generated_code_size_in_bytes)
 
 
 def result_handlers(types: Sequence[ArrayType], shardings: Sequence[Any]) -> Handlers:
-    """What makes arrays of an execution's results; made once, at load."""
+    """Makes the handlers that turn an execution's results into arrays; once, at load."""
     return [_pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)]
 
 
@@ -204,7 +204,7 @@ def put(
     else:
         array = _xc.batched_device_put(aval, sharding, shards, list(devices))
     held = array._arrays[0].dtype
-    if held != aval.dtype:  # the array itself repeats what it was told; its shards say what is there
+    if held != aval.dtype:  # the array itself repeats the type it was given; its shards have the real one
         raise InternalError(f"{type_} was put on devices as {held}")
     return array
 
@@ -234,17 +234,17 @@ def device_list(devices: Sequence[Device]) -> Any:
 
 
 def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[DeviceArray]) -> DeviceArray:
-    """One array of single-device arrays that already lie right; no copy, no check."""
+    """Makes one array of single-device arrays that already lie right; no copy, no check."""
     return _array(_aval(type_), sharding, list(shards), committed=True, _skip_checks=True)
 
 
 def shard(array: DeviceArray, position: int) -> DeviceArray:
-    """One shard as an array of its own; no copy. (`addressable_data` gives the first shard of any replicated array.)"""
+    """Returns one shard as an array; no copy. (`addressable_data` gives the first shard of any replicated array.)"""
     return shards_of(array)[position]
 
 
 def shards_of(array: DeviceArray) -> Sequence[DeviceArray]:
-    """All shards, in the order of the mesh; no copy. Raises one of FAILURES where the array is deleted."""
+    """Returns all shards in the order of the mesh; no copy. Raises one of FAILURES where the array is deleted."""
     with _TAKING_APART:
         shards = array._arrays
     if shards is None:
@@ -259,13 +259,13 @@ list, and whatever is read of it afterwards is wrong.
 
 
 def start_copy_to_host(array: DeviceArray) -> None:
-    """Has a later `to_host` find the values there."""
+    """Starts the copy to the host that a later `to_host` returns."""
     shards_of(array)
     array.copy_to_host_async()
 
 
 def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
-    """A copy on the host, kept with the array. Raises one of FAILURES where the array will never be there.
+    """Copies an array to the host; the copy is kept with it. Raises one of FAILURES where its computation failed.
 
     Waits first: to copy what has failed behind a stuck execution waits for that execution (jaxlib 0.10 and 0.12, seen).
     """
@@ -273,7 +273,7 @@ def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
     shards_of(array)  # before JAX asks
     try:
         return np.asarray(array)
-    except TypeError:  # where it was deleted between one shard and the next
+    except TypeError:  # deleted between one shard and the next
         if not array.is_deleted():
             raise
         raise RuntimeError("the array has been deleted") from None
@@ -284,7 +284,7 @@ def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
 
 
 def weakly_typed(array: DeviceArray) -> DeviceArray:
-    """The same array of one device with a type that gives way to others, as that of a Python number; no copy."""
+    """Returns a one-device array as weakly typed, like a Python number; no copy."""
     aval = _core_any.ShapedArray(array.shape, array.dtype, weak_type=True)
     return _array(aval, array.sharding, [array], committed=False, _skip_checks=True)
 
@@ -315,7 +315,7 @@ _ANCHOR = "pathways anchor"
 
 
 def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
-    """When each device (by ordinal) worked on each launch id: first start and last end, on our clock."""
+    """Stops the profiler; returns first start and last end, on our clock, of each launch id on each ordinal."""
     session, anchor = profile
     spans: dict[tuple[int, int], tuple[float, float]] = {}
     anchored = None
@@ -338,5 +338,5 @@ def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def ordinal(device: Device) -> int:
-    """The number by which the profiler knows a device of its client."""
+    """Returns the number that the profiler has for a device of its client."""
     return int(device.local_hardware_id)

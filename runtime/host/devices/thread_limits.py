@@ -12,7 +12,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def room() -> int:
-    """As the limits of the process, and of the container around it, say; many where they say nothing."""
+    """Counts threads left by the limits of the process and of its container; a large number where there is no limit."""
     return min([1 << 30, *_of_process(), *_of_container()])
 
 

@@ -2,7 +2,7 @@
 
 Where every target shard is the whole source shard of its position, it is one batched copy. Otherwise each source
 device cuts the pieces that others lack (one small program a device), one batched copy carries them, and each target
-device joins what it got. Nothing goes through the host, nothing waits.
+device joins its pieces. Nothing goes through the host, nothing waits.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Mover: TypeAlias = Callable[[pjrt.DeviceArray], pjrt.DeviceArray]
 
 @dataclass(frozen=True)
 class DeviceOp:
-    """One thing that a transfer does: `cut` or `join` on a device, or `copy` of `bytes` from one device to another."""
+    """One action of a transfer: `cut` or `join` on a device, or `copy` of `bytes` from one device to another."""
 
     kind: str
     source: pjrt.Device
@@ -30,14 +30,14 @@ class DeviceOp:
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """A prepared transfer: `move` enqueues it, `record` lists all that it does, each time."""
+    """A prepared transfer: `move` enqueues it; `record` lists its actions, the same each time."""
 
     move: Mover
     record: tuple[DeviceOp, ...]
 
 
 Compile: TypeAlias = Callable[[str, pjrt.Device], pjrt.Executable]
-"""StableHLO text and the device to run it on -> executable, maybe of a cache."""
+"""Compiles StableHLO text for a device, or takes the executable from a cache."""
 
 
 def prepare_transfer(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Transfer:
@@ -54,7 +54,7 @@ def prepare_transfer(type_: ArrayType, source: Side, target: Side, compile_on: C
         ends = zip(source.devices, target.devices, plan.source_boxes, strict=True)
         copies = tuple(DeviceOp("copy", a, b, _bytes(type_, box)) for a, b, box in ends)
         crossing = sum(op.bytes for op in copies if op.source != op.target)
-        # Replicas that are there already, on a device at another position, are not copied.
+        # Replicas that lie on a target device already, at another position, are not copied.
         if crossing == plan.moved * type_.shard_bytes(()):
             return Transfer(_whole(target), copies)
     return _pieces(type_, target, source, plan.pieces, plan.source_boxes, plan.target_boxes, compile_on)
@@ -145,7 +145,7 @@ def _typed(type_: ArrayType, box: Box) -> str:
 
 
 def _cut(type_: ArrayType, shard: Box, boxes: Sequence[Box]) -> str:
-    """A program that cuts `boxes` (of the whole array) out of a shard that holds `shard`."""
+    """Makes a program that cuts `boxes` (of the whole array) out of a shard that holds `shard`."""
     lines: list[str] = []
     for i, box in enumerate(boxes):
         ranges = ", ".join(f"{p - o}:{q - o}" for (p, q), (o, _) in zip(box, shard, strict=True))
@@ -155,7 +155,7 @@ def _cut(type_: ArrayType, shard: Box, boxes: Sequence[Box]) -> str:
 
 
 def _join(type_: ArrayType, target: Box, got: Sequence[Piece]) -> str:
-    """A program that puts pieces together to the shard that holds `target`; an empty shard is made of nothing."""
+    """Makes a program that joins pieces to the shard that holds `target`; an empty shard has no pieces."""
     whole = _typed(type_, target)
     lines = [f"%z = stablehlo.constant {_zero(type_)} : {whole}"]
     current = "%z"
@@ -177,7 +177,7 @@ def _zero(type_: ArrayType) -> str:
         return "dense<false>"
     if type_.dtype.startswith("complex"):
         return "dense<(0.0,0.0)>"
-    if type_.dtype == "float8_e8m0fnu":  # has no zero; every element is overwritten
+    if type_.dtype == "float8_e8m0fnu":  # this type has no zero; every element is overwritten
         return "dense<1.0>"
     return "dense<0>" if "int" in type_.dtype else "dense<0.0>"
 
@@ -185,7 +185,7 @@ def _zero(type_: ArrayType) -> str:
 def program_text(
     parameters: Sequence[str], results: Sequence[str], lines: Sequence[str], returned: Sequence[str]
 ) -> str:
-    """StableHLO of a small program: its parameters with their types, its lines, what it gives."""
+    """Writes the StableHLO of a small program: its parameters with their types, its lines, its results."""
     body = "\n    ".join(lines)
     signature = f"func.func public @main({', '.join(parameters)}) -> ({', '.join(results)})"
     return (

@@ -1,7 +1,7 @@
-"""Waiting for what a device has not done yet, so that the wait ends where the device is lost.
+"""Waiting for work on a device, in a way that ends also when the device is lost.
 
 PJRT's own wait for a token ends when the execution does, and never before: not when the execution is given up, not for
-Ctrl-C. So a helper thread waits there, and the thread that wants to know waits for the helper or for the loss.
+Ctrl-C. So a helper thread waits there, and the calling thread waits for the helper or for the loss.
 """
 
 import contextlib
@@ -13,18 +13,18 @@ from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.threads import started
 
 IDLE_HELPER = 1.0
-"""Seconds after which a helper that nothing asks for ends."""
+"""Seconds after which an idle helper thread ends."""
 
 
 class Abandonable(Protocol):
-    """A device's queue, as far as waits are concerned (`in_flight_limit.DeviceQueue`)."""
+    """The part of a device's queue that waits need (`in_flight_limit.DeviceQueue`)."""
 
     lost: bool
     waits: "set[Gate]"
 
 
 class Gate:
-    """One wait: open when what is waited for is done, or lost."""
+    """One wait: the gate opens when the work is done, or its device is lost."""
 
     __slots__ = ("_lock",)
 
@@ -33,17 +33,17 @@ class Gate:
         self._lock.acquire()
 
     def open(self) -> None:
-        """May be done twice."""
+        """Ends the wait; a second call does nothing."""
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 
     def pass_through(self, timeout: float | None = None) -> None:
-        """Waits until it is open, or so many seconds. Ctrl-C ends the wait."""
+        """Waits until the gate is open, or so many seconds. Ctrl-C ends the wait."""
         self._lock.acquire(timeout=-1 if timeout is None else timeout)
 
 
 def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
-    """Waits until all executions are done, well or badly; False where one of the devices is lost before."""
+    """Waits until all executions are done or have failed; returns False where a device is lost before."""
     gate = Gate()
     for queue in queues:
         queue.waits.add(gate)
@@ -78,7 +78,7 @@ class _Helper:
     def _work(self) -> None:
         while True:
             while not self._go.acquire(timeout=IDLE_HELPER):
-                with contextlib.suppress(ValueError):  # it was just taken
+                with contextlib.suppress(ValueError):  # another thread has just taken it
                     _idle.remove(self)
                     return
             assert self._given is not None

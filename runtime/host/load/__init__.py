@@ -1,1 +1,1 @@
-"""Loading a plan: its instructions become steps that are prepared for devices."""
+"""Loading a plan: makes steps, prepared for devices, of its instructions."""

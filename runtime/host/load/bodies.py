@@ -17,7 +17,7 @@ from pathways.runtime.host.run.control_flow import LoadedBody
 
 
 def load_bodies(plan: Plan, sides: Sides, executables: Executables, path: str, *, sequential: bool) -> list[LoadedBody]:
-    """All bodies, ready to run. Raises PWC0604 where the streams of one wait for each other."""
+    """Loads all bodies, ready to run. Raises PWC0604 where the streams of one wait for each other."""
     loaded: list[LoadedBody] = []
     for number in range(len(plan.bodies)):
         body = plan.of_body(number)
@@ -37,7 +37,7 @@ def load_bodies(plan: Plan, sides: Sides, executables: Executables, path: str, *
 
 
 def _overwritten(plan: Plan, offsets: Mapping[str, int]) -> set[int]:
-    """The slots that are donated to a computation, or to a loop."""
+    """Finds the slots that are donated to a computation, or to a loop."""
     return {
         offsets[stream.island] + slot
         for stream in plan.streams
@@ -48,7 +48,7 @@ def _overwritten(plan: Plan, offsets: Mapping[str, int]) -> set[int]:
 
 
 def put_constants(plan: Plan, sides: Sides) -> list[tuple[int, Any]]:
-    """The slots and arrays of a plan's constants."""
+    """Puts a plan's constants on devices; returns their slots and arrays."""
     held: list[tuple[int, Any]] = []
     offsets = offsets_of(plan)
     for constant in plan.constant_buffers:

@@ -1,4 +1,4 @@
-"""What XLA says of the code of a plan on its devices: operations and bytes of each run, and the size of the code."""
+"""The costs of a plan as XLA counts them on its devices: operations and bytes of a run, and the size of the code."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from pathways.runtime.host.load.launches import code_of
 from pathways.runtime.host.run.fallible import watched_callbacks
 
 Totals: TypeAlias = defaultdict[str, float]
-"""By the names that XLA gives them."""
+"""The counts, by the names that XLA gives them."""
 
 
 @dataclass(eq=False)
 class IslandCost:
-    """What one run of a plan costs on an island, over all of its devices; `code` is bytes on one device."""
+    """The costs of one run of a plan on an island, over all of its devices; `code` is bytes on one device."""
 
     totals: Totals = field(default_factory=lambda: Totals(float))
     code: int = 0
 
 
 def costs_of(plan: Plan, sides: Sides, executables: Executables) -> dict[str, IslandCost]:
-    """By island. Bodies of branches count once, as XLA counts loops: how often they run is data."""
+    """Counts the costs of each island. Bodies of branches count once, as XLA counts loops: data decides how often."""
     found = {s.island: IslandCost() for s in plan.streams}
     known: dict[tuple[int, int], tuple[Totals, int]] = {}
     for run in plan.runs():
@@ -40,7 +40,7 @@ def costs_of(plan: Plan, sides: Sides, executables: Executables) -> dict[str, Is
 
 
 def _cost(plan: Plan, run: Run, sides: Sides, executables: Executables) -> tuple[Totals, int]:
-    """What a computation costs on the gang of a mesh, and the size of its code on one device."""
+    """Returns the costs of a computation on the gang of a mesh, and the size of its code on one device."""
     computation = plan.computations[run.computation]
     watched = watched_callbacks(run, computation)
     total = Totals(float)

@@ -1,6 +1,6 @@
 """Starting the devices of a gang one by one, where none needs another: seven times cheaper on CPU than as a gang.
 
-What such computations hand to each other stays a list of shards; an array is made of it only for who wants one.
+Values between such computations stay lists of shards; an array is made of one only where it is read otherwise.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,27 +17,28 @@ from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.devices.layouts import Shards, Side
 
 SMALL = 1 << 16
-"""Bytes of a result that is kept until its execution is seen to be done."""
+"""The most bytes of a result that may be kept until its execution is seen to be done."""
 
 
 Launcher: TypeAlias = Callable[[Sequence[Any], int, bool, bool], tuple[list[Any], list[Any]]]
-"""Operands (arrays or shards), launch id, whether the credit and whether the run want tokens -> results and tokens."""
+"""Launches a computation: operands (arrays or shards), launch id, and whether the in-flight limit and the run want
+tokens -> results and tokens."""
 
 
 def starts_apart(computation: Computation, platform: str) -> bool:
-    """Whether the devices of a computation are started one by one."""
+    """Returns whether the devices of a computation are started one by one."""
     return bool(computation.local) and size_of_axes(computation.axes) <= platform_named(platform).apart
 
 
 def code_of(computation: Computation, devices: Sequence[pjrt.Device]) -> list[Wanted]:
-    """The modules that a computation is on these devices, each with those that run it together."""
+    """Returns the modules of a computation on these devices, each with the devices that run it together."""
     if starts_apart(computation, devices[0].platform):
         return [(computation.local, (device,)) for device in devices]
     return [(computation.module, tuple(devices))]
 
 
 def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
-    """Slots, by stream, that such computations alone make and read."""
+    """Finds the slots, by stream, that only computations started one by one make and read."""
     made: set[tuple[int, int]] = set()
     read: set[tuple[int, int]] = set()
     for at, stream in enumerate(plan.streams):
@@ -54,7 +55,7 @@ def launch_apart(
     computation: Computation, devices: Sequence[pjrt.Device], sides: Sequence[Side], kept: Sequence[bool],
     gang: Gang, executables: Executables,
 ) -> Launcher:  # fmt: skip
-    """A computation on each of its devices. `sides` are its results' layouts; `kept` ones stay shards."""
+    """Prepares to launch a computation device by device. `sides` are its results' layouts; `kept` ones stay shards."""
     shards = [pjrt.shard_type(t, s.sharding) for t, s in zip(computation.outputs, sides, strict=True)]
     starts: list[tuple[int, Any, Any]] = []
     for number, (module, (device,)) in enumerate(code_of(computation, devices)):
@@ -91,7 +92,7 @@ def launch_apart(
 
 
 def as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, small: int | None) -> Launcher:
-    """A computation on all of its devices at once. `small` is the number of a small result, where there is one."""
+    """Prepares to launch a computation on all devices at once. `small`: the number of a small result, if any."""
     execute, started = executable.execute_sharded, gang.started
 
     def launch(operands: Sequence[Any], launch_id: int, due: bool, last: bool) -> tuple[list[Any], list[Any]]:
@@ -111,7 +112,7 @@ _NO_TOKENS: list[Any] = []
 
 
 def smallest(outputs: Sequence[ArrayType]) -> int | None:
-    """The number of the smallest result, where it is so small that it may live a little longer than it must."""
+    """Returns the number of the smallest result; None where it is too large to be kept a little longer than needed."""
     number = min(range(len(outputs)), key=lambda n: outputs[n].bytes, default=None)
     return None if number is None or outputs[number].bytes > SMALL else number
 

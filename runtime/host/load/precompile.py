@@ -1,4 +1,4 @@
-"""What a plan will run, compiled or read all at once: XLA lets other threads of Python go on meanwhile."""
+"""Compiles or reads all code of a plan on several threads: XLA releases Python's lock meanwhile."""
 
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.executable_cache import Executables, Owner, Wanted
@@ -7,11 +7,11 @@ from pathways.runtime.host.load.launches import code_of
 
 
 def load_ahead(plan: Plan, sides: Sides, executables: Executables) -> None:
-    """Makes the code of a plan and of its bodies by as many threads as there are cores."""
+    """Makes the code of a plan and of its bodies, with as many threads as there are cores."""
     wanted: dict[Wanted, Owner] = {}
     for run in plan.runs():
         computation = plan.computations[run.computation]
-        if not computation.callbacks:  # what calls back is of its run alone, and compiled with what it calls
+        if not computation.callbacks:  # code that calls back is never shared: its step compiles it with its functions
             owner = run.name, run.where
             wanted.update(dict.fromkeys(code_of(computation, sides.devices(run.mesh)), owner))
     executables.load_all(wanted)

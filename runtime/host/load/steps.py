@@ -29,13 +29,13 @@ TURN = 32
 
 
 class Preparer:
-    """Makes the steps of a plan or a body. `size` is the number of slots; `bodies` are those that it may run."""
+    """Makes the steps of a plan or a body. `size` is the number of slots; `bodies` are the bodies that it may run."""
 
     def __init__(self, plan: Plan, sides: Sides, executables: Executables, bodies: Sequence[LoadedBody] = ()) -> None:
         self.plan = plan
         self.bodies = bodies
         self.launches: list[Launch] = []
-        """By launch id, less the first of the run."""
+        """Launches by launch id, counted from the first of the run."""
         self.offsets = offsets_of(plan)
         self.types: dict[int, tuple[ArrayType, Layout]] = {
             self.offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)
@@ -45,10 +45,10 @@ class Preparer:
         self._executables = executables
         self._channels: dict[int, int] = {}
         self._marks: dict[int, int] = {}
-        """The slots of `Launched`, by step."""
+        """The slots of `WatchedLaunch`, by step."""
         self._shards = launches.kept_as_shards(plan)
         self._gangs: dict[tuple[int, int], Gang] = {}
-        """By computation and mesh: how long one takes, all calls of it learn together."""
+        """Gangs by computation and mesh: all calls of one share what is learned of its duration."""
 
     def prepare(self, waves: Sequence[Wave]) -> list[PreparedWave]:
         return [self._wave(wave) for wave in waves]
@@ -61,7 +61,7 @@ class Preparer:
         return PreparedWave(wave.needs, parts, tasks)
 
     def _parts(self, order: Sequence[tuple[int, Instruction]]) -> list[Part]:
-        """One step an instruction; a free right behind the computation it waits for is part of its step."""
+        """Makes a step of each instruction; a free right behind a computation on its island is part of that step."""
         last = self._last_launches(order)
         parts: list[Part] = [Part([])]
         skip = False
@@ -81,7 +81,7 @@ class Preparer:
         return parts
 
     def _choice(self, joined: Joined) -> Choice:
-        """A branch, with its operands and results in their order."""
+        """Makes the task of a branch, with its operands and results in their order."""
         inputs: dict[int, int] = {}
         outputs: dict[int, int] = {}
         donated: set[int] = set()
@@ -112,7 +112,7 @@ class Preparer:
         return [offset + s for s in run.outputs]
 
     def _last_launches(self, order: Sequence[tuple[int, Instruction]]) -> set[int]:
-        """The launches after which some device has nothing more to do in this wave."""
+        """Finds the launches that are the last of some device in this wave."""
         runs = [i for _, i in order if isinstance(i, Run)]
         covered: set[pjrt.Device] = set()
         last: set[int] = set()
@@ -124,7 +124,7 @@ class Preparer:
         return last
 
     def _other(self, at: int, instruction: Instruction) -> Step:
-        """A step that launches no computation."""
+        """Makes a step that launches no computation."""
         name = self.plan.streams[at].island
         offset = self.offsets[name]
         _, writes, drops = instruction.effects
@@ -157,7 +157,7 @@ class Preparer:
                 raise InternalError(f"{type(instruction).__name__} is no step of this kind")
 
     def _run(self, run: Run, at: int, freed: Sequence[int], *, last: bool) -> Step:
-        """The launch of a computation; `last`: some device has nothing more to do behind it in this wave."""
+        """Makes the step of a computation; `last`: it is the last launch of some device in this wave."""
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
@@ -188,14 +188,14 @@ class Preparer:
                     previous.pop().wait()
                 errors = [w.begin() for w in watched] if watched else _NO_TOKENS
                 arrays, tokens = launch([values[i] for i in inputs], frame.base + number, due, last)
-                if tokens:  # the watchdog sees progress at each
+                if tokens:  # each shows the watchdog progress
                     frame.tokens.extend(tokens)
                     if watched:
                         values[mark] = launched = WatchedLaunch(errors, tokens, queues)
                         previous.append(launched)
                 for slot, array in zip(outputs, arrays, strict=True):
                     values[slot] = array
-            except Exception as error:  # whatever it is, dependents must learn of it and others go on
+            except Exception as error:  # any error must reach dependents, and the others go on
                 poison = _poison([values[i] for i in inputs]) or self._cause(failed(run, island, error))
                 for slot in outputs:
                     values[slot] = poison
@@ -205,7 +205,7 @@ class Preparer:
         return Step(enqueue, run, physical, self.plan, outputs, gone, devices, queues, number)
 
     def _launcher(self, run: Run, at: int, watched: Sequence[Watched], gang: Gang) -> launches.Launcher:
-        """What starts a computation on its gang: its devices one by one, where they need nothing of each other."""
+        """Makes the launcher of a computation on its gang: device by device, where they need nothing of each other."""
         computation = self.plan.computations[run.computation]
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
@@ -236,7 +236,7 @@ class Preparer:
         return enqueue
 
     def _cause(self, failure: Diagnostic) -> Poison:
-        """A failure on islands that have lost a device is the loss."""
+        """Makes poison of a failure; where an island has lost a device, the loss is the cause."""
         return lost_among(self._sides.islands.values()) or Poison(failure)
 
     def compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
@@ -247,7 +247,7 @@ _NO_TOKENS: list[Any] = []
 
 
 def offsets_of(plan: Plan) -> dict[str, int]:
-    """The first slot of each island."""
+    """Returns the first slot of each island."""
     offsets: dict[str, int] = {}
     total = 0
     for stream in plan.streams:
@@ -272,5 +272,5 @@ def _free(slots: list[int]) -> Callable[[Frame], None]:
 
 
 def _poison(inputs: Sequence[Any]) -> Poison | None:
-    """The first poison among some values: the cause, of which all that reads it is a consequence."""
+    """Returns the first poison among some values: the cause of the failure of all that reads them."""
     return next((value for value in inputs if isinstance(value, Poison)), None)

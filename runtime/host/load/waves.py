@@ -1,9 +1,9 @@
-"""What must wait, and for what: everything else is enqueued before it (paper, section 4.5). Pure.
+"""Groups instructions by what they must wait for: all others are enqueued before them (paper, section 4.5). Pure.
 
 Some results are not known when they are enqueued: those of *fallible* computations, which call back to the host, and
 those of branches, whose bodies are data. A collective with one bad shard hangs its gang for good; so whatever depends
 on them is enqueued only when they are known, and all that does not depend on them goes first, whatever its place in the
-order. What waits for one thing does not wait for another.
+order. Instructions that wait for one thing do not wait for another.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from pathways.dialect.plan.order import Joined, Ordered
 
 @dataclass(eq=False)
 class Wave:
-    """What may be enqueued when certain awaits are over, in order, and the awaits that begin behind it.
+    """Instructions, in order, that may be enqueued when certain awaits are over, and the awaits that begin behind them.
 
     Bit n of `needs`: the await with number n. An await is of a computation that was enqueued, or of a branch.
     """
@@ -24,7 +24,7 @@ class Wave:
     needs: int
     steps: list[tuple[int, Instruction]] = field(default_factory=list[tuple[int, Instruction]])
     awaits: list[tuple[int, int, Run | Joined]] = field(default_factory=list[tuple[int, int, Run | Joined]])
-    """The number of each, the index of its stream, and what it is."""
+    """The number of each await, the index of its stream, and its computation or branch."""
 
 
 def is_fallible(plan: Plan, instruction: Instruction | Joined) -> bool:
@@ -32,7 +32,7 @@ def is_fallible(plan: Plan, instruction: Instruction | Joined) -> bool:
 
 
 def defer(plan: Plan, order: Sequence[Ordered], *, everything: bool = False) -> list[Wave]:
-    """The waves of a plan: one where nothing is awaited. A wave comes behind those that need less.
+    """Splits a plan into waves: one where nothing is awaited. A wave comes behind those that need less.
 
     `everything`: wait for each computation before the next is enqueued (sequential dispatch, paper, Figure 4a).
     """
@@ -46,9 +46,9 @@ class _Deferring:
         self.plan = plan
         self.waves: dict[int, Wave] = {0: Wave(0)}
         self.made: dict[tuple[int, int], int] = {}
-        """What must be over for a slot to hold its value."""
+        """Awaits that must be over for a slot to hold its value."""
         self.touched: dict[tuple[int, int], int] = {}
-        """What must be over for all who read or write a slot so far to be done with it."""
+        """Awaits that must be over for all readers and writers of a slot so far to be done with it."""
         self.sent: dict[int, int] = {}
         self.awaits = 0
 
@@ -91,7 +91,7 @@ class _Deferring:
 
 
 def _one_by_one(order: Sequence[Ordered]) -> Iterator[Wave]:
-    """A wave a computation, each behind the one before."""
+    """Makes a wave of each computation, each behind the one before."""
     number, wave = 0, Wave(0)
     for at, instruction in order:
         if not isinstance(instruction, Joined):

@@ -1,1 +1,1 @@
-"""Watching runs: the watchdog, the recorder, and faults on purpose."""
+"""Watching runs: the watchdog, the recorder, and injected faults."""

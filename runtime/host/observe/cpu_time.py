@@ -1,4 +1,4 @@
-"""Whether this process computes: the CPU time of all of its threads, and of single ones where the system tells."""
+"""Whether this process computes: the CPU time of all its threads, and of single ones where the system tells it."""
 
 import contextlib
 import threading
@@ -7,17 +7,17 @@ from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
 SHARE = 0.02
-"""Less of one core than this share is no computation: threads that look around use as much."""
+"""The share of one core below which nothing computes: threads that only wake and look use as much."""
 
 
 def of_thread(native: int) -> float | None:
-    """A mark that changes while a thread computes, or wants to; None where the system does not say."""
+    """Returns a mark that changes while a thread computes, or wants to; None where the system does not tell."""
     ticks, wants = _stat(native)
     return time.monotonic() if wants else ticks
 
 
 def _stat(native: int) -> tuple[int | None, bool]:
-    """Ticks of CPU time that a thread has used, and whether it runs or wants to."""
+    """Reads the ticks of CPU time that a thread has used, and whether it runs or wants to."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = (_TASKS / str(native) / "stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12]), fields[0] in "RD"
@@ -25,19 +25,19 @@ def _stat(native: int) -> tuple[int | None, bool]:
 
 
 class CpuTime:
-    """Marks that change while something computes; asked once a look."""
+    """Marks that change while something computes; measured once a look of the watchdog."""
 
     def __init__(self) -> None:
         self._looks = 0
         self._all: tuple[float, float] | None = None
         self._devices: tuple[float, float] | None = None
         self.process: int = 0
-        """Another number whenever the process has computed since the last look."""
+        """A number that changes when the process has computed since the last look."""
         self.devices: int | None = 0 if _TASKS.is_dir() else None
-        """The same of threads that Python does not know: those of devices."""
+        """The same for threads that Python does not know: those of devices."""
 
     def look(self, *, closely: bool) -> None:
-        """Takes the time; `closely`: of single threads, too, which costs some 15 us each."""
+        """Measures the CPU time; `closely`: of single threads, too, which costs some 15 us each."""
         self._looks += 1
         now = time.monotonic()
         self._all, busy = _since(self._all, now, time.process_time())
@@ -59,11 +59,11 @@ class CpuTime:
 
 
 def _since(before: tuple[float, float] | None, now: float, used: float) -> tuple[tuple[float, float], bool]:
-    """What to compare with next time, and whether CPU time was used since `before`."""
+    """Returns what to compare with next time, and whether CPU time was used since `before`."""
     if before is None:
         return (now, used), True
     return (now, used), used - before[1] > SHARE * max(now - before[0], 1e-3)
 
 
 _TICKS = 100
-"""Of CPU time in a second, as Linux shows them (USER_HZ)."""
+"""Ticks of CPU time in a second, as Linux shows them (USER_HZ)."""

@@ -1,4 +1,4 @@
-"""A fault at a step of a run: before that step it fails, or is held up on one device of its gang."""
+"""Faults at steps of runs: a step fails instead of running, or is held up on one device of its gang."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,17 +21,17 @@ from pathways.runtime.host.run.store import Poison, lost_poison
 
 @dataclass(eq=False)
 class FaultSteps(Observer):
-    """Has the steps of runs meet a fault."""
+    """An observer that brings a fault to the steps of runs."""
 
     fault: Fault
     executables: Executables
     take_launches: Callable[[int], int]
     lose: Callable[[PhysicalIsland, int, str], None]
     _late: dict[int, tuple[int, pjrt.DeviceArray]] = field(default_factory=dict[int, tuple[int, pjrt.DeviceArray]])
-    """By run, while a step is enqueued: which device is held up, and what comes there when that is over."""
+    """By run, while a step is enqueued: the device that is held up, and an array that is there when that is over."""
 
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
-        """The poison of the step's whole gang, where there is a fault that is one."""
+        """Brings a fault to the step; returns poison for its whole gang where the fault makes it fail."""
         run, fault = step.instruction, self.fault
         if not isinstance(run, Run) or not fault.meets(flight.plan, run, flight.client) or not fault.take():
             return None
@@ -55,9 +55,9 @@ class FaultSteps(Observer):
         return None
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
-        """Has what the step makes on one device wait for something there.
+        """Makes the results of the step on one device wait until the fault there is over.
 
-        On CPU a device may take what is ready before what it was given first, if nothing in it needs other devices.
+        On CPU a device may run a later program that is ready first, if nothing in it needs other devices.
         """
         position, late = self._late.pop(flight.number, (0, None))
         for index in step.outputs if late is not None else ():

@@ -1,8 +1,9 @@
-"""Faults on purpose, at any step of a plan: real ones, by a host callback on one device of the gang.
+"""Injects faults at any step of a plan: real ones, by a host callback on one device of the gang.
 
-A fault is a program of its own in the queues of the step's devices, right before it. To raise is to be fallible: the
-step is not launched before it is known, and its whole gang is poison. A delay or a hang holds up one device: whatever
-needs it, a collective say, waits there, and what the step makes there comes when it is over.
+A fault is a program of its own in the queues of the step's devices, right before it. A fault that raises makes the
+step fallible: it is not launched before the outcome is known, and the results of its whole gang are poison. A delay or
+a hang holds up one device: launches that need it, a collective say, wait there, and the step's results on it come when
+the fault is over.
 """
 
 import threading
@@ -28,12 +29,12 @@ FAULT_KINDS = ("raise", "delay", "hang", "lose")
 
 
 class InjectedFault(Exception):
-    """What a fault of kind `raise` raises in its host callback."""
+    """The exception that a fault of kind `raise` raises in its host callback."""
 
 
 @dataclass(eq=False)
 class Fault:
-    """What shall go wrong, and where: each condition that is None is met by anything.
+    """A fault to inject, and the conditions of where: one that is None is always met.
 
     `device` is a position in the gang of the step; `times` is how often, and counts down, after so many that pass.
     """
@@ -62,7 +63,7 @@ class Fault:
         return all(want is None or want in have for want, have in wanted)
 
     def take(self) -> bool:
-        """Whether it happens once more."""
+        """Counts one more step that meets the conditions; returns whether the fault happens there."""
         with self._lock:
             if self.after > 0:
                 self.after -= 1
@@ -81,14 +82,14 @@ class _Gang:
     executable: pjrt.Executable
     watched: Watched
     coming: list[deque[tuple[Fault, int]]]
-    """For each device the faults on their way to it, in the order of its queue."""
+    """For each device the faults that its queue holds, in order."""
 
 
 _gangs: dict[tuple[pjrt.Device, ...], _Gang] = {}
 
 
 def bring_to(fault: Fault, devices: Sequence[pjrt.Device], name: str) -> tuple[pjrt.Executable, Watched]:
-    """The program that brings a fault to a gang, to be launched next, and its callback."""
+    """Returns the program that brings a fault to a gang, to be launched next, and its callback."""
     gang = _gangs.get(tuple(devices))
     if gang is None:
         gang = _gangs[tuple(devices)] = _make(devices)
@@ -131,12 +132,12 @@ _INDEX = "{has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (
 
 
 def waiting(type_: ArrayType) -> str:
-    """A program that gives what it takes, when something else is there, too."""
+    """Writes a program that returns its first operand when its second is there, too."""
     return program_text([f"%x: {type_.mlir}", "%late: tensor<1xi32>"], [type_.mlir], [], ["%x"])
 
 
 def _call(device: pjrt.Device) -> str:
-    """The call of Python, as the device's platform names it. Raises InternalError where there is none."""
+    """Writes the custom call that calls Python on the device's platform. Raises InternalError where there is none."""
     target = platform_named(device.platform).callback
     if target is None:
         raise InternalError(f"{device.platform} calls Python in another way than by a custom call")
@@ -144,7 +145,7 @@ def _call(device: pjrt.Device) -> str:
 
 
 def _module(count: int, call: str) -> str:
-    """A program that calls back from each of its devices, with the position of the device."""
+    """Writes a program that calls back from each of its devices, with the position of the device."""
     head = f"module @fault attributes {{mhlo.num_partitions = {count} : i32, mhlo.num_replicas = 1 : i32}} {{"
     if count == 1:
         return f"""{head}

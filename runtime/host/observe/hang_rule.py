@@ -1,6 +1,6 @@
-"""When a run that does not get on is called hung, and when it is only suspected. Pure: no clock, no threads.
+"""Decides whether a run that makes no progress hangs, or is only suspected. Pure: no clock, no threads.
 
-A busy device is no hang. What proves one is that nothing computes: the whole process, or the host callback that the
+A busy device is no hang. The proof of a hang is that nothing computes: the whole process, or the host callback that the
 run waits in, has used no CPU time for as long as the run has not moved. Time in which the process was stopped (Ctrl-Z,
 a debugger, a closed laptop) is not counted.
 """
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """What a look at a run says."""
+    """The verdict of one look at a run."""
 
     FINE = "it gets on, or its devices compute"
     SUSPECTED = "it does not get on, and whether its devices compute cannot be told"
@@ -20,22 +20,22 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one look at a run found; seconds that the process was awake."""
+    """The findings of one look at a run, in seconds that the process was awake."""
 
     still: float
-    """Since something of it was last seen to be done."""
+    """Seconds since the run last made progress."""
     idle: float | None
-    """Since the process last used CPU time; None where its devices compute elsewhere (GPU, TPU)."""
+    """Seconds since the process last used CPU time; None where its devices compute elsewhere (GPU, TPU)."""
     devices_idle: float | None
-    """Since threads other than Python's last used CPU time; None as above, or where the system does not say."""
+    """Seconds since threads other than Python's last used CPU time; None as above, or where the system tells none."""
     in_callback: float
-    """For how long a host callback that the run waits in has used no CPU time; 0 without one."""
+    """Seconds for which a host callback that the run waits in has used no CPU time; 0 without one."""
     beside: bool
-    """Whether other runs got on meanwhile: the CPU time may be theirs."""
+    """Whether other runs made progress meanwhile: the CPU time may be theirs."""
 
 
 def judge(seen: Evidence, limit: float) -> Verdict:
-    """What is to be made of a run, where `limit` seconds without progress are too many."""
+    """Judges a run, where `limit` seconds without progress are too many."""
     if seen.still < limit:
         return Verdict.FINE
     if seen.in_callback >= limit:
@@ -50,7 +50,7 @@ def judge(seen: Evidence, limit: float) -> Verdict:
 
 
 class Stillness:
-    """For how long things have not changed, in time that the process was awake.
+    """Measures for how long things have not changed, in time that the process was awake.
 
     A gap between two looks that is longer than `longest` seconds is one in which the process was stopped.
     """
@@ -62,13 +62,13 @@ class Stillness:
         self._changed: dict[Hashable, tuple[object, float]] = {}
 
     def look(self, now: float) -> None:
-        """A look at all things begins."""
+        """Begins a look at all things, at time `now`."""
         if self._last is not None:
             self._awake += min(max(0.0, now - self._last), self._longest)
         self._last = now
 
     def of(self, key: Hashable, mark: object) -> float:
-        """Seconds since the mark of this thing was another."""
+        """Returns the seconds since the mark of this thing last changed."""
         before = self._changed.get(key)
         if before is None or before[0] != mark:
             self._changed[key] = mark, self._awake

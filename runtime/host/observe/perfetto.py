@@ -1,8 +1,8 @@
-"""One Perfetto file of what a recorder saw: a process an island, a thread a device, flows along transfers. Pure.
+"""Writes a recording as one Perfetto file: a process an island, a thread a device, flows along transfers. Pure.
 
 For each launch: enqueued (by the controller), ready (when the last of what it reads was made), start and end. A gap
-before it carries its reason. Beside each device's queue stands what was planned: the same launches in their order, each
-as long as such a launch usually was, each as early as its operands allow.
+before it carries its reason. Beside each device's queue stands the plan: the same launches in their order, each as long
+as such a launch usually was, each as early as its operands allow.
 """
 
 import json
@@ -18,12 +18,12 @@ from pathways.runtime.host.devices.islands import PhysicalIsland
 
 _CONTROLLER = 1
 _GAP = 20_000
-"""Gaps shorter than so many nanoseconds are not drawn."""
+"""Nanoseconds: shorter gaps are not drawn."""
 
 
 @dataclass(eq=False)
 class RunSpan:
-    """One run. Times are 0 until they come."""
+    """The times of one run; 0 until they are known."""
 
     number: int
     program: str
@@ -36,7 +36,7 @@ class RunSpan:
 
 @dataclass(frozen=True, eq=False)
 class LaunchSpan:
-    """One computation was enqueued, between two times. `base`: the first launch of its run, or of its body's run."""
+    """A computation was enqueued between two times. `base`: the first launch id of its run, or of its body's run."""
 
     launch: int
     number: int
@@ -52,7 +52,7 @@ class LaunchSpan:
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """A transfer to an island was enqueued, between two times."""
+    """A transfer to an island was enqueued between two times."""
 
     number: int
     island: str
@@ -63,7 +63,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class DeviceSpan:
-    """A device worked on a launch."""
+    """The time in which a device worked on a launch."""
 
     launch: int
     island: str
@@ -79,7 +79,7 @@ def write(
     spans: Sequence[DeviceSpan],
     islands: Sequence[PhysicalIsland],
 ) -> str:
-    """The file, as JSON."""
+    """Writes the file as JSON."""
     writer = _Writer(launches, spans, islands)
     events = [*writer.names(runs), *writer.controller(runs, launches, moves), *writer.queues(), *writer.planned()]
     start = min((e["ts"] for e in events if "ts" in e), default=0)
@@ -90,7 +90,7 @@ def write(
 
 
 def producers(plan: Plan) -> dict[int, list[int]]:
-    """For each computation (by step) the computations that make what it reads, through transfers."""
+    """Finds for each computation (by step) the computations that make its operands, through transfers."""
     sent: dict[int, int] = {}
     for stream in plan.streams:
         made: dict[int, int] = {}
@@ -126,7 +126,7 @@ class _Writer:
         self.islands = {i.key: (number, i) for number, i in enumerate(islands, _CONTROLLER + 1)}
         self.by_queue: dict[tuple[str, int], list[DeviceSpan]] = defaultdict(list)
         self.ends: dict[tuple[int, int], int] = {}
-        """When a step was done on its last device, by the base of its run and its number."""
+        """The time when a step was done on its last device, by the base of its run and its number."""
         for span in spans:
             self.by_queue[span.island, span.position].append(span)
             key = self.launches[span.launch].base, self.launches[span.launch].run.step
@@ -190,7 +190,7 @@ class _Writer:
         yield from self._flows()
 
     def _flows(self) -> Iterator[dict[str, Any]]:
-        """An arrow from what made a value to what reads it on another queue."""
+        """Draws an arrow from the launch that made a value to one that reads it on another queue."""
         at = {(la.base, la.run.step): la for la in self.launches.values()}
         first = {(s.launch, s.position): s for spans in self.by_queue.values() for s in spans}
         for la in self.launches.values():
@@ -215,7 +215,7 @@ class _Writer:
         return self._producers[plan].get(la.run.step, [])
 
     def ready(self, la: LaunchSpan) -> int:
-        """When the last of what it reads was made; 0: not known, or before the run."""
+        """Returns when the last operand was made; 0: not known, or before the run."""
         return max((self.ends.get((la.base, step), 0) for step in self._before(la)), default=0)
 
     def _slowest(self, la: LaunchSpan) -> str:
@@ -227,7 +227,7 @@ class _Writer:
         return next(names, "its operands")
 
     def planned(self) -> Iterator[dict[str, Any]]:
-        """The same launches, each as long as usual and as early as can be, from where its run began."""
+        """Plans the same launches, each as long as usual and as early as can be, from where its run began."""
         lengths: dict[tuple[int, int], list[int]] = defaultdict(list)
         for spans in self.by_queue.values():
             for span in spans:
@@ -251,7 +251,7 @@ class _Writer:
 
 
 def _reason(before: int, la: LaunchSpan, ready: int, slowest: str) -> str:
-    """Why a device had nothing to do until this launch: the last of what had to happen."""
+    """Says why a device had nothing to do until this launch: the last thing that had to happen."""
     if la.end > max(before, ready):
         return "controller late"
     if ready > before:
@@ -271,7 +271,7 @@ def _span(name: str, process: int, thread: int, begin: int, end: int, arguments:
 def _async(
     name: str, thread: int, identity: str, begin: int, end: int, arguments: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Runs of one client overlap: spans that need not nest."""
+    """Writes a span that need not nest: runs of one client overlap."""
     for phase, when in (("b", begin), ("e", end)):
         event: dict[str, Any] = {"ph": phase, "cat": "run", "name": name, "id": identity, "ts": when}
         yield event | {"pid": _CONTROLLER, "tid": thread, "args": arguments}

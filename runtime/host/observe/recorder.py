@@ -1,6 +1,6 @@
-"""What happened when: submitted, enqueued, started and ended, for one file that Perfetto shows.
+"""Records when runs and steps were submitted, enqueued, started and ended, for one file that Perfetto shows.
 
-Recording is off the hot path: without it nothing is asked; with it steps are enqueued one by one between two looks at
+Recording is off the hot path: without it nothing is checked; with it steps are enqueued one by one between two looks at
 the clock, and XLA's profiler says when each device worked on which launch.
 """
 
@@ -22,7 +22,7 @@ from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.runs_in_flight import Flight
 
 MOST_LAUNCHES = 200_000
-"""More would make a file that no viewer opens."""
+"""The most events of a recording: more would make a file that no viewer opens."""
 
 
 @dataclass(eq=False)
@@ -77,7 +77,7 @@ class Recorder(Observer):
         write_whole(self.path, text)
 
     def _spans(self) -> list[DeviceSpan]:
-        """When each device worked on which launch, as far as the platform says."""
+        """Collects when each device worked on which launch, as far as the platform tells."""
         if self._profile is None:
             return []
         spans: list[DeviceSpan] = []

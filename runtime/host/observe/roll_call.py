@@ -1,4 +1,4 @@
-"""The roll-call of a run that does not get on: what was launched where and is not done, and who has not come back."""
+"""The roll call of a run that makes no progress: launches that are not done, and callbacks that have not returned."""
 
 import sys
 import traceback
@@ -12,11 +12,11 @@ from pathways.runtime.host.run.hung_launches import Stuck
 from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 MOST_CALLED = 8
-"""How many lines of each kind a roll-call has."""
+"""The most lines of each kind in a roll call."""
 
 
 def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) -> Hang:
-    """What is said where it is proved. `stuck` are the launches that will never be done, in order."""
+    """Describes a hang that is proved. `stuck` are the launches that will never be done, in order."""
     lines = [f"{s.launch.run.name} was launched on {_where(s.launch, s.waiting)}, and is not done" for s in stuck[:1]]
     if not stuck:
         lines.append("none of its computations: a launch did not come back")
@@ -36,7 +36,7 @@ def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) ->
 
 
 def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
-    """What is said where it is only suspected. Asks no device: to ask is to cancel."""
+    """Describes a hang that is only suspected. Asks no device: to ask is to cancel."""
     launches = [launch for _, launch in flight.parts()]
     lines = [
         f"{launch.run.name} was launched on {_where(launch)}, and may not be done" for launch in launches[-MOST_CALLED:]
@@ -53,7 +53,7 @@ def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
 
 
 def unreachable(flight: Flight) -> PerhapsHang:
-    """What is said of a thread that waits inside of XLA for devices that are lost."""
+    """Describes a thread that waits inside of XLA for devices that are lost."""
     return PerhapsHang(
         seconds="some",
         program=flight.plan.name,
@@ -78,7 +78,7 @@ def _inside(call: Inside) -> str:
 
 
 def _where(launch: Launch, waiting: Sequence[int] | None = None) -> str:
-    """On which devices of its gang; where some of them are done, only those that are not."""
+    """Names the devices of a launch; where some of them are done, only those that are not."""
     count = len(launch.devices)
     if waiting is not None and len(waiting) < count:
         return f"devices {', '.join(map(str, waiting))} of {count} of {launch.island}"

@@ -1,8 +1,8 @@
-"""No silent hang, and no busy device called one: a thread that looks at all runs in flight.
+"""The watchdog: a thread that looks at all runs in flight, so that no hang is silent, and no busy device called one.
 
-What a look finds is judged by `hang_rule.py`. A run that hangs loses its devices (`hung_launches.py`); a run that
-may hang is told of, once and then at doubling intervals, and nothing is done about it. A stuck collective would be
-aborted by XLA with the whole process; so the time that XLA gives itself is set beyond any run (dialect/platforms.py).
+Each look is judged by `hang_rule.py`. A run that hangs loses its devices (`hung_launches.py`); a run that may hang is
+reported, once and then at doubling intervals, and left alone. XLA would abort the whole process for a stuck
+collective; so XLA's own time limit is set beyond any run (dialect/platforms.py).
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
 from pathways.runtime.threads import started
 
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
-"""Names the seconds without progress after which a run is looked at closely; 0: never."""
+"""The environment variable for the seconds without progress after which a run may be called hung; 0: never."""
 LONGEST_LOOK = 0.5
-"""Seconds between two looks at the most."""
+"""The most seconds between two looks."""
 AFTERMATH = 2.0
-"""Seconds after a hang in which runs that were still before must go on, or hang with it: errors travel in none."""
+"""Seconds after a hang in which runs that had stopped before must go on, or hang with it: errors need far less."""
 
 
 def _stated() -> float:
@@ -44,7 +44,7 @@ def _stated() -> float:
 class Watchdog:
     """Looks at all runs in flight, from a thread that lives while there are any.
 
-    `on_host`: devices compute with this process's own CPU time, so that it proves whether they do. `end` loses the
+    `on_host`: devices compute with this process's own CPU time, which then proves whether they compute. `end` loses the
     devices of a hang.
     """
 
@@ -67,13 +67,13 @@ class Watchdog:
         self._told = Doubling(self.timeout)
         self._cpu = CpuTime()
         self.ends_process = False
-        """Whether a hang that a thread cannot be freed from ends the process: `pwc run` wants it."""
+        """Whether the process ends where a hang holds a thread that cannot be freed, as `pwc run` wants."""
         self._given_up: set[int] = set()
         self._doomed: set[int] = set()
-        """Runs that had not moved for too long when another was found to hang."""
+        """Runs that had made no progress for too long when another was found to hang."""
 
     def ensure(self) -> None:
-        """Starts watching; called when a run takes off while there is no thread."""
+        """Starts the thread; called when a run begins while there is none."""
         with self._lock:
             if self._thread is None and self.timeout:
                 thread = threading.Thread(target=self._watch, name="pathways-watchdog", daemon=True)
@@ -93,11 +93,11 @@ class Watchdog:
         finally:
             with self._lock:
                 self._thread = None
-        if self._flights.all() and not self._flights.ending:  # one came in between
+        if self._flights.all() and not self._flights.ending:  # a run came in between
             self.ensure()
 
     def look(self) -> int:
-        """Looks at all runs, and does what is to be done; gives how many there are."""
+        """Looks at all runs, and ends or reports those that hang; returns how many runs there are."""
         flights = self._flights.all()
         self._stillness.look(time.monotonic())
         still = {f.number: self._stillness.of(f.number, f.mark) for f in flights}
@@ -132,12 +132,12 @@ class Watchdog:
         return len(flights)
 
     def _inline(self, threads: set[int]) -> dict[int, float]:
-        """For how long threads that enqueue have used no CPU time."""
+        """Measures for how long threads that enqueue have used no CPU time."""
         natives = {t.ident: t.native_id for t in threading.enumerate() if t.ident in threads and t.native_id}
         return {t: self._stillness.of(("thread", t), of_thread(n)) for t, n in natives.items() if t}
 
     def _stuck(self, flight: Flight) -> None:
-        """A run whose devices are lost, and whose thread is inside of XLA, where it cannot be reached."""
+        """Handles a run whose devices are lost, and whose thread waits inside of XLA, where it cannot be reached."""
         if self.ends_process:
             sys.stdout.flush()
             os._exit(Exit.HANG)
@@ -146,13 +146,13 @@ class Watchdog:
             _tell(roll_call.unreachable(flight))
 
     def _devices_idle(self, devices: float, inline: float | None) -> float | None:
-        """Small computations of one device run on the thread that enqueues them (`inline`)."""
+        """Returns for how long devices were idle; small computations run on the enqueuing thread (`inline`)."""
         if not self._on_host or self._cpu.devices is None:
             return None
         return devices if inline is None else min(devices, inline)
 
     def _lose(self, flight: Flight, flights: Sequence[Flight], named: set[str]) -> None:
-        """Fails what hangs, says so, and loses its devices. `named` are computations that hang in callbacks."""
+        """Fails launches that hang, reports them, and loses their devices. `named`: computations stuck in callbacks."""
 
         def hangs(launch: Launch) -> bool:
             return not named or launch.run.name in named
@@ -169,7 +169,7 @@ class Watchdog:
 
 
 def _tell(said: Diagnostic) -> None:
-    """Prints it; a stderr that is gone or full must not keep the watchdog from what it does."""
+    """Prints a report; a stderr that is closed or full must not stop the watchdog."""
     with contextlib.suppress(Exception):
         print(PathwaysError(said), file=sys.stderr, flush=True)
 

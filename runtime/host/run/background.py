@@ -1,4 +1,4 @@
-"""Runs that are enqueued in the background: control flow on data, host callbacks, and whatever takes their results.
+"""Runs that are enqueued in the background: control flow on data, host callbacks, and runs that take their results.
 
 Such a run waits for values before it can enqueue what depends on them (`progress.py`). Its call returns at once all the
 same: a thread of the run's own enqueues it, and until it has, each of its results holds a promise in place of an array.
@@ -19,14 +19,14 @@ from pathways.runtime.threads import started
 MOST_BACKGROUND = 64
 """So many runs of one client are in the background at the most; the next call waits for one of them to end."""
 CANCEL_LOOK = 0.1
-"""Seconds between two looks whether a run that waits for another was cancelled."""
+"""Seconds between two checks whether a run that waits for another was cancelled."""
 PAUSE = 0.002
-"""Seconds between two looks whether runs have ended."""
+"""Seconds between two checks whether runs have ended."""
 
 
 @dataclass(eq=False)
 class Promise:
-    """A run in the background; in a buffer, it stands for the array that the run will put there.
+    """A run in the background; a buffer holds it in place of the array that the run will put there.
 
     `calls_back`: the run calls back to the host, so that it matters even where its results are not read.
     """
@@ -40,10 +40,10 @@ class Promise:
     is_known: bool = False
     """Whether the results are in their buffers."""
     _gates: set[Gate] = field(default_factory=set[Gate])
-    """One a wait: nothing is shared that an interrupt could leave locked."""
+    """One event a waiting thread: nothing is shared that an interrupt could leave locked."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the results are in their buffers; whether they are."""
+        """Waits until the results are in their buffers; returns whether they are."""
         gate = Gate()
         self._gates.add(gate)
         try:
@@ -54,7 +54,7 @@ class Promise:
         return self.is_known
 
     def resolve(self) -> None:
-        """Wakes all who wait: the results are in their buffers."""
+        """Wakes the threads that wait: the results are in their buffers."""
         self.is_known = True
         for gate in list(self._gates):
             gate.open()
@@ -82,9 +82,9 @@ class BackgroundRuns:
         self.runs: dict[int, Promise] = {}
 
     def start(self, promise: Promise, work: Callable[[], None]) -> bool:
-        """Has a thread do `work`, in the context of this one; waits for room first.
+        """Starts a thread that does `work` in the caller's context; first waits while too many are in the background.
 
-        False where no thread can be started: then `work` is to be done by this one.
+        Returns False where no thread can be started: then the caller must do `work` itself.
         """
         while len(self.of(promise.client)) >= MOST_BACKGROUND:
             time.sleep(PAUSE)
@@ -110,11 +110,11 @@ class BackgroundRuns:
             raise
 
     def of(self, client: ClientState | None = None) -> list[Promise]:
-        """The runs of a client, or of all, the oldest first."""
+        """Returns the runs of a client, or of all, oldest first."""
         return [p for p in list(self.runs.values()) if client is None or p.client is client]
 
     def drain(self, client: ClientState | None = None, *, calling_back: bool = False, timeout: float = 1e9) -> bool:
-        """Waits until no run of the client (or of any) is left; whether none is. `calling_back`: only of such runs."""
+        """Waits until no run of the client (or of any) is left; returns whether none is. `calling_back`: only those."""
         end = time.monotonic() + timeout
         while any(p.calls_back or not calling_back for p in self.of(client)):
             if time.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""Control flow that is data: what decides is awaited, then bodies are enqueued, each time into slots of its own."""
+"""Control flow on data: awaits the deciding value, then enqueues bodies, each time into slots of its own."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence, Set
@@ -37,7 +37,7 @@ class LoadedBody:
     overwritten: frozenset[int] = frozenset()
 
     def run(self, operands: Values, dispatch: Enqueuer) -> Working:
-        """Enqueues it; yields what it waits for inside. The list of operands is emptied: it may be the last hold."""
+        """Enqueues the body; yields what it awaits inside. Empties `operands`, which may hold the last references."""
         frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches))
         for index, value in zip(self.inputs, operands, strict=True):
             if index >= 0:
@@ -54,7 +54,7 @@ class LoadedBody:
 
 @dataclass(frozen=True, eq=False)
 class _Deciding:
-    """A number that says how it goes on."""
+    """The deciding value of a branch: the number of the body to run, or whether a loop goes on."""
 
     array: Any
 
@@ -70,10 +70,10 @@ class _Deciding:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A branch as a task: slots of its operands and results, by their numbers, and the sides of its results.
+    """A branch (cond or while) as a task: the slots of its operands and results, and the layouts of its results.
 
-    `donated` are the operands that are not needed afterwards. Whatever a body overwrites, and all results, share no
-    buffer with anything else: what does is copied.
+    `donated` are the operands that are not needed afterwards. What a body overwrites, and each result, must share no
+    buffer with anything else; it is copied where it does.
     """
 
     branch: Branch
@@ -122,7 +122,7 @@ class Choice:
             carried = yield from body.run(given, run)
 
     def _decided(self, array: Any) -> Generator[Sequence[Pending], None, int | Poison]:
-        """The number in an array, or why there is none."""
+        """Waits for the number in an array; returns it, or the poison in its place."""
         if isinstance(array, Poison):
             return array
         yield (_Deciding(array),)
@@ -136,7 +136,7 @@ class Choice:
             return self.cause(hang_behind(error) or failed)
 
     def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
-        """The results, or what is carried: some of them (`which`) share no buffer with others, or with each other."""
+        """Copies each value of `which` that shares a buffer with `others` or another value; returns all of them."""
         known = Counter(id(v) for v in values)
         own = list(values)
         for i in which:

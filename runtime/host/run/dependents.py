@@ -8,7 +8,10 @@ from pathways.dialect.plan.order import Joined, linearize
 
 
 def dependents(plan: Plan, run: Run) -> Iterator[Run]:
-    """The computations that read, directly or not, what `run` makes, in order; what a branch makes is read by all."""
+    """Yields, in order, the computations that need results of `run`, directly or not.
+
+    All results of a branch depend on all of its operands.
+    """
     tainted: set[tuple[int, int]] = set()
     channels: set[int] = set()
     for at, instruction in linearize(plan):

@@ -15,7 +15,7 @@ from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 
 class TurnGiver(Protocol):
-    """Who gives turns on islands; a run holds a ticket (control/admission.py)."""
+    """Gives runs their turns on islands; a run holds a ticket (control/admission.py)."""
 
     @property
     def contended(self) -> bool:
@@ -41,34 +41,34 @@ class Control(Protocol):
     @property
     def observers(self) -> Sequence[Observer]: ...
     def patience(self, ticket: Any, client: ClientState) -> None:
-        """Raises where a run waits in vain."""
+        """Raises where what a run waits for can never come."""
         ...
 
 
 @dataclass(eq=False)
 class Dispatch:
-    """Enqueues one run, whose turn it is (`ticket`), and whose progress is watched (`flight`)."""
+    """Enqueues one run while it holds its `ticket`; the watchdog sees its progress in `flight`."""
 
     control: Control
     ticket: Any
     flight: Flight
     client: ClientState
     promise: Promise | None = None
-    """What its results hold, where it is enqueued in the background."""
+    """The promise that its results hold where it is enqueued in the background."""
     observers: Sequence[Observer] = ()
-    """Of this run alone."""
+    """Observers of this run alone."""
     turns: int = 1
-    """How often it was its turn."""
+    """The number of turns that it has had."""
     _ends: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
 
     def begin(self, who: Any, launches: Sequence[Launch]) -> int:
-        """The first launch id for what the program (None) or a body is about to launch."""
+        """Takes launch ids for what the program (None) or a body is about to launch; returns the first."""
         base = self.control.machine.take_launches(len(launches))
         self.flight.begin(who, base, launches)
         return base
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
-        """Enqueues a part; others may go first behind it, if it is not the last."""
+        """Enqueues a part; then, if it is not the last, lets other runs go first."""
         control = self.control
         if self.observers or control.observers:
             enqueue_observed([*control.observers, *self.observers], part.steps, frame, self.flight)
@@ -80,9 +80,9 @@ class Dispatch:
             self._pause()
 
     def wait(self, pendings: Sequence[Pending]) -> None:
-        """Returns when any of these is known; others may enqueue meanwhile.
+        """Waits until any of these is known; other runs may enqueue meanwhile.
 
-        Raises PWC0509 if the client goes, PWC0518 if the run is cancelled.
+        Raises PWC0509 if the client is closed, PWC0518 if the run is cancelled.
         """
         if not any(p.is_known() for p in pendings):
             self.control.turns.step_aside(self.ticket)
@@ -95,11 +95,11 @@ class Dispatch:
             self._patience(self.ticket)
 
     def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
-        """Notes a body's last launches. Where it was run as a whole, those of an earlier time are done before."""
+        """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
         self._ends[who] = tokens if whole else [*self._ends.get(who, ()), *tokens]
 
     def tokens(self) -> list[Any]:
-        """What is done when all bodies are."""
+        """Returns the tokens that are done when all bodies are."""
         return [token for tokens in self._ends.values() for token in tokens]
 
     def _pause(self) -> None:

@@ -1,4 +1,4 @@
-"""Computations that call back to the host, and may fail: when it is known how one ended, and what it is then called."""
+"""Computations that call back to the host, and may fail: waits for their end, and turns a failure into poison."""
 
 import sys
 import traceback
@@ -29,9 +29,9 @@ class Awaited:
     island: str
     outputs: list[int]
     mark: int
-    """The slot that says what exceptions there were, and when it is done everywhere; -1: no callbacks."""
+    """The slot of its `WatchedLaunch`: exceptions, and tokens of its end on each device; -1: no callbacks."""
     cause: Callable[[Diagnostic], Poison]
-    """What a failure follows from: the loss of a device, say."""
+    """Makes poison of an error, or of what it follows from: the loss of a device, say."""
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
         yield (AwaitedOutcome(self, frame.values),)
@@ -42,7 +42,7 @@ class Awaited:
         return all(isinstance(r, Poison) or r.is_ready() for r in results) if results else None
 
     def wait(self, values: list[Any]) -> None:
-        """Returns when its results are known; if it failed anywhere, its whole gang's are poison."""
+        """Waits until its results are known; if it failed on any device, those of its whole gang are poison."""
         launched: WatchedLaunch | None = values[self.mark] if self.mark >= 0 else None
         if any(isinstance(values[i], Poison) for i in self.outputs) or (self.mark >= 0 and launched is None):
             return
@@ -60,7 +60,7 @@ class Awaited:
         poison = self.cause(failed(self.run, self.island, problem or raised or Exception(), raised))
         for index in self.outputs:
             values[index] = poison
-        if not self.outputs:  # there is no result that would tell; said once, though whoever waits for it waits twice
+        if not self.outputs:  # no result would show it; raised once, though a run waits for it twice
             values[self.mark] = None
             print(poison.error(), file=sys.stderr)
 
@@ -70,7 +70,7 @@ class Awaited:
 
 @dataclass(frozen=True, eq=False)
 class AwaitedOutcome:
-    """What an awaited computation gives in one run."""
+    """The outcome of an awaited computation in one run."""
 
     awaited: Awaited
     values: list[Any]
@@ -84,23 +84,23 @@ class AwaitedOutcome:
 
 @dataclass(frozen=True, eq=False)
 class WatchedLaunch:
-    """A computation with callbacks was launched: exceptions of each, tokens of its end, and where it runs."""
+    """A launch of a computation with callbacks: the exceptions of each, tokens of its end, and its devices."""
 
     errors: list[list[BaseException]]
     tokens: list[Any]
     queues: Sequence[DeviceQueue]
 
     def wait(self) -> None:
-        """Returns when it is done: only then can it be launched again, for an exception is of one launch.
+        """Waits until it is done: only then can it be launched again, since exceptions are kept for one launch.
 
-        Raises DeviceLost where it will never be.
+        Raises QueueLost where it will never be done.
         """
         if not until_done(self.tokens, self.queues):
             raise QueueLost
 
 
 def failed(run: Run, island: str, error: BaseException, raised: BaseException | None = None) -> Diagnostic:
-    """What a failure is called: the hang that it follows from, or the exception of a callback."""
+    """Returns the error that users see of a failure: the hang that it follows from, or the exception of a callback."""
     if (hang := hang_behind(error)) is not None:
         return hang
     cause = str(error)

@@ -1,4 +1,4 @@
-"""What one run works on, and the steps that it enqueues: instructions prepared for devices, none of which waits."""
+"""The values that one run works on, and its steps: instructions prepared for devices, none of which waits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Frame:
         self.values: list[Any] = [None] * size
         """By slot: the buffers of all islands, then what is on its way between islands."""
         self.tokens: list[Any] = []
-        """Of the launches after which nothing of this run is left in a device's queue."""
+        """Tokens of the last launches: when they are done, nothing of this run is left in a device's queue."""
         self.base = base
         """The first of its launch ids; -1: it has none yet."""
         for slot, array in constants:
@@ -30,7 +30,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One instruction, prepared: `enqueue` does it; the rest says what it does, for those who look closer.
+    """One instruction, prepared: `enqueue` does it; the other fields describe it to observers.
 
     `outputs` are the slots that it fills, `gone` those that it empties; `launch` is its launch id, less the first of
     the frame; -1: it launches no computation.
@@ -47,7 +47,7 @@ class Step:
     launch: int = -1
 
     def fail(self, frame: Frame, poison: Poison) -> None:
-        """Fills its outputs with poison, in place of enqueuing it."""
+        """Fills its outputs with poison instead of enqueuing it."""
         for slot in self.outputs:
             frame.values[slot] = poison
         for slot in self.gone:

@@ -1,4 +1,4 @@
-"""What becomes of a hang: its devices are lost, what was launched there fails, and all who wait go on.
+"""Ends a hang: its devices are lost, launches there fail, and threads that wait for them go on.
 
 A stuck execution cannot be ended in its own process: its threads stay where they are, with devices that nothing uses
 any more. But its results can be failed (`pjrt.give_up`), and with them all that depends on them, on any island; each
@@ -21,7 +21,7 @@ from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 @dataclass(frozen=True)
 class Stuck:
-    """A launch that will never be done, and the positions in its gang that wait."""
+    """A launch that will never be done, and the positions of its gang that wait."""
 
     launch: Launch
     waiting: tuple[int, ...]
@@ -29,13 +29,13 @@ class Stuck:
 
 @dataclass(eq=False)
 class GivenUp:
-    """What a hang took along: launches, the one that hangs first, and devices with their queues."""
+    """All that a hang took along: launches, first the one that hangs, and devices with their queues."""
 
     number: int = field(default_factory=lambda: next(_numbers))
     stuck: list[Stuck] = field(default_factory=list[Stuck])
     lost: dict[Any, DeviceQueue] = field(default_factory=dict[Any, DeviceQueue])
     hang: Hang | None = None
-    """What is said of it; those who meet its errors wait for that."""
+    """The report of the hang; threads that meet its errors wait for it."""
     _said: threading.Event = field(default_factory=threading.Event)
 
     def lose(self, launch: Launch) -> None:
@@ -56,14 +56,14 @@ _MARK = re.compile(r"\[pathways hang (\d+)\]")
 
 
 def hang_behind(error: BaseException) -> Hang | None:
-    """The hang that an error of a device follows from."""
+    """Finds the hang that an error of a device follows from, by its number."""
     found = _MARK.search(str(error)) if _known else None
     given_up = None if found is None else _known.get(int(found[1]))
     return None if given_up is None else given_up.wait()
 
 
 def give_up_run(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Launch], bool]) -> GivenUp:
-    """Fails the first launch of a run that is not done and may hang, and all that will never be done because of it.
+    """Fails the first launch of a run that is not done and `hangs`, and all that can never be done because of it.
 
     A launch that shares a device with it waits there, and its whole gang with it. One that depends on it fails with it;
     but where some of its devices had what they need, they wait for the others for ever, and are lost, too.
@@ -71,7 +71,7 @@ def give_up_run(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Laun
     done = GivenUp()
     _known[done.number] = done
     first = next((part for part in flight.parts() if hangs(part[1]) and _fail(done, *part, lose=True)), None)
-    if first is None:  # none that is known: whatever the run may use
+    if first is None:  # no launch is known: all devices that the run may use
         for _, launch in flight.parts():
             done.lose(launch)
     else:
@@ -90,7 +90,7 @@ def give_up_run(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Laun
 
 
 def _fail(done: GivenUp, number: int, launch: Launch, *, lose: bool) -> bool:
-    """Fails a launch where it is not done, and loses its devices; whether it was not done."""
+    """Fails a launch on devices where it is not done; returns whether there are any. `lose`: its gang is then lost."""
     message = f"[pathways hang {done.number}] {launch.run.name} hangs, or waits behind what does"
     asked = [pjrt.give_up(device, number, message) for device in launch.devices]
     if any(asked):
@@ -101,11 +101,11 @@ def _fail(done: GivenUp, number: int, launch: Launch, *, lose: bool) -> bool:
 
 
 def _fail_dependents(done: GivenUp, flight: Flight, number: int, launch: Launch) -> None:
-    """Fails what a run launched behind a launch that will never be done, and that takes its results."""
+    """Fails launches of a run that take results of one that will never be done; in bodies, all behind it."""
     partly = len(done.stuck[-1].waiting) < len(launch.devices)
     runs = {id(run) for run in dependents(flight.plan, launch.run)}
     of_program = {n for n, _ in flight.parts_of(None)}
     for behind, part in flight.parts():
-        known = number in of_program and behind in of_program  # of what a body launches, the order alone is known
+        known = number in of_program and behind in of_program  # of launches of a body only the order is known
         if behind > number and (id(part.run) in runs if known else True):
             _fail(done, behind, part, lose=partly and len(part.devices) > 1)

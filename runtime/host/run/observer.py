@@ -13,7 +13,7 @@ from pathways.runtime.host.run.store import Poison, lost_among
 
 
 class Observer:
-    """Is told what becomes of runs. Each method does nothing; observers override those that they need."""
+    """Hears of every run and step. Each method does nothing; observers override those that they need."""
 
     def submitted(self, number: int, plan: Plan, client: str) -> None:
         """A client has called a plan."""
@@ -22,7 +22,7 @@ class Observer:
         """It is the run's turn to enqueue."""
 
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
-        """A step is about to be enqueued; poison is its result in place of that."""
+        """A step is about to be enqueued; where this returns poison, the step's results are that poison instead."""
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
         """A step was enqueued, or failed, between two times (nanoseconds of `time.perf_counter_ns`).

@@ -1,4 +1,4 @@
-"""Enqueuing in waves: everything that waits for nothing, then whatever becomes possible when something is known.
+"""Enqueuing in waves: first all steps that wait for nothing, then those that a known value makes possible.
 
 A regular plan is one wave. Computations that call back, and control flow that is data, are tasks: started behind the
 wave that made their operands, and over when their results are known (good or poison). Several are under way at a time.
@@ -13,39 +13,39 @@ from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.runs_in_flight import Launch
 
 SHORTEST, LONGEST = 20e-6, 1e-3
-"""Seconds between two looks while one of several things is awaited."""
+"""Seconds between two checks while one of several things is awaited."""
 
 
 class Pending(Protocol):
-    """Something that will be known."""
+    """A value or an outcome that is not known yet."""
 
     def is_known(self) -> bool | None:
-        """None: it cannot be asked, only waited for."""
+        """Returns whether it is known; None where that cannot be asked, only waited for."""
         ...
 
     def wait(self) -> None: ...
 
 
 Work: TypeAlias = Generator[Sequence[Pending], None, None]
-"""Work that yields what it waits for, any of it, and is sent on when something of that is known."""
+"""Work that yields the things it waits for, and is resumed when any of them is known."""
 
 
 class Enqueuer(Protocol):
     """One run while it is enqueued (dispatch.py)."""
 
     def begin(self, who: Any, launches: Sequence[Launch]) -> int:
-        """The first launch id for what the program (None) or a body launches."""
+        """Takes launch ids for what the program (None) or a body launches; returns the first."""
         ...
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None: ...
 
     def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
-        """A body's last launches. Where it was run as a whole, those of an earlier time are done before."""
+        """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
         ...
 
 
 class Task(Protocol):
-    """What is under way for some time, and then known."""
+    """Work whose outcome becomes known some time after it was started."""
 
     def start(self, frame: Frame, run: Enqueuer) -> Work: ...
 
@@ -60,7 +60,7 @@ class PreparedWave:
 
 
 def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
-    """Enqueues all waves, each as soon as it can be, and sees tasks through."""
+    """Enqueues all waves, each as soon as it can be, and runs tasks to their end."""
     over = 0
     left = list(waves)
     tasks: list[tuple[int, Work, Sequence[Pending]]] = []
@@ -84,7 +84,7 @@ def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
 
 
 def wait_any(pendings: Sequence[Pending]) -> None:
-    """Returns when at least one is known; waits for the first where none can be asked."""
+    """Waits until at least one is known; for the first of them where none can be asked."""
     asked = [p for p in pendings if p.is_known() is not None]
     if len(asked) < 2:
         (asked or list(pendings))[0].wait()

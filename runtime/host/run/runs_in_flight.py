@@ -1,8 +1,8 @@
-"""Runs that are in the queues of devices: when each is done, and whether anything moves at all.
+"""Runs in the queues of devices: notices when each is done, and whether any makes progress.
 
 A line an island (a run that spans several is in the line of the first), each with a thread that waits for the oldest
-run's tokens. While nothing waits for what it would tell, the thread looks only twice a second: waking it for each run
-would cost more than a small run itself. Threads end when their line is empty.
+run's tokens. While nothing needs to know of an end at once, the thread looks only twice a second: waking it for each
+run would cost more than a small run itself. Threads end when their line is empty.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import started
 
 MOST_TIMES = 16
-"""Times of a body that are remembered: more than can be in the queues of its devices."""
+"""Executions of a body that are remembered: more than can be in the queues of its devices."""
 IDLE_LOOK = 0.5
-"""Seconds between two looks of a thread that is not waited for."""
+"""Seconds between two looks of a thread whose news nothing waits for."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What is launched, and on which devices of which island."""
+    """One launch of a computation, and the devices and island that it runs on."""
 
     run: Run
     island: str
@@ -38,7 +38,7 @@ class Launch:
 
 @dataclass(eq=False, slots=True)
 class Flight:
-    """One run. `tokens` are done when all it enqueued is; `queues` are those of all devices that it may use."""
+    """One run in flight. `tokens` are done when all its work is; `queues` are those of all devices that it may use."""
 
     number: int
     plan: Plan
@@ -46,19 +46,19 @@ class Flight:
     tokens: list[Any]
     client: str
     done: Callable[[float], None]
-    """Called once, with the seconds that it kept its devices."""
+    """Called once at the end, with the seconds that it kept its devices busy."""
     launched: dict[Any, deque[tuple[int, Sequence[Launch]]]] = field(default_factory=dict[Any, Any])
-    """What the program and its bodies launched, with the first launch id of each time; what is long done goes."""
+    """Launches of the program (None) and its bodies, with the first launch id of each execution; old ones drop out."""
     since: float = field(default_factory=time.monotonic)
     moved: float = field(default_factory=time.monotonic)
-    """When it last got on with enqueuing."""
+    """When it last enqueued something."""
     thread: int = 0
-    """The thread that enqueues it, while one does."""
+    """The thread that is enqueuing it; 0: none."""
     abandoned: bool = False
     """Whether some of what it enqueued will never be done."""
 
     def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
-        """The program (None) or a body is about to launch."""
+        """Notes the launches that the program (None) or a body is about to make."""
         self.launched.setdefault(who, deque(maxlen=MOST_TIMES)).append((base, launches))
 
     def end(self) -> None:
@@ -67,21 +67,21 @@ class Flight:
 
     @property
     def mark(self) -> float:
-        """Changes whenever something moves on its devices."""
+        """A number that changes whenever something is enqueued or done on its devices."""
         return max(self.moved, max((q.moved for q in self.queues), default=0.0))
 
     def parts(self) -> list[tuple[int, Launch]]:
-        """What was launched and may not be done, by launch id, in order."""
+        """Returns the launches that may not be done yet, in order of launch id."""
         return sorted((part for who in list(self.launched) for part in self.parts_of(who)), key=lambda part: part[0])
 
     def parts_of(self, who: Any) -> list[tuple[int, Launch]]:
-        """The same of the program alone (None), or of a body."""
+        """Returns the same for the program alone (None), or for a body."""
         times = list(self.launched.get(who, ()))
         return [(base + n, launch) for base, launches in times for n, launch in enumerate(launches)]
 
 
 class Line:
-    """The runs of one island, oldest first."""
+    """The runs in flight on one island, oldest first, and the thread that waits for them."""
 
     def __init__(self, name: str, lines: "Flights") -> None:
         self.name = name
@@ -97,12 +97,12 @@ class Line:
     def put(self, flight: Flight, *, eager: bool) -> None:
         with self._lock:
             self.flights.append(flight)
-        if flight.abandoned:  # just now
+        if flight.abandoned:  # by another thread, a moment ago
             self.abandon([flight])
             return
         if self._thread is None:
             self._ensure()
-            if self._thread is None:  # this thread waits itself: no other can be started
+            if self._thread is None:  # no thread can be started: this one waits
                 self._finish(flight)
         if eager:
             self._wake.set()
@@ -123,7 +123,7 @@ class Line:
                     self._thread = thread
 
     def abandon(self, flights: Collection[Flight]) -> None:
-        """Waits for these no longer: they will never be done."""
+        """Stops waiting for these runs: they will never be done."""
         with self._lock:
             waiting = bool(self.flights) and self.flights[0] in flights
             self.flights = deque(f for f in list(self.flights) if f not in flights)
@@ -148,13 +148,13 @@ class Line:
             self._thread = None
             if not self.flights:
                 return True
-            self._thread = threading.current_thread()  # one came in between
+            self._thread = threading.current_thread()  # a run came in between
             return False
 
     def _finish(self, flight: Flight) -> bool:
-        """Waits for a flight; False where it was abandoned meanwhile, and another thread is in charge."""
+        """Waits for a run; returns False where it was abandoned meanwhile, and another thread serves the line."""
         for token in flight.tokens:
-            with contextlib.suppress(*FAILURES):  # the results carry it
+            with contextlib.suppress(*FAILURES):  # the results carry the error
                 token.block_until_ready()
             if flight.abandoned:
                 return False
@@ -178,7 +178,7 @@ class Flights:
         self.lines: dict[str, Line] = {}
         self.ending = False
         self.enqueuing: dict[int, Flight] = {}
-        """Runs whose turn it is."""
+        """Runs that are enqueuing now, by number."""
         self._lock = threading.Lock()
 
     def line(self, name: str) -> Line:
@@ -186,14 +186,14 @@ class Flights:
             return self.lines.setdefault(name, Line(name, self))
 
     def all(self) -> list[Flight]:
-        """Runs that enqueue or are enqueued, the oldest first."""
-        enqueuing = self.enqueuing.copy()  # first: a run that goes from here to its line is not missed
+        """Returns the runs that are enqueuing or in flight, oldest first."""
+        enqueuing = self.enqueuing.copy()  # read first: a run that moves from here to its line is not missed
         flying = [f for line in list(self.lines.values()) for f in list(line.flights)]
         found = {f.number: f for f in (*enqueuing.values(), *flying)}
         return [found[number] for number in sorted(found)]
 
     def abandon(self, devices: Container[Hashable]) -> None:
-        """Gives up all runs that launched something on any of these devices: it will never be done."""
+        """Gives up all runs with launches on any of these devices: those will never be done."""
         found = [f for f in self.all() if any(d in devices for _, part in f.parts() for d in part.devices)]
         for flight in found:
             flight.abandoned = True
@@ -202,13 +202,13 @@ class Flights:
                 line.abandon(ours)
 
     def stop(self) -> None:
-        """All threads end now."""
+        """Ends all threads."""
         self.ending = True
         for line in list(self.lines.values()):
             line.stop()
 
     def hurry(self) -> None:
-        """Has every thread look now, since one waits for an end."""
+        """Makes every thread look now, because a caller waits for a run to end."""
         for line in list(self.lines.values()):
             line.hurry()
 

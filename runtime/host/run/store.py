@@ -43,13 +43,13 @@ class Poison:
 
 @dataclass(frozen=True, eq=False)
 class Suspended:
-    """What stands in a buffer whose values have left device memory with their client."""
+    """Stands in a buffer whose values left device memory because its client was suspended."""
 
     client: str
 
 
 DELETED = "delete()"
-"""Who took an array that its owner deleted; no program has this name."""
+"""Stands for the taker of an array that its owner deleted; no program has this name."""
 
 Origin: TypeAlias = tuple[str, str, Where | None]
 """The computation that makes a value, its island, and the user's line."""
@@ -90,21 +90,21 @@ class Store:
 
     buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
     changed: Callable[[tuple[Hashable, ...], int], None] = lambda _devices, _size: None
-    """Told what is held on which devices more or less than before."""
+    """Tells the scheduler that so many bytes more are held on each of these devices; negative: fewer."""
     forked: bool = False
     # Reentrant: a handle may die, and release, at any allocation under the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @uninterrupted
     def hold(self, buffer: StoredBuffer, array: Any = None) -> "Handle":
-        """A hold on a buffer. `array` is what a run has of it, should its last handle have gone meanwhile."""
+        """Makes a handle on a buffer. `array` is the run's own, put back if the last handle was dropped meanwhile."""
         with self._lock:
             if buffer.array is None:
                 buffer.array = array
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
-            if buffer.client.closed:  # it went while its run was enqueued: this cannot be read
+            if buffer.client.closed:  # the client was closed while its run was enqueued: this cannot be read
                 self._forget(buffer)
                 fresh = False
         if fresh and not buffer.pinned and not isinstance(buffer.array, Promise):
@@ -113,7 +113,7 @@ class Store:
 
     @uninterrupted
     def count(self, buffer: StoredBuffer, held: bool) -> None:
-        """Counts the bytes of a buffer, or counts them no more; twice is once."""
+        """Counts the bytes of a buffer as held on its devices, or ends that; a second call does nothing."""
         with self._lock:
             same, buffer.counted = buffer.counted == held, held
         if not same:
@@ -121,7 +121,7 @@ class Store:
 
     @uninterrupted
     def replace(self, buffer: StoredBuffer, was: Any, now: Any, *, held: bool) -> bool:
-        """Puts something else into a buffer that still holds what it `was`; whether it did. `held` in device memory?"""
+        """Replaces what a buffer holds, if that is still `was`; returns whether. `held`: `now` takes device memory."""
         with self._lock:
             if buffer.array is not was:
                 return False
@@ -131,7 +131,7 @@ class Store:
 
     @uninterrupted
     def share(self, handle: "Handle") -> "tuple[Handle, Any]":
-        """Another hold on what a handle holds, and its array; until that hold is dropped, no run overwrites it.
+        """Returns a second handle on a handle's buffer, and its array; while it is held, no run overwrites the buffer.
 
         Raises as `Handle.array` does.
         """
@@ -141,9 +141,9 @@ class Store:
 
     @uninterrupted
     def claim(self, handle: "Handle", taker: str, claims: "list[Handle]") -> bool:
-        """Whether a run may overwrite what a handle holds: then no other run can read or share it from now on.
+        """Reserves a buffer for a run to overwrite; returns False where others hold it. No other run can read it then.
 
-        What is claimed is added to `claims`, and is given up, or let go of where the run was not enqueued.
+        The handle is added to `claims`: given up when the run is enqueued, unclaimed where it was not.
         """
         with self._lock:
             if handle.buffer.is_shared or handle.taken_by is not None:
@@ -154,7 +154,7 @@ class Store:
 
     @uninterrupted
     def keep(self, buffers: Iterable[StoredBuffer], kept: list[StoredBuffer]) -> None:
-        """A run reads what others hold, too: while it does, nothing overwrites it. It is added to `kept`."""
+        """Keeps other runs from overwriting buffers while a run reads them. They are added to `kept`."""
         with self._lock:
             for buffer in buffers:
                 buffer.holders += 1
@@ -162,7 +162,7 @@ class Store:
 
     @uninterrupted
     def let_go(self, kept: list[StoredBuffer]) -> None:
-        """Ends what `keep` began."""
+        """Ends `keep`: other runs may overwrite these buffers again."""
         while kept:
             self.release(kept.pop())
 
@@ -175,18 +175,18 @@ class Store:
             self.count(buffer, False)
 
     def _forget(self, buffer: StoredBuffer) -> bool:
-        """Frees a buffer that is not held any more; whether it was held. Under the lock."""
+        """Frees a buffer that no handle holds any more; returns whether it was held. Under the lock."""
         gone = self.buffers.pop(id(buffer), None) is not None
         if gone and not buffer.pinned:
             buffer.array = None
         return gone
 
     def _all(self) -> list[StoredBuffer]:
-        """A copy: the garbage collector may run anywhere, and with it the death of a handle. Under the lock."""
+        """Copies the list of buffers: the garbage collector may drop a handle at any moment. Under the lock."""
         return list(self.buffers.values())
 
     def in_child(self) -> None:
-        """This process was forked: nothing here can be read, and whichever thread held the lock is not here."""
+        """Marks the store of a forked process: nothing can be read, and a thread that held the lock is not here."""
         self.forked = True
         self._lock = threading.RLock()
 
@@ -195,7 +195,7 @@ class Store:
             return [b for b in self._all() if b.client is client]
 
     def drop(self, client: ClientState) -> None:
-        """Frees all that a client holds; its handles stay, and hold nothing."""
+        """Frees all buffers of a client; its handles stay, and hold nothing."""
         for buffer in self.of(client):
             with self._lock:
                 gone = self._forget(buffer)
@@ -203,9 +203,9 @@ class Store:
                 self.count(buffer, False)
 
     def lose(self, device: Hashable, cause: Poison) -> None:
-        """All that has a shard on a device is gone, and its handles raise the cause.
+        """Puts poison into every buffer with a shard on a lost device: its handles raise the cause.
 
-        What other threads read just now is not deleted under them: to ask a deleted array whether it is ready ends the
+        Arrays that other threads are reading are not deleted: to ask a deleted array whether it is ready ends the
         process (jaxlib 0.10, seen).
         """
         with self._lock:
@@ -214,7 +214,7 @@ class Store:
                     buffer.array = cause
 
     def resolve(self, promise: Promise, cause: Poison) -> None:
-        """Puts poison in place of a promise, wherever it still stands, and wakes all who wait for it."""
+        """Puts poison in place of a promise in every buffer that still holds it, and wakes the threads that wait."""
         with self._lock:
             for buffer in self._all():
                 if buffer.array is promise:
@@ -247,7 +247,7 @@ class Handle:
         self._holds = True
         self.buffer = buffer
         self.taken_by: str | None = None
-        """The program that it was donated to, or is being donated to just now; `DELETED`."""
+        """The program that it was donated to, or is being donated to; `DELETED` where its owner deleted it."""
         self.taken_at: Where | None = None
 
     @uninterrupted
@@ -261,7 +261,7 @@ class Handle:
 
     @uninterrupted
     def drop(self) -> None:
-        """Ends this hold. Twice is once."""
+        """Ends this hold; a second call does nothing."""
         if self._holds:
             self._holds = False
             self._store.release(self.buffer)
@@ -274,17 +274,17 @@ class Handle:
             self._store.release(self.buffer)
 
     def unclaim(self) -> None:
-        """The run that claimed it was not enqueued: it is as it was."""
+        """Takes back a claim, since the run that made it was not enqueued: the handle is as it was."""
         if self._holds:
             self.taken_by = None
 
     def share(self) -> "tuple[Handle, Any]":
-        """Another hold on the same buffer, and its array; until it is dropped, no run overwrites it."""
+        """Returns a second handle on the same buffer, and its array; while it is held, no run overwrites the buffer."""
         return self._store.share(self)
 
     def array(self) -> Any:
-        """The array or its poison. Raises PWC0207 after it was donated, PWC0217
-        after it was deleted, PWC0508 for another client than its own, PWC0509 when that is gone."""
+        """Returns the array or its poison. Raises PWC0207 after donation, PWC0217 after deletion, PWC0508 for another
+        client than its own, PWC0509 when that client is closed."""
         if self._store.forked:
             raise PathwaysError(Forked(where=caller()))
         self.check_owner()
@@ -301,7 +301,7 @@ class Handle:
         return PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=taker, taken_at=at, where=caller()))
 
     def known(self, timeout: float | None = None) -> Any:
-        """As `array`, when its run has put it there. Gives the promise where it has not within `timeout` seconds."""
+        """Waits for the run to put the array there, then is as `array`. Returns the promise after `timeout` seconds."""
         array = self.array()
         if isinstance(array, Promise) and array.wait(timeout):
             return self.array()
@@ -327,7 +327,7 @@ def closed(client: ClientState, what: str) -> PathwaysError:
 
 
 def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device] | None = None) -> Poison | None:
-    """The poison of the first lost device of some islands, among `devices` where these are given."""
+    """Returns the poison of the first lost device of some islands, among `devices` where these are given."""
     for island in islands:
         for position in list(island.lost):
             if devices is None or island.devices[position] in devices:
@@ -336,6 +336,6 @@ def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device
 
 
 def lost_poison(island: PhysicalIsland, position: int) -> Poison:
-    """What reading from a lost device gives."""
+    """Returns the poison that stands for values on a lost device."""
     reason = island.lost.get(position, "it was away")
     return Poison(island.causes.get(position) or DeviceLost(island=island.key, device=position, reason=reason))
