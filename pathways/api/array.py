@@ -291,7 +291,7 @@ class Array(ArrayMethods, JaxArray):
         return asyncio.to_thread(self.block_until_ready).__await__()
 
     def copy(self) -> "Array":
-        """Returns another handle on the same buffer; it costs nothing, and stays when this one is donated or deleted."""
+        """Returns another handle on the same buffer; it is free, and stays when this one is donated or deleted."""
         return type(self)(self.handle.share()[0], self._port, self._sharding)
 
     clone = __copy__ = copy
