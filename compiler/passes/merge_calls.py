@@ -46,7 +46,7 @@ class MergeCalls(Pass):
     requires: ClassVar[Phase] = Phase.SCHEDULE
     ensures: ClassVar[Phase] = Phase.SCHEDULE
     keeps_flow: ClassVar[bool] = True
-    limit: str = "128"
+    limit: int = 128
     """The most parts of one call."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:
@@ -54,7 +54,7 @@ class MergeCalls(Pass):
         if _DONE in attributes:
             return
         for function in program.functions:
-            groups = find_groups(function, int(self.limit))
+            groups = find_groups(function, self.limit)
             if not groups:
                 continue
             attributes[_DONE] = ir.UnitAttr.get(program.context)

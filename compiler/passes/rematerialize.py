@@ -37,6 +37,10 @@ class Rematerialize(Pass):
     when: str = "auto"
     """auto: where the plan does not fit; always: every stage that keeps something."""
 
+    def __post_init__(self) -> None:
+        if self.when not in ("auto", "always"):
+            raise ValueError(f"when={self.when!r}, which is neither auto nor always")
+
     def apply(self, program: ProgramIR, session: Session) -> None:
         pipeline = read_pipeline(program)
         if pipeline is None or not pipeline.has_backward or any(n.op.again for n in program.flow.calls()):

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.compiler.pass_manager import PASSES
+from pathways.compiler.pass_text import read_passes
 from pathways.compiler.passes.base import Session
 from pathways.compiler.passes.order_calls import OrderCalls
 from pathways.compiler.passes.place import Place
@@ -84,3 +85,10 @@ def test_what_a_pass_does_not_state_is_found_where_the_plan_is_made(
     with pytest.raises(pw.PathwaysError) as caught:
         program.lower(X).compile()
     assert caught.value.code == "PWC0710" and "has the action 7G1" in str(caught.value)
+
+
+@pytest.mark.parametrize("passes", ["rematerialize{when=nonsense}", "merge-calls{limit=abc}"])
+def test_an_option_that_is_none_is_refused_before_anything_runs(passes: str) -> None:
+    with pytest.raises(pw.PathwaysError) as caught:
+        read_passes(passes)
+    assert caught.value.code == "PWC0705"
