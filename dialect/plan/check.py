@@ -1,8 +1,8 @@
-"""Everything about a plan that PJRT would not check, or would die of: before any device is touched. Pure.
+"""Checks everything about a plan that PJRT would not check, or would die of, before any device is touched. Pure.
 
 PJRT compares byte sizes only and crashes on wrong device sets, argument counts and donated inputs; so slots, types,
-layouts, device order and donation are compared here with the computations that they are handed to. A rule may rely on
-those before it: the first broken one ends it. What a plan names is known to exist afterwards.
+layouts, device order and donation are compared here with the signatures of computations. A rule may rely on those
+before it: the first broken one ends the check. Afterwards all that a plan names is known to exist.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from pathways.dialect.plan.signature import parameter_problem
 from pathways.dialect.sharding import Dims
 
 _valid: WeakValueDictionary[int, Plan] = WeakValueDictionary()
-"""Plans in which every rule holds, by their `id`: they never change, and are validated at the door and at load."""
+"""Plans that were found valid, by their `id`: they never change, and are validated when read and when loaded."""
 
 
 class At(NamedTuple):
@@ -38,7 +38,7 @@ class At(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A rule that does not hold: for what, how, and the rule."""
+    """A broken rule: its subject, what is wrong with it, and the rule."""
 
     subject: str
     what: str
@@ -67,7 +67,7 @@ def _problems(plan: Plan) -> Iterator[Problem]:
     yield from _of_the_whole(tree_problems(plan))
     if problem := parameter_problem(plan.parameters, len(plan.in_tree.children)):
         yield Problem("", problem, "one parameter an argument, each with a name of its own")
-    for number in (*range(len(plan.bodies)), -1):  # a body before whatever runs it
+    for number in (*range(len(plan.bodies)), -1):  # a body comes before the branch that runs it
         function = plan if number < 0 else plan.of_body(number)
         yield from _of_the_whole(buffer_problems(function))
         yield from _of_the_whole(port_problems(function))
@@ -79,7 +79,7 @@ def _of_the_whole(problems: _Problems) -> Iterator[Problem]:
 
 
 def stream_problems(function: Plan, number: int = -1) -> Iterator[Problem]:
-    """What is wrong with the streams of the program, or of a body, whose buffers are known to be right."""
+    """Finds problems of the streams of the program, or of a body, whose buffers are known to be right."""
     for stream in function.streams:
         yield from _stream(function, stream, number)
     yield from _of_the_whole(channel_problems(function))
@@ -87,7 +87,7 @@ def stream_problems(function: Plan, number: int = -1) -> Iterator[Problem]:
 
 
 def buffer_problems(function: Plan) -> _Problems:
-    """What is wrong with the buffers of the program, or of a body."""
+    """Finds problems of the buffers of the program, or of a body."""
     for stream in function.streams:
         yield from _buffers(function, stream)
 
@@ -116,7 +116,7 @@ def _kind(plan: Plan, name: str, island: str, kind: BufferKind) -> _Problems:
 
 
 def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
-    """What each instruction finds in its slots. A slot is written once: it is one value."""
+    """Checks the slots of each instruction in order. A slot is written once: it is one value."""
     kept = {c.slot for c in plan.constant_buffers if c.island == stream.island}
     inputs = [p for p in plan.inputs if p.island == stream.island and p.slot >= 0]
     results = {p.slot for p in plan.results if p.island == stream.island}
@@ -144,7 +144,7 @@ def _instruction(
     plan: Plan, stream: Stream, instruction: Instruction, alive: Set[int], written: Set[int], borrowed: Set[int],
     stays: Set[int],
 ) -> _Problems:  # fmt: skip
-    """What is wrong with one instruction, where some slots are alive, written before, the caller's, and must stay."""
+    """Finds problems of one instruction, given the slots that are alive, were written before, and must stay."""
     count = len(stream.kind_of)
     if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
         yield problem, "positions in its inputs, each at most once"
@@ -221,7 +221,7 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
 
 
 def _fits(plan: Plan, buffer: BufferKind, type_: ArrayType, dims: Dims, mesh: int) -> bool:
-    """Whether a buffer lies as a computation wants it: the same devices in the same order, the same parts on each."""
+    """Returns whether a buffer lies as a computation wants it: same devices, same order, same part on each."""
     if buffer.type is not type_ and buffer.type != type_:
         return False
     if buffer.layout.mesh == mesh and buffer.layout.dims == dims:

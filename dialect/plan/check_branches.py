@@ -1,4 +1,4 @@
-"""Whether branches hand to their bodies what these take, and take from them what they make. Pure.
+"""Checks that the operands and results of branches are those of their bodies. Pure.
 
 A body's own branches run bodies before it only, so that nothing runs itself.
 """
@@ -13,7 +13,7 @@ _Problems = Iterator[tuple[str, str]]
 
 
 def branch_problems(plan: Plan) -> _Problems:
-    """What is wrong with the branches of one function, whose slots are known to exist."""
+    """Finds problems of the branches of one function, whose slots are known to exist."""
     joined: dict[int, list[tuple[str, Branch]]] = {}
     for stream in plan.streams:
         for i in stream.instructions:
@@ -37,7 +37,7 @@ def branch_problems(plan: Plan) -> _Problems:
 
 
 def _parts(plan: Plan, parts: Sequence[tuple[str, Branch]]) -> _Problems:
-    """The parts of one branch, taken together."""
+    """Checks the parts of one branch together."""
     first = parts[0][1]
     name = f"step {first.step} ({first.name})"
     operands: dict[int, tuple[str, Buffer]] = {}
@@ -102,7 +102,7 @@ def _bodies(
 
 
 def _side(inner: Plan, ports: Sequence[Port], outside: Sequence[tuple[str, Buffer]], what: str) -> _Problems:
-    """What goes into a body, or comes out of it, and what that is outside."""
+    """Compares the operands or results of a body with those of its branch."""
     if len(ports) != len(outside):
         yield f"{what}s: {len(outside)}", f"{len(ports)}, as the body has"
         return

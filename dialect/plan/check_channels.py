@@ -1,6 +1,6 @@
-"""Whether every channel has one sender and one receiver, that name each other, and carries one type. Pure.
+"""Checks that every channel has one sender and one receiver, which name each other, and carries one type. Pure.
 
-A channel is the number of one transfer in a function, from one island to another: all that enqueues relies on it.
+A channel is the number of one transfer in a function, from one island to another: the runtime relies on it.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pathways.dialect.plan.nouns import Plan, Stream
 
 
 def channel_problems(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What is wrong with the channels of one function, whose slots are known to exist."""
+    """Finds problems of the channels of one function, whose slots are known to exist."""
     sends: dict[int, tuple[Stream, Send]] = {}
     recvs: dict[int, tuple[Stream, Recv]] = {}
     for stream in plan.streams:

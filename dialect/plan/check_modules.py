@@ -1,6 +1,6 @@
-"""Whether the modules of a plan from a file are what the plan says: PJRT would not ask, and would not survive.
+"""Checks that the modules of a plan from a file are what the plan states: PJRT would not check, and would die.
 
-The rules are in `dialect/plan/modules`; a process of its own applies them first to what this user did not write.
+The rules are in `dialect/plan/modules`; a process of its own applies them first to plans of other users.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from pathways.dialect.sharding import Dims, MeshSpec, Sharding, size_of_axes
 
 
 def check_modules(plan: Plan, path: str) -> None:
-    """Raises PWC0604 where a module breaks a rule, PWC0611 where it calls what is not known."""
+    """Raises PWC0604 where a module breaks a rule, PWC0611 where it has an unknown custom call."""
     context, allowed = make_bare_context(), allowed_by_user()
     for computation in plan.computations:
         try:
@@ -46,7 +46,7 @@ def _check(computation: Computation, platform: str, context: Context, allowed: s
 
 
 def _of_one_device(stated: Stated) -> Stated:
-    """What the module for one device takes and gives: shards."""
+    """Returns the signature of the module for one device: its arguments and results are shards."""
     sizes = dict(stated.axes)
     spec = MeshSpec(stated.axes, tuple(range(size_of_axes(stated.axes))))
 

@@ -1,4 +1,4 @@
-"""Whether the islands, slices and meshes of a plan lie in each other, and on devices of their own. Pure."""
+"""Checks that meshes lie in slices, slices in islands, and each on devices of its own. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from pathways.dialect.plan.nouns import Plan, PlanMesh
 from pathways.dialect.sharding import size_of_axes
 
 MOST_DEVICES = 1 << 20
-"""Of an island."""
+"""The most devices of an island."""
 
 _Problems = Iterator[tuple[str, str]]
 
 
 def place_problems(plan: Plan) -> _Problems:
-    """What is wrong with the places that a plan names."""
+    """Finds problems of the islands, slices and meshes that a plan names."""
     yield from _topology(plan)
     yield from _streams(plan)
     yield from _slices(plan)
@@ -41,7 +41,7 @@ def _topology(plan: Plan) -> _Problems:
 
 
 def _streams(plan: Plan) -> _Problems:
-    """Bodies run where the program has a stream: nothing else is bound to devices."""
+    """Checks that bodies run on islands where the program has a stream: no others are bound to devices."""
     mains = {s.island for s in plan.streams}
     for streams in plan.all_streams:
         islands = [s.island for s in streams]

@@ -1,4 +1,4 @@
-"""Whether the arguments, results and constants of a plan are those of its slots, and its trees have as many. Pure."""
+"""Checks the arguments, results and constants of a plan against its slots, and their number against its trees. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from pathways.dialect.trees import count_leaves, tree_problem
 
 _Problems = Iterator[tuple[str, str]]
 _WORDS = {"fry": 2, "rbg": 4, "urbg": 4}
-"""The data of a key of JAX's own kinds."""
+"""The 32-bit words in the data of JAX's own kinds of keys."""
 
 
 def tree_problems(plan: Plan) -> _Problems:
-    """What is wrong with the structures of arguments and results."""
+    """Finds problems of the structures of arguments and results."""
     for what, tree, ports in (("arguments", plan.in_tree, plan.inputs), ("results", plan.out_tree, plan.results)):
         if (problem := tree_problem(tree)) is not None:
             yield f"{what} in {problem}", "a structure that JAX has"
@@ -24,7 +24,7 @@ def tree_problems(plan: Plan) -> _Problems:
 
 
 def port_problems(plan: Plan) -> _Problems:
-    """What is wrong with the ports and constants of one function, whose buffers are known to be right."""
+    """Finds problems of the ports and constants of one function, whose buffers are known to be right."""
     streams = {s.island: s for s in plan.streams}
     taken = Counter((p.island, p.slot) for p in plan.inputs if p.slot >= 0)
     taken.update((c.island, c.slot) for c in plan.constant_buffers)
@@ -56,7 +56,7 @@ def _port(streams: dict[str, Stream], port: Port) -> _Problems:
 
 
 def _is_stored_as(dtype: str, type_: ArrayType) -> bool:
-    """Whether arrays of `dtype` are stored so: as they are, keys as their data, `float0` as booleans."""
+    """Returns whether arrays of `dtype` are stored as this type: as they are, keys as data, `float0` as booleans."""
     if dtype == type_.dtype or (dtype == "float0" and type_.dtype == "bool"):
         return True
     if not (dtype.startswith("key<") and dtype.endswith(">") and type_.dtype == "uint32" and type_.shape):
@@ -65,10 +65,10 @@ def _is_stored_as(dtype: str, type_: ArrayType) -> bool:
 
 
 def _words(kind: str) -> int | None:
-    """The data of a key whose kind was registered in this process; None for one that was not."""
+    """Counts the words in the data of a key whose kind is registered in this process; None for another kind."""
     try:
         return eval_shape(lambda: random.key_data(random.key(0, impl=kind))).shape[-1]
-    except Exception:  # whatever JAX says of names that it does not know
+    except Exception:  # JAX raises different errors for unknown names
         return None
 
 

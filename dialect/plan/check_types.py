@@ -1,4 +1,4 @@
-"""Whether types and layouts are some that arrays can have, and computations state theirs in full. Pure."""
+"""Checks that arrays can have these types and layouts, and that computations state theirs in full. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from pathways.dialect.plan.nouns import Computation, Plan
 from pathways.dialect.sharding import Axes, Dims, MeshSpec, Sharding
 
 MOST_DIMENSIONS = 64
-"""Of an array, or of a mesh: numpy has no more."""
+"""The most dimensions of an array, or of a mesh: numpy has no more."""
 MOST_ARRAY_BYTES = 1 << 60
-"""Of an array: what counts them with 64 bits must not run over."""
+"""The most bytes of an array: counters of 64 bits must not overflow."""
 
 
 def type_problem(type_: ArrayType) -> tuple[str, str] | None:
-    """What keeps a type from being that of an array, and the rule."""
+    """Says why no array can have a type, and the rule."""
     if not is_stored_as_named(type_.dtype) or min(type_.shape, default=0) < 0:
         return f"of type {type_}", "a known element type and sizes from 0"
     if len(type_.shape) > MOST_DIMENSIONS:
@@ -24,7 +24,7 @@ def type_problem(type_: ArrayType) -> tuple[str, str] | None:
 
 
 def axes_problem(axes: Axes) -> str | None:
-    """What keeps axes from being those of a mesh."""
+    """Says why no mesh can have these axes."""
     if len({name for name, _ in axes}) != len(axes):
         return "with an axis twice"
     if len(axes) > MOST_DIMENSIONS or any(size < 1 for _, size in axes):
@@ -33,7 +33,7 @@ def axes_problem(axes: Axes) -> str | None:
 
 
 def layout_problem(type_: ArrayType, dims: Dims, axes: Axes) -> tuple[str, str] | None:
-    """What keeps an array of this type from lying so on a mesh with these axes, and the rule."""
+    """Says why an array of this type cannot have this layout on a mesh with these axes, and the rule."""
     if (problem := type_problem(type_)) is not None:
         return problem
     used = [a for split in dims for a in split]
@@ -46,7 +46,7 @@ def layout_problem(type_: ArrayType, dims: Dims, axes: Axes) -> tuple[str, str] 
 
 
 def computation_problems(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What is wrong with the signatures of computations."""
+    """Finds problems of the signatures of computations."""
     names = Counter(c.name for c in plan.computations)
     for computation in plan.computations:
         if names[computation.name] > 1:

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to protobuf messages and back, by the names of their fields.
+"""Converts frozen dataclasses to protobuf messages and back, by the names of their fields.
 
 The schema is plan.proto, compiled to plan.binpb (`make proto`). Messages are made from the compiled schema at run
 time, so that no generated code ties users to one version of protobuf.
@@ -69,18 +69,18 @@ CLASSES: dict[str, type] = {
     )
 }
 OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})
-"""Fields whose bytes are members of the file of their own."""
+"""Fields whose bytes are separate members of the file."""
 NOT_STORED = frozenset({"here", "marked"})
-"""What only this process knows."""
+"""Fields that are not stored: they mean something in this process alone."""
 
 
 def schema() -> dict[str, Any]:
-    """The descriptors of all messages, by name."""
+    """Loads the descriptors of all messages, by name."""
     return dict(_PLAN.DESCRIPTOR.file.message_types_by_name)
 
 
 def plan_message(raw: bytes = b"") -> Any:
-    """A plan as a protobuf message. Raises `DecodeError` for what is none."""
+    """Parses a plan as a protobuf message. Raises `DecodeError` for bytes that are none."""
     return _PLAN.FromString(raw)
 
 
@@ -98,7 +98,7 @@ def decode_plan(
     phases: dict[str, bytes],
     executables: dict[str, bytes],
 ) -> nouns.Plan:
-    """Raises `DecodeError` for what is not a plan message; missing modules raise KeyError.
+    """Decodes a plan. Raises `DecodeError` for bytes that are no plan message, KeyError for missing modules.
 
     All texts are printable (printable.py), but for trees, whose keys are data, and the names of members.
     """

@@ -1,7 +1,7 @@
-"""The instructions of a plan: what each says, and what it reads, writes and drops. Declared here alone.
+"""The instructions of a plan: the fields of each, and the slots it reads, writes and drops. Declared here alone.
 
-A new instruction is a class here, an op in dialect/ir/pw.py with the same fields, a message in plan.proto, what
-makes it (compiler/buffers/streams.py), and what it does (runtime/host/load/steps.py); a test compares the tables.
+A new instruction is a class here, an op in dialect/ir/pw.py with the same fields, a message in plan.proto, code that
+makes it (compiler/buffers/streams.py), and code that runs it (runtime/host/load/steps.py); a test compares the tables.
 Fields named `name` and `where` are the location of the op; all others are its attributes, by the same name or by
 the one that `Refers` states, where a number stands for a symbol.
 """
@@ -46,9 +46,9 @@ class Run:
     temporaries: int = 0
     """Bytes on one device that the executable needs while it runs."""
     action: str = ""
-    """What it is of a pipeline: `2F3` is stage 2, forward, microbatch 3."""
+    """Its action in a pipeline: `2F3` is stage 2, forward, microbatch 3."""
     parts: tuple[str, ...] = ()
-    """The calls it was merged of, each with its action and line."""
+    """The calls that were merged into it, each with its action and line."""
 
     @property
     def effects(self) -> Effects:
@@ -117,7 +117,7 @@ class Free:
 
 @dataclass(frozen=True)
 class Branch:
-    """Await what decides, then run bodies (indices into `Plan.bodies`); a part is in each stream that takes part.
+    """Await the deciding value, then run bodies (indices into `Plan.bodies`); each stream that takes part has a part.
 
     `kind` cond: operand 0 is awaited, the number of the body to run on the other operands. `while`: the second body is
     run for as long as the first says so; the last operands are carried, and become the results. `inputs` are slots of
@@ -139,7 +139,7 @@ class Branch:
     temporaries: int = 0
     """Bytes on one of their devices that bodies need beside inputs and outputs."""
     donated: Slots = ()
-    """Positions in `inputs`: what a loop carries, and is not needed afterwards."""
+    """Positions in `inputs` of values that a loop carries, and that are not needed afterwards."""
 
     @property
     def effects(self) -> Effects:

@@ -1,7 +1,7 @@
-"""Bounds what reading a plan may take: what small files can multiply. Pure.
+"""Bounds the time and memory of reading a plan: small files can multiply both. Pure.
 
-The rules of `check.py` say what is wrong; these say what is too much, for `pwc inspect` as for a run. Each amount is
-one that no array of the file holds, but a product of several.
+The rules of `check.py` find what is wrong; these find what is too much, for `pwc inspect` as for a run. Each amount
+is a product of several numbers, which no array of the file holds.
 """
 
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from pathways.dialect.plan.nouns import Buffer, Layout, Plan
 from pathways.dialect.reshard import most_pieces
 
 MOST_BODIES = 1 << 12
-"""Each is a plan with those before it."""
+"""The most bodies: each is checked as a plan with those before it."""
 MOST_NAMES = 1 << 26
-"""Characters of the names of all buffers: a group has one, and each of its buffers takes it."""
+"""The most characters in names of all buffers: a group has one name, and each of its buffers a copy."""
 MOST_PIECES = 1 << 23
-"""Of all different transfers: a piece is what one shard sends to another."""
+"""The most pieces of all different transfers: a piece is the part that one shard sends to another."""
 MOST_CHANGES = 1 << 26
-"""Of the memory of devices: buffers, each on every kind of device of its mesh."""
+"""The most changes of device memory: buffers, each on every kind of device of its mesh."""
 MOST_OWNERS = 1 << 24
-"""Owners of memory, listed at every step."""
+"""The most owners of memory, listed at every step."""
 
 
 def check_amounts(plan: Plan, path: str) -> None:
-    """Raises PWC0613 for what would fill the memory of a process that only looks at it, valid or not."""
+    """Raises PWC0613 for a plan, valid or not, that would fill the memory of a process that only looks at it."""
     names = 0
     for streams in plan.all_streams:
         for stream in streams:
@@ -39,7 +39,7 @@ def check_amounts(plan: Plan, path: str) -> None:
 
 
 def check_work(plan: Plan, path: str) -> None:
-    """Raises PWC0613 for what would take too long; of a plan whose every rule holds."""
+    """Raises PWC0613 for a valid plan that would take too long to load or to show."""
     pieces = sum(most_pieces(shape, plan.sharding(a), plan.sharding(b)) for shape, a, b in set(_moves(plan)))
     _check(path, "pieces in transfers", pieces, MOST_PIECES)
     classes = [len(c) for c in classes_of(plan.meshes)]
@@ -53,11 +53,11 @@ def check_work(plan: Plan, path: str) -> None:
 
 
 _Move = tuple[tuple[int, ...], Layout, Layout]
-"""The shape of what moves, and where from and where to."""
+"""The shape of an array that moves, its layout before, and its layout after."""
 
 
 def _moves(plan: Plan) -> Iterator[_Move]:
-    """All transfers and copies; of each function its channels have two ends."""
+    """Yields all transfers and copies; the channels of each function have two ends."""
     for streams in plan.all_streams:
         sent: dict[int, Buffer] = {}
         for stream in streams:

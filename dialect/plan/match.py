@@ -1,4 +1,4 @@
-"""Whether the islands that a plan was made for can be found among those that there are."""
+"""Matches the islands that a plan was made for with those of a machine."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from pathways.dialect.topology import Island, Topology
 
 
 def check_fit(program: str, needed: Topology, offered: Topology, used: Sequence[str]) -> dict[str, str]:
-    """For each island of `used` one that is there, largest first, each once. Raises PWC0607 with the arithmetic."""
+    """Finds a different island for each of `used`, largest first. Raises PWC0607 with the numbers."""
     wanted = sorted((needed.island(n) for n in used), key=lambda i: -i.size)
     free = list(offered.islands)
     found: dict[str, str] = {}

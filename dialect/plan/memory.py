@@ -1,7 +1,7 @@
-"""How much memory a stream takes on each device, at every step and by owner. Pure, of the plan alone.
+"""Counts the memory of a stream on each device, at every step and by owner. Pure, of the plan alone.
 
 A run holds its inputs, its outputs and its executable's temporaries at once; what it donates becomes part of its
-outputs. What the caller keeps is there from the first step to the last.
+outputs. Arguments that the caller keeps are there from the first step to the last.
 """
 
 import re
@@ -17,7 +17,7 @@ TEMPORARIES = "temporaries of "
 
 @dataclass(frozen=True)
 class Peak:
-    """The most bytes alive on one device, and whose they are; `step` -1: before the first."""
+    """The most bytes alive on one device, and their owners; `step` -1: before the first."""
 
     bytes: int = 0
     step: int = -1
@@ -40,7 +40,7 @@ _Held: TypeAlias = tuple[int, str, int]
 
 
 def memory_changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]:
-    """What a stream allocates and frees, in order. `borrowed` are slots that the caller keeps."""
+    """Yields the allocations and frees of a stream, in order. `borrowed` are slots that the caller keeps."""
     held: list[_Held] = []
     for group in stream.groups:
         kinds = [stream.kinds[k] for k in group.kinds]
@@ -76,18 +76,18 @@ def memory_changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]
 
 
 def _net(step: int, come: list[_Held], go: list[_Held]) -> Iterator[Change]:
-    """What comes and goes at one moment, one change for each owner on each mesh."""
+    """Sums the bytes that come and go at one moment to one change for each owner on each mesh."""
     totals: dict[tuple[int, str], int] = {}
     for sign, rows in ((1, come), (-1, go)):
         for mesh, owner, size in rows:
             totals[mesh, owner] = totals.get((mesh, owner), 0) + sign * size
-    # What goes makes room first: the peak is not in between.
+    # Frees come first: the peak is not in between.
     for (mesh, owner), size in sorted(totals.items(), key=lambda row: row[1]):
         yield Change(step, mesh, owner, size)
 
 
 def classes_of(meshes: Sequence[PlanMesh]) -> list[list[tuple[int, ...]]]:
-    """The devices of each mesh, those together that are in the same meshes: at each moment they hold the same."""
+    """Groups the devices of each mesh by the meshes that they are in: those of a group always hold the same."""
     on: dict[tuple[str, int], list[int]] = {}
     for number, mesh in enumerate(meshes):
         for device in mesh.devices:
@@ -103,7 +103,7 @@ def classes_of(meshes: Sequence[PlanMesh]) -> list[list[tuple[int, ...]]]:
 
 
 def peak_of(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> Peak:
-    """The peak of a stream, over all devices of its island; of several, the first device that is as full."""
+    """Finds the peak of a stream over all devices of its island; the first of devices that are equally full."""
     found = list(memory_changes(stream, borrowed))
     firsts = [sorted(c[0] for c in classes) for classes in classes_of(meshes)]
     live: dict[int, int] = {}
@@ -129,7 +129,7 @@ def _meshes_with(meshes: Sequence[PlanMesh], island: str, device: int) -> frozen
 
 
 def peaks(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> dict[int, int]:
-    """The most bytes alive on each device of the island."""
+    """Finds the most bytes alive on each device of the island."""
     classes = classes_of(meshes)
     live: dict[tuple[int, ...], int] = {}
     highest: dict[tuple[int, ...], int] = {}
@@ -141,17 +141,17 @@ def peaks(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) 
 
 
 def borrowed_slots(plan: Plan, island: str) -> frozenset[int]:
-    """Slots of arguments that the caller keeps."""
+    """Finds the slots of arguments that the caller keeps."""
     return frozenset(p.slot for p in plan.inputs if p.island == island and p.slot >= 0 and not p.donated)
 
 
 def peak(plan: Plan, island: str) -> Peak:
-    """The peak of one island of a plan."""
+    """Finds the peak of one island of a plan."""
     return peak_of(plan.stream(island), plan.meshes, borrowed_slots(plan, island))
 
 
 def timeline(plan: Plan, island: str, device: int) -> list[tuple[int, dict[str, int]]]:
-    """For one device of an island its bytes by owner after each step that changes them, in order."""
+    """Lists for one device of an island its bytes by owner after each step that changes them."""
     live: dict[str, int] = {}
     rows: list[tuple[int, dict[str, int]]] = []
     holding = _meshes_with(plan.meshes, island, device)
@@ -172,7 +172,7 @@ _OF_MICROBATCH = re.compile(r"(\w+) of microbatch (\d+)")
 
 
 def by_kind(owners: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """The microbatches of activations and of gradients taken together: `activations of 4 microbatches (0, 1, 2, 3)`."""
+    """Sums activations, and gradients, over their microbatches: `activations of 4 microbatches (0, 1, 2, 3)`."""
     rows: list[tuple[str, int]] = []
     kinds: dict[str, list[tuple[int, int]]] = {}
     for owner, size in owners:
@@ -190,7 +190,7 @@ def by_kind(owners: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def readable(count: float) -> str:
-    """Bytes for people."""
+    """Writes bytes for people."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

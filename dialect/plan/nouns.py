@@ -1,4 +1,4 @@
-"""The plan: what the runtime loads. Frozen nouns; plan.proto has the same fields, file.py reads and writes them.
+"""The plan, which the runtime loads. Frozen nouns; plan.proto has the same fields, codec.py reads and writes them.
 
 Sharded values are named by mesh and dimensions; tables of shards are made at load (reshard.py), so that a plan has
 the same size for 1 shard and for 2,048.
@@ -35,9 +35,9 @@ class PlanSlice:
 
 @dataclass(frozen=True)
 class Decision:
-    """Why something is as it is: a slice, a call, a transfer or a reshard (`kind`), at one step or several.
+    """The reason for a choice about a slice, a call, a transfer or a reshard (`kind`), at one step or several.
 
-    `chosen` is what was decided, `reason` what decided it, `runner_up` what else there was and its cost; `bytes` move.
+    `chosen` is the choice, `reason` what decided it, `runner_up` the next best and its cost; `bytes` move.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class BufferKind:
-    """What many buffers have in common; `bytes` is on one device."""
+    """The properties that many buffers have in common; `bytes` is on one device."""
 
     type: ArrayType
     layout: Layout
@@ -86,8 +86,8 @@ class BufferKind:
 class Buffers:
     """Buffers that are born together, in slots that follow each other.
 
-    `kinds` are indices into `Stream.kinds`; `birth` and `deaths` are steps, -1: before all, kept. `owner` is whom the
-    memory is counted to.
+    `kinds` are indices into `Stream.kinds`; `birth` and `deaths` are steps, -1: before all, kept. The memory is counted
+    as that of `owner`.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Stream:
-    """What one island does, in order. Slots are indices into `buffers`, which are `groups` spread out."""
+    """The instructions of one island, in order. Slots are indices into `buffers`, which are `groups` spread out."""
 
     island: str
     peak_bytes: int
@@ -124,7 +124,7 @@ class Stream:
 
     @cached_property
     def kind_of(self) -> tuple[BufferKind, ...]:
-        """For each slot the kind of its buffer: all that most readers want of one."""
+        """The kind of the buffer of each slot, which is all that most code needs of it."""
         return tuple([self.kinds[number] for group in self.groups for number in group.kinds])
 
     @cached_property
@@ -187,7 +187,7 @@ class ConstantData:
 
 @dataclass(frozen=True)
 class Body:
-    """What a branch runs: streams of its own, over slots of its own. Its branches run bodies before it."""
+    """The body of a branch: streams of its own, over slots of its own. Its own branches run bodies before it."""
 
     name: str
     streams: tuple[Stream, ...]
@@ -213,7 +213,7 @@ class Plan:
     in_tree: Tree
     out_tree: Tree
     placement: str = ""
-    """The placement, and what it expects a run to take."""
+    """The placement, and the time that it expects a run to take."""
     reproducible: bool = True
     """False where a time limit decided something: the same source may give another plan."""
     decisions: tuple[Decision, ...] = ()
@@ -222,19 +222,19 @@ class Plan:
     """Whether the temporaries of executables are `estimated` or `measured`, by XLA."""
     bodies: tuple[Body, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    """How it is called: a parameter a child of `in_tree`, and those that are static; none in plans of older writers."""
+    """The parameters of a call: one a child of `in_tree`, and the static ones; none in plans of older writers."""
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     executables: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False, compare=False)
-    """Ready code by name (runtime/host/devices/executable_cache.py): a cache, never the truth."""
+    """Ready code by name (runtime/host/devices/executable_cache.py): a cache of code that can be compiled again."""
     marked: bool = field(default=False, compare=False)
-    """Read from a file that bears this user's mark (signing.py)."""
+    """Whether it was read from a file with this user's mark (signing.py)."""
 
     def sharding(self, layout: Layout) -> Sharding:
         return Sharding(self.meshes[layout.mesh].spec, layout.dims)
 
     def of_body(self, number: int) -> "Plan":
-        """A body as a plan of its own, with the bodies that it may run."""
+        """Makes a plan of a body, with the bodies that it may run."""
         body = self.bodies[number]
         return replace(
             self, streams=body.streams, inputs=body.inputs, results=body.results,
@@ -247,7 +247,7 @@ class Plan:
         return [self.streams, *(body.streams for body in self.bodies)]
 
     def runs(self) -> Iterator[Run]:
-        """All runs, those in bodies too."""
+        """Yields all runs, those in bodies too."""
         for streams in self.all_streams:
             yield from (i for s in streams for i in s.instructions if isinstance(i, Run))
 

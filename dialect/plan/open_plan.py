@@ -1,4 +1,4 @@
-"""Opens plans from files: all that run, show or compare one take it from here."""
+"""Opens plans from files, for all commands and functions that run, show or compare one."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from pathways.dialect.plan.plan_file import load_plan
 def open_plan(path: str | Path) -> Plan:
     """Reads a plan.bin and checks all of it: the archive, then its structure, then its modules.
 
-    Raises PWC0601-PWC0604 and PWC0613. What it gives can be looked at: all that the plan names is there.
+    Raises PWC0601-PWC0604 and PWC0613. All that the returned plan names exists.
     """
     plan = load_plan(path)
     validate(plan, str(path))

@@ -1,8 +1,8 @@
-"""One order in which a single controller enqueues the streams of all islands. Pure.
+"""Merges the streams of all islands to one order, in which a single controller enqueues them. Pure.
 
 Every island keeps the order of its stream; a receive comes after its send; a branch comes when all islands that have a
-part in it are there; otherwise the lower step goes first. A plan whose streams wait for each other in a circle is
-refused before anything runs.
+part in it have reached it; otherwise the lower step goes first. A plan whose streams wait for each other in a circle
+is refused before anything runs.
 """
 
 import heapq
@@ -28,11 +28,11 @@ class Joined:
 
 
 Ordered: TypeAlias = tuple[int, Instruction | Joined]
-"""The index of a stream (of a branch, the first), and what to do there."""
+"""The index of a stream (of a branch, the first), and the instruction or branch there."""
 
 
 def linearize(plan: Plan, path: str = "plan") -> list[Ordered]:
-    """All that is to be done, in the order to enqueue. Raises PWC0604."""
+    """Lists all instructions in the order to enqueue. Raises PWC0604."""
     positions = [0] * len(plan.streams)
     sent: set[int] = set()
     parked: dict[int, int] = {}
@@ -77,7 +77,7 @@ def linearize(plan: Plan, path: str = "plan") -> list[Ordered]:
         raise PathwaysError(UnsafePlan(path=path, problem=", ".join(waits), rule=rule))
     placed = sum(len(i.parts) if isinstance(i, Joined) else 1 for _, i in order)
     stated = sum(len(s.instructions) for s in plan.streams)
-    if placed != stated:  # what shares the number of a channel, or of a step, with something else
+    if placed != stated:  # two that share the number of a channel, or of a step
         have, rule = f"{placed} of {stated} instructions can be put in order", "all of them, each once"
         raise PathwaysError(UnsafePlan(path=path, problem=have, rule=rule))
     return order

@@ -36,7 +36,7 @@ from pathways.dialect.plan.nouns import FORMAT, Plan
 _SEAL = b"pathways-plan sha256:"
 _SEAL_SIZE = len(_SEAL) + 64
 _HEADER = 30
-"""Bytes of zip before a member, beside its name."""
+"""The bytes of a zip header before a member, without its name."""
 _MARK = b"pathways-plan hmac-sha256:"
 _MARK_SIZE = len(_MARK) + 2 * signing.SIZE
 _SIGNED_AS = "plan.bin"
@@ -45,7 +45,7 @@ VERSION = "0.1.0"
 
 
 def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
-    """The bytes of plan.bin; `marked` as this user's. Raises PWC0610."""
+    """Writes the bytes of plan.bin; `marked` as this user's. Raises PWC0610."""
     members: dict[str, bytes] = {"plan.pb": encode_plan(plan)}
     members |= {f"computations/{c.name}.vhlo": c.module for c in plan.computations}
     members |= {f"local/{c.name}.vhlo": c.local for c in plan.computations if c.local}
@@ -74,7 +74,7 @@ def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
 
 
 def is_marked_plan(raw: bytes) -> bool:
-    """Whether this user wrote the plan.bin with these bytes. Raises PWC0610."""
+    """Returns whether this user wrote the plan.bin with these bytes. Raises PWC0610."""
     end = len(raw) - _SEAL_SIZE
     body, mark = raw[: max(0, end - _MARK_SIZE)], raw[max(0, end - _MARK_SIZE) : end]
     if not mark.startswith(_MARK):  # written before there were marks
@@ -93,7 +93,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def save_plan(plan: Plan, path: str | Path) -> int:
-    """Writes plan.bin with this user's mark; gives its size in bytes.
+    """Writes plan.bin with this user's mark; returns its size in bytes.
 
     Raises PWC0606, PWC0608 for a plan that calls back to the host, and PWC0610.
     """
@@ -104,7 +104,7 @@ def save_plan(plan: Plan, path: str | Path) -> int:
 
 
 def load_plan(path: str | Path) -> Plan:
-    """Reads plan.bin; what this user did not write is vetted first, and loses its modules for one device.
+    """Reads plan.bin; a plan without this user's mark is vetted first, and loses its modules for one device.
 
     Raises PWC0601 (not a plan), PWC0602 (damaged), PWC0603 (of another format), PWC0610, and as `vetted`.
     """
@@ -145,12 +145,12 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
 
 
 def stored_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What `dataclasses.asdict` makes of the nouns of a plan: all but what only this process knows."""
+    """Makes dicts of the nouns of a plan, as `dataclasses.asdict`, without fields that only this process knows."""
     return {name: value for name, value in fields if name not in NOT_STORED}
 
 
 def _members(raw: bytes) -> dict[str, bytes]:
-    """The members, each once and apart from the others: together they are no larger than the file."""
+    """Reads the members, each once and apart from the others: together they are no larger than the file."""
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         infos = archive.infolist()
         if any(i.compress_type != zipfile.ZIP_STORED or i.file_size != i.compress_size for i in infos):

@@ -1,4 +1,4 @@
-"""How a compiled program is called: its parameters, and arguments by position or by name put in their order."""
+"""The signature of a compiled program: its parameters, and the order of arguments given by position or by name."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ from itertools import takewhile
 from typing import Any, cast
 
 POSITION, EITHER, NAME = HOWS = ("position", "either", "name")
-"""How an argument may be given."""
+"""The ways to pass an argument."""
 PARAMETERS = "pw.parameters"
-"""The attribute of a module that says how its program is called."""
+"""The attribute of a module that holds the parameters of its program."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Parameter:
 def arguments_in_order(
     parameters: Sequence[Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments of a call, one a parameter that is not static. Raises TypeError with what is wrong."""
+    """Orders the arguments of a call, one a parameter that is not static. Raises TypeError with the reason."""
     taken = [p for p in parameters if not p.static]
     places = [i for i, p in enumerate(taken) if p.how != NAME]
     if len(args) > len(places):
@@ -46,7 +46,7 @@ def arguments_in_order(
 
 
 def shown(program: str, parameters: Sequence[Parameter]) -> str:
-    """The signature as Python would write it, and what is static: `step(x, *, scale), n=3 compiled in`."""
+    """Writes the signature as Python would, then the static arguments: `step(x, *, scale), n=3 compiled in`."""
     taken = [p for p in parameters if not p.static]
     leading = list(takewhile(lambda p: p.how == POSITION, taken))
     named = [p.name for p in taken if p.how == NAME]
@@ -57,12 +57,12 @@ def shown(program: str, parameters: Sequence[Parameter]) -> str:
 
 
 def write_parameters(parameters: Sequence[Parameter]) -> str:
-    """As text, for the IR."""
+    """Writes parameters as text, for the IR."""
     return json.dumps([astuple(p) for p in parameters], separators=(",", ":"))
 
 
 def read_parameters(text: str) -> tuple[Parameter, ...]:
-    """Raises ValueError for what is no text of parameters."""
+    """Reads parameters. Raises ValueError for other text."""
     rows: Any = json.loads(text)
     if not isinstance(rows, list):
         raise ValueError("parameters that are no list")
@@ -78,7 +78,7 @@ def _read(row: Any) -> Parameter:
 
 
 def parameter_problem(parameters: Sequence[Parameter], arguments: int) -> str | None:
-    """What is wrong with the parameters of a call with so many arguments; a plan of an older writer has none."""
+    """Says what is wrong with the parameters of a call with so many arguments; plans of older writers have none."""
     if not parameters:
         return None
     count = sum(not p.static for p in parameters)

@@ -1,4 +1,4 @@
-"""What functions of a module call: no circles, nothing without a body, and no more than XLA can write out.
+"""Checks the calls in a module: no circles, no missing functions, and no more than XLA can write out.
 
 XLA writes every call out where it stands. Forty functions that call the next one twice are 2^40 operations.
 """
@@ -13,12 +13,12 @@ from pathways.dialect.plan.modules.stated_module import Refused
 from pathways.dialect.plan.modules.walk import MOST_DEPTH
 
 MOST_INLINED = 1_000_000
-"""With all calls written out. The largest models that were compiled here have some 10,000."""
+"""The most operations with all calls written out. The largest models that were compiled here have some 10,000."""
 
 
 @dataclass
 class CalledFunction:
-    """How many operations a function has itself, how deep, and how often it calls others, at which depth at most."""
+    """Counts of a function: its own operations, their depth, and its calls of each other function, with their depth."""
 
     operations: int = 0
     depth: int = 1
@@ -34,7 +34,7 @@ class CalledFunction:
 
 
 def called_by(operation: Operation) -> list[str]:
-    """The names of the functions that an operation calls."""
+    """Names the functions that an operation calls."""
     match operation.name:
         case "func.call":
             return [operation.attributes["callee"].value]
@@ -47,7 +47,7 @@ def called_by(operation: Operation) -> list[str]:
 
 
 def check_calls(functions: Mapping[str, CalledFunction]) -> None:
-    """Raises Refused for circles, calls into nowhere, and modules that are too large or too deep when written out."""
+    """Raises Refused for circles, missing functions, and modules that are too large or too deep when written out."""
     for name, function in functions.items():
         for callee in function.calls:
             if callee not in functions:

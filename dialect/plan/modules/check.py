@@ -1,4 +1,4 @@
-"""All rules for one module, before XLA sees it. Pure: a parsed module and what the plan says of it."""
+"""Applies all rules to one module, before XLA sees it. Pure: of a parsed module and its statement in the plan."""
 
 from pathways.dialect.bare_mlir import Context, Module, Operation, bare_ir, read_portable
 from pathways.dialect.plan.modules.calls import CalledFunction, check_calls
@@ -9,12 +9,12 @@ from pathways.dialect.plan.modules.walk import operations
 
 _BYTECODE = b"ML\xefR"
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What the bindings raise for attributes of another kind than they should be, and for strings that are no text."""
+"""Exceptions of the bindings for attributes of the wrong kind, and for strings that are no text."""
 _COUNTS = {"mhlo.num_partitions", "mhlo.num_replicas"}
 
 
 def read_module(raw: bytes, context: Context) -> Module:
-    """Parsed and verified. Raises Refused where it cannot be."""
+    """Parses and verifies a module. Raises Refused where that fails."""
     if not raw.startswith(_BYTECODE):
         raise Refused(f"cannot be read: it begins with {raw[:4]!r}, bytecode with {_BYTECODE!r}")
     try:
@@ -25,7 +25,7 @@ def read_module(raw: bytes, context: Context) -> Module:
 
 
 def check_module(module: Module, stated: Stated, size: int, allowed: str = "") -> None:
-    """Raises Refused. `size`: the bytes that it was read from; `allowed`: custom calls beside those that JAX makes."""
+    """Checks a module; raises Refused. `size`: its bytes in the file; `allowed`: custom calls beside those of JAX."""
     try:
         _check(module.operation, stated, Checker(stated.partitions, stated.platform, allowed, size))
     except _UNREADABLE as error:

@@ -1,4 +1,4 @@
-"""Which devices meet in a collective: each exists, is there once, and none is left out, for XLA would not look."""
+"""Checks the devices of collectives: each exists, appears once, and none is missing; XLA would not check."""
 
 from collections.abc import Iterable
 

@@ -10,12 +10,12 @@ SETTING = "PATHWAYS_CUSTOM_CALLS"
 
 
 def allowed_by_user() -> str:
-    """What the environment allows."""
+    """Reads the custom calls that the environment allows."""
     return os.environ.get(SETTING, "")
 
 
 def is_known(target: str, platform: str, allowed: str) -> bool:
-    """Whether a plan for `platform` may call `target`; `allowed` as in the environment."""
+    """Returns whether a plan for `platform` may call `target`; `allowed` as in the environment."""
     if target in platform_named(platform).custom_calls:
         return True
     patterns = [re.escape(a.strip()).replace(r"\*", ".*") for a in allowed.split(",") if a.strip()]

@@ -1,4 +1,4 @@
-"""The calls of LAPACK that JAX makes on CPU, by the shapes of what they take and give.
+"""The calls of LAPACK that JAX makes on CPU, by the shapes of their operands and results.
 
 The functions behind them are handed addresses, and believe what the first operand says of all others: a result that is
 too small is written beyond its end. So the shapes are held to what JAX writes. A letter is a dimension, behind those
@@ -56,7 +56,7 @@ def check_lapack(operation: Operation, target: str) -> None:
 
 
 def _complete(sizes: dict[str, int], config: dict[str, int], name: str) -> None:
-    """The dimensions that follow from others, and from how the function is called."""
+    """Adds the dimensions that follow from others, and from the configuration of the call."""
     m, n = sizes.get("m", sizes.get("n", -1)), sizes.get("n", -1)
     sizes |= {"k": min(m, n), "d": n - 1}
     if name in ("gesdd", "gesvd"):
@@ -78,7 +78,7 @@ def _shapes(values: Sequence[Any]) -> list[Shape]:
 
 
 def _config(operation: Operation) -> dict[str, int]:
-    """The numbers of its configuration: where JAX writes it, or where StableHLO does; both may not be there."""
+    """Reads the numbers of its configuration, from where JAX or StableHLO writes it; not both may be there."""
     found = [a for a in ("mhlo.backend_config", "backend_config") if a in operation.attributes]
     configs = [c for a in found if isinstance(c := operation.attributes[a], bare_ir.DictAttr)]
     if len(configs) > 1:

@@ -1,4 +1,4 @@
-"""What one operation may be: of a known dialect, on arrays that could exist, and nothing that waits for a host."""
+"""Checks single operations: of a known dialect, on arrays that could exist, and none that waits for a host."""
 
 from dataclasses import dataclass, field
 
@@ -11,9 +11,9 @@ from pathways.dialect.plan.modules.lapack import check_lapack
 from pathways.dialect.plan.modules.stated_module import Refused
 
 MOST_VALUE_BYTES = 1 << 40
-"""Of one array, on each device that it may be split over: more than any device has."""
+"""The most bytes of one array, on each device that it may be split over: more than any device has."""
 MOST_CONSTANTS = 1 << 26
-"""Bytes of all constants of a module as XLA writes them out; more only where the module itself is as large."""
+"""The most bytes of all constants of a module as XLA writes them out; more only where the module is as large."""
 
 _SDY = {"manual_computation", "named_computation", "propagation_barrier", "return", "sharding_constraint"}
 _DIALECTS: dict[str, set[str] | None] = {
@@ -22,7 +22,7 @@ _DIALECTS: dict[str, set[str] | None] = {
     "func": {"call", "return"},
     "sdy": {*_SDY, "sharding_group"},
 }
-"""What JAX writes with Shardy; None: all of a dialect but what follows."""
+"""Operations that JAX writes, by dialect; None: all but those listed below."""
 _HOST = {f"stablehlo.{name}" for name in ("infeed", "outfeed", "recv", "send")}
 _DYNAMIC_NAMES = """
 dynamic_broadcast_in_dim dynamic_conv dynamic_gather dynamic_iota dynamic_pad dynamic_reshape get_dimension_size
@@ -40,12 +40,12 @@ class Checker:
     platform: str
     allowed: str
     size: int
-    """Bytes of the module."""
+    """The bytes of the module."""
     _constants: int = 0
     _types: dict[Type, int] = field(default_factory=dict[Type, int])
 
     def check_function(self, function: Operation) -> None:
-        """Its arguments and attributes; its operations come one by one."""
+        """Checks a function's arguments and attributes; its operations are checked one by one."""
         name: str = function.attributes["sym_name"].value
         if name.startswith("xla.sdy"):
             raise Refused(f"has a function @{name[:80]}, a name that XLA keeps for itself")
@@ -87,7 +87,7 @@ class Checker:
         check_frontend(operation.attributes, name)
 
     def bytes_of(self, type_: Type) -> int:
-        """The bytes of a value, all shards together."""
+        """Counts the bytes of a value, all shards together."""
         found = self._types.get(type_)
         if found is None:
             found = self._types[type_] = _bytes(type_, MOST_VALUE_BYTES * self.partitions)
@@ -107,7 +107,7 @@ class Checker:
 
 
 def check_frontend(attributes: Attribute, what: str) -> None:
-    """XLA reads shardings from there, too, after ours. Raises Refused."""
+    """Checks frontend attributes, where XLA reads shardings, too, after ours. Raises Refused."""
     if "mhlo.frontend_attributes" in attributes:
         frontend = attributes["mhlo.frontend_attributes"]
         if not isinstance(frontend, bare_ir.DictAttr) or any(named.name.startswith("xla.sdy") for named in frontend):

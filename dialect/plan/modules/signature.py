@@ -1,4 +1,4 @@
-"""@main: arguments and results as the plan states them, in types, layouts and donation.
+"""Checks that @main has the arguments and results that the plan states, in types, layouts and donation.
 
 XLA compiles a module for the shardings that stand in it, and PJRT compares byte sizes only: a module that is laid out
 otherwise than its plan says gives wrong numbers, or reads beyond its buffers.
@@ -44,7 +44,7 @@ def check_signature(main: Operation, meshes: dict[str, Axes], stated: Stated) ->
 
 
 def meshes_stated(module: Operation, partitions: int) -> dict[str, Axes]:
-    """The meshes of all devices in their order. Raises Refused for meshes of devices that are not the module's."""
+    """Finds the meshes of all devices in their order. Raises Refused for meshes of devices outside of the module."""
     found: dict[str, Axes] = {}
     for op in module.regions[0].blocks[0].operations:
         if op.operation.name != "sdy.mesh":
@@ -65,7 +65,7 @@ def meshes_stated(module: Operation, partitions: int) -> dict[str, Axes]:
 
 
 def _described(main: Operation, key: str, count: int) -> list[Any]:
-    """The attributes of arguments or results; MLIR leaves out a list of empty ones."""
+    """Lists the attributes of arguments or results; MLIR leaves out a list of empty ones."""
     if key in main.attributes:
         return list(main.attributes[key])
     return [bare_ir.DictAttr.get({}, context=main.context)] * count

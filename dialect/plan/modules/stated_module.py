@@ -1,4 +1,4 @@
-"""What a plan says of one of its modules, and how a rule says that it does not hold."""
+"""The statement of a plan about one of its modules, and the exception of a broken rule."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Has another process read what this user did not write, before this one does: a plan's modules and its dumps.
+"""Vets a plan of another user: a separate process reads its modules and dumps before this one does.
 
 The other process costs a quarter of a second, more for large plans (`bench/loading.py`). Its death is a refusal that
 names what it read.
@@ -27,9 +27,9 @@ from pathways.dialect.plan.modules.stated_module import Stated, as_json
 from pathways.dialect.plan.nouns import Computation, Plan
 
 VET_SECONDS = 20
-"""Of processor time, and one more for each MiB: a module of 1 MiB takes about 0.2 s."""
+"""Seconds of processor time, and one more for each MiB: a module of 1 MiB takes about 0.2 s."""
 MEMORY = 4 << 30
-"""Of address space, and 64 times what is read: libraries alone take 1 GiB of it."""
+"""Bytes of address space, and 64 times the bytes read: libraries alone take 1 GiB of it."""
 _ANSWERED = 1 << 20
 _START = """
 import sys, types
@@ -46,7 +46,7 @@ MODULE_RULE = "modules that XLA can be given: see docs/programs.md, Files"
 
 @dataclass(frozen=True)
 class _Item:
-    """What is to be read: a module with its signature, or a dump without."""
+    """An item to read: a module with its signature, or a dump without."""
 
     name: str
     raw: bytes
@@ -55,16 +55,16 @@ class _Item:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the other process may use."""
+    """The time and memory that the other process may use."""
 
     seconds: int
     memory: int
 
 
 def vetted(plan: Plan, path: str, limits: Limits | None = None) -> Plan:
-    """The plan without its modules for one device, once another process has read all others and its dumps.
+    """Returns the plan without its modules for one device, once another process has read all others and its dumps.
 
-    What a module for one device says nothing else says: it is derived again from the whole one, or done without.
+    No rule can check a module for one device: it is derived again from the whole one, or done without.
     Raises PWC0604 and PWC0611 for modules that break a rule, PWC0609 for what cannot be read, PWC0612 where no process
     can be started.
     """
@@ -78,7 +78,7 @@ def vetted(plan: Plan, path: str, limits: Limits | None = None) -> Plan:
 
 
 def stated_of(computation: Computation, platform: str) -> Stated:
-    """What a plan for `platform` says of one of its modules."""
+    """Returns the statement of a plan for `platform` about one of its modules."""
     return Stated(
         computation.inputs,
         computation.in_layouts,
@@ -113,7 +113,7 @@ def _read_apart(items: Sequence[_Item], path: str, platform: str, limits: Limits
         except OSError as error:
             raise _cannot(path, error.strerror or str(error)) from None
         answers = list(_answers(_head(answered)))
-        if not answers:  # not even that it begins
+        if not answers:  # it did not even announce an item
             last = _head(said).decode(errors="replace").strip().splitlines()[-1:]
             raise _cannot(path, f"it ended with {_ending(code, limits)}: {''.join(last)[:200]}")
     last, reading = answers[-1], [a["reading"] for a in answers if isinstance(a.get("reading"), int)]
@@ -134,9 +134,9 @@ def _refused(item: _Item, path: str, platform: str, last: dict[str, Any], ending
 
 
 def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits) -> int:
-    """The exit code of the other process. Files, not pipes: no end waits for the other to read.
+    """Runs the other process; returns its exit code. Files, not pipes: no end waits for the other to read.
 
-    What waits for ever is killed. Seconds are counted, not measured: time in which this process was stopped is none.
+    A process that waits for ever is killed. Seconds are counted, not measured: time while this one was stopped is none.
     """
     folders = dict.fromkeys(str(Path(str(m.__file__)).parent.parent) for m in (jaxlib, np, ml_dtypes))
     package = str(Path(str(modules.__file__)).parents[3])
@@ -144,11 +144,11 @@ def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits)
     command = [sys.executable, "-I", "-S", "-c", _START, package, *folders]
     with subprocess.Popen(command, stdin=asked, stdout=answered, stderr=said) as process:
         try:
-            for _ in range(10 * limits.seconds):  # of a machine that has more to do
+            for _ in range(10 * limits.seconds):  # longer on a busy machine
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     return process.wait(timeout=1)
         finally:
-            process.kill()  # nothing where it has ended
+            process.kill()  # does nothing where it has ended
     return process.returncode
 
 
@@ -158,7 +158,7 @@ def _head(file: IO[bytes]) -> bytes:
 
 
 def _answers(raw: bytes) -> Iterator[dict[str, Any]]:
-    """What the other process said, as far as it makes sense: hostile bytes may have taken it over."""
+    """Reads the answers of the other process, as far as they make sense: hostile bytes may have taken it over."""
     for line in raw.splitlines():
         try:
             answer = json.loads(line)

@@ -19,7 +19,7 @@ from pathways.dialect.plan.modules.check import check_module, read_module
 from pathways.dialect.plan.modules.stated_module import Refused, from_json
 
 MOST_ANSWERED = 1 << 20
-"""Bytes: an answer goes to a file, and nothing that runs here can fill a disk."""
+"""The most bytes of an answer, which is a file: hostile code must not fill a disk."""
 _STACK = 1 << 21
 """A quarter of what the process that reads afterwards has."""
 
@@ -40,11 +40,11 @@ def answer() -> None:
     else:
         _say(answers, done=len(order["items"]))
     answers.flush()
-    os._exit(0)  # what was read may not survive being freed
+    os._exit(0)  # to free a hostile module may crash
 
 
 def _read(item: dict[str, Any], raw: bytes, context: Context, allowed: str) -> None:
-    """Raises Refused. An item without a signature is a dump of a phase: text."""
+    """Reads an item; raises Refused. One without a signature is a dump of a phase: text."""
     if item["stated"] is not None:
         module = read_module(raw, context)
         check_module(module, from_json(item["stated"]), len(raw), allowed)
@@ -57,7 +57,7 @@ def _read(item: dict[str, Any], raw: bytes, context: Context, allowed: str) -> N
 
 
 def _private_answers() -> BinaryIO:
-    """Standard output for answers alone: what libraries print goes nowhere."""
+    """Keeps standard output for answers alone: output of libraries is dropped."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -74,7 +74,7 @@ def _limit(seconds: int, memory: int) -> None:
     ):
         hard = resource.getrlimit(what)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        more = most + (what == resource.RLIMIT_CPU)  # at the first limit SIGXCPU comes, which says what it is
+        more = most + (what == resource.RLIMIT_CPU)  # SIGXCPU comes at the first limit, and names the reason
         resource.setrlimit(what, (most, more if hard == resource.RLIM_INFINITY else min(more, hard)))
 
 

@@ -1,4 +1,4 @@
-"""All operations of a function, without recursion: a hostile module may be as deep as it is long."""
+"""Walks all operations of a function without recursion: a hostile module may be as deep as it is long."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,11 @@ from pathways.dialect.bare_mlir import Operation
 from pathways.dialect.plan.modules.stated_module import Refused
 
 MOST_DEPTH = 100
-"""Regions in regions, calls counted as the regions that they become: XLA recurses over both, on small stacks."""
+"""The most regions in each other, calls counted as the regions that they become: XLA recurses on small stacks."""
 
 
 def operations(function: Operation) -> Iterator[tuple[Operation, int]]:
-    """Every operation inside of a function with its depth, outer ones first. Raises Refused for what is too deep."""
+    """Yields every operation of a function with its depth, outer ones first. Raises Refused where it is too deep."""
     within = [(function, 1)]
     while within:
         outer, depth = within.pop()
