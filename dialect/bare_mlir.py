@@ -1,5 +1,5 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
-"""MLIR without JAX: what reads the modules of a plan, in this process and in one that has no time to import JAX.
+"""MLIR without JAX: reads the modules of a plan, in this process and in one that has no time to import JAX.
 
 A compat module of this layer, beside `mlir.py`. `jax.extend.mlir` is the public door to the same names, but to import
 it is to import all of JAX, which takes five times as long as everything that the other process does.
@@ -29,14 +29,14 @@ Context: TypeAlias = Any
 
 
 class _Bare(_ir.Context):
-    """Without the dialects that MLIR's own constructor loads."""
+    """A context without the dialects that MLIR's own constructor loads."""
 
     def __init__(self) -> None:
         super(_ir.Context, self).__init__()
 
 
 def make_bare_context() -> Context:
-    """A context with the dialects that JAX's have. Without threads, what breaks always breaks at the same place."""
+    """Makes a context with JAX's dialects. It has no threads, so that a crash always comes at the same place."""
     forget()
     context: Any = _Bare()
     registry: Any = _ir.DialectRegistry()
@@ -54,10 +54,10 @@ def make_bare_context() -> Context:
 
 
 def read_portable(raw: bytes, context: Context) -> Module:
-    """The module of a portable artifact. What MLIR refuses is a ValueError, an MLIRError or a RuntimeError."""
+    """Reads the module of a portable artifact. Raises ValueError, MLIRError or RuntimeError where MLIR refuses it."""
     return _stablehlo.deserialize_portable_artifact(context, raw)
 
 
 def read_text(source: bytes, context: Context) -> Module:
-    """The module of a dump."""
+    """Reads the module of a dump."""
     return bare_ir.Module.parse(source.decode(), context=context)

@@ -1,9 +1,9 @@
-"""What calls are labeled with, as text: actions of a pipeline, and the parts of a merged call.
+"""The labels of calls, as text: actions of a pipeline, and the parts of a merged call.
 
 An action is written as PyTorch's pipelining writes it: `2F3` is stage 2, forward, microbatch 3. F is forward, B
 backward, I the part of a backward that gives the gradient of the stage's input, W the part that gives the gradients of
-its weights. A part is `2F3 stage model.py:12 step`, or `- add` for one of no pipeline and no line; names have no
-blanks; a file may have some, and so the function of the line comes last.
+its weights. A part is `2F3 stage model.py:12 step`, or `- add` for one without a pipeline and a line; names have no
+blanks; a file name may have some, and so the function of the line comes last.
 """
 
 import re
@@ -18,7 +18,7 @@ _ACTION = re.compile(r"(\d+)([FBIW])(\d+)")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Action:
-    """What one slice does for one microbatch."""
+    """The work of one slice for one microbatch."""
 
     stage: int
     kind: str
@@ -29,7 +29,7 @@ class Action:
 
 
 def read_action(text: str) -> Action:
-    """Raises ValueError for anything else."""
+    """Reads an action. Raises ValueError for any other text."""
     match = _ACTION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no action like 2F3: stage, F, B, I or W, microbatch")
@@ -42,7 +42,7 @@ _LINE = re.compile(r":([0-9]{1,18})(?: ([^\s:]*))?$")
 
 @dataclass(frozen=True)
 class PartLabel:
-    """One call of a merged one: its action in a pipeline, or an empty text; its name; the user's line."""
+    """One of the calls that were merged into one: its action in a pipeline, or ""; its name; the user's line."""
 
     action: str
     name: str
@@ -55,7 +55,7 @@ def write_part(part: PartLabel) -> str:
 
 
 def read_part(text: str) -> PartLabel:
-    """Raises ValueError for what `write_part` does not write."""
+    """Reads a part. Raises ValueError for text that `write_part` does not write."""
     match = _PART.fullmatch(text)
     line = None if match is None or match["line"] is None else _LINE.search(match["line"])
     if match is None or (line is None and match["line"] is not None):

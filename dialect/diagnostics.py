@@ -1,4 +1,4 @@
-"""What an error is: a code, the user's line, have / need / try. The catalogs of errors are `*/errors.py`."""
+"""Errors: a code, the user's line, have / need / try. The catalogs of errors are `*/errors.py`."""
 
 import linecache
 import os
@@ -37,7 +37,7 @@ class Where:
 
     @property
     def at(self) -> str:
-        """The file on this machine, as far as it is known, and the line."""
+        """Shows the file on this machine, as far as it is known, and the line."""
         return f"{self.here or self.file}:{self.line}"
 
     def source(self) -> str:
@@ -50,18 +50,18 @@ class Where:
 
 
 LARGEST_SOURCE = 1 << 24
-"""Bytes of a file whose lines are shown."""
+"""The most bytes of a file whose lines are shown."""
 
 
 def _is_source(file: str) -> bool:
-    """Whether a file may be read for a line of it: a plan may name a device, or a pipe, that never ends."""
+    """Returns whether a file may be read for a line of it: a plan may name a device, or a pipe, that never ends."""
     if "\0" in file:
         return False
     if file in linecache.cache or not os.path.exists(file):  # a cell of a notebook, or below sys.path
         return True
     try:
         return os.path.isfile(file) and 0 < os.path.getsize(file) <= LARGEST_SOURCE
-    except OSError:  # it has just gone
+    except OSError:  # it was removed meanwhile
         return False
 
 
@@ -84,7 +84,7 @@ class Diagnostic:
         return template.format(**fields)
 
     def render(self) -> str:
-        """The message as a terminal shows it."""
+        """Writes the message as a terminal shows it."""
         lines = [f"{self.severity}[{self.code}]: {printable(self.text(self.title))}"]
         if self.where is not None:
             lines.append(f"  --> {printable(str(self.where))}")
@@ -108,7 +108,7 @@ class Diagnostic:
 
 
 MOST_SHOWN = 20
-"""How many violations of one kind are shown."""
+"""The most violations of one kind that are shown."""
 
 
 class PathwaysError(Exception):
@@ -124,7 +124,7 @@ class PathwaysError(Exception):
 
     @property
     def _shown(self) -> tuple[Diagnostic, ...]:
-        """Each message once, and not more than a screen can hold."""
+        """Joins the messages: each once, and no more than a screen can hold."""
         return tuple(dict.fromkeys(self.diagnostics))[:MOST_SHOWN]
 
     @property
@@ -133,7 +133,7 @@ class PathwaysError(Exception):
 
 
 class InternalError(Exception):
-    """A broken promise inside this package: never the user's fault."""
+    """A bug inside this package: never the user's fault."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"internal error: {what}. This should never happen; please file a bug.")

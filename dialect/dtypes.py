@@ -72,18 +72,18 @@ class ArrayType:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The numpy type that holds `name`; raises TypeError for names numpy and ml_dtypes do not know."""
+    """Returns the numpy type that holds `name`; raises TypeError for names numpy and ml_dtypes do not know."""
     extended = getattr(ml_dtypes, name, None)
     return np.dtype(name if extended is None else extended)
 
 
 def stored_names() -> tuple[str, ...]:
-    """All element types that arrays are stored in."""
+    """Lists all element types that arrays are stored in."""
     return tuple(_TO_MLIR)
 
 
 def native(value: Any) -> Any:
-    """A numpy array of the other byte order in that of this machine; anything else as it is."""
+    """Converts a numpy array of the other byte order to this machine's; returns anything else as it is."""
     if not isinstance(value, np.ndarray):
         return value
     array = cast("np.ndarray[Any, Any]", value)
@@ -95,7 +95,7 @@ def is_stored_as_named(name: str) -> bool:
 
 
 def is_of_numpy(dtype: "np.dtype[Any]") -> bool:
-    """Whether numpy's files keep this type: those of ml_dtypes become raw bytes, or, float8_e5m2, cannot be read."""
+    """Returns whether numpy's files keep this type: those of ml_dtypes become raw bytes, float8_e5m2 is unreadable."""
     return dtype.type.__module__ == "numpy"
 
 
@@ -105,7 +105,7 @@ def itemsize(name: str) -> int:
 
 
 def is_array_type(type_: Any) -> bool:
-    """Whether `from_mlir` reads a type."""
+    """Returns whether `from_mlir` can read a type."""
     ranked = type(type_).__name__ == "RankedTensorType"
     return ranked and type_.has_static_shape and str(type_.element_type) in _MLIR
 

@@ -1,4 +1,4 @@
-"""Files, whole or not at all: what every part of the project writes with, so that a full disk or a kill costs nothing.
+"""Writes files whole or not at all, for every part of the project: a full disk or a kill leaves the old file.
 
 A file is written beside the one that it replaces, under a name that cannot be foreseen, and renamed when all of it is
 on the disk. What is no regular file (a terminal, a pipe, /dev/stdout) is written to as it is.
@@ -17,12 +17,12 @@ from pathways.dialect.errors import CannotWrite
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
 _OPEN_STREAMS = ("/proc/", "/dev/fd/")
-"""Folders of links that stand for what the process has open: `/dev/stdout` is one to `/proc/self/fd/1`."""
+"""Folders of links to the open files of a process: `/dev/stdout` is one to `/proc/self/fd/1`."""
 
 
 @contextlib.contextmanager
 def writing(path: str | Path) -> Generator[None]:
-    """Failures to write become PWC0606."""
+    """Turns failures to write into PWC0606."""
     try:
         yield
     except OSError as error:
@@ -30,7 +30,7 @@ def writing(path: str | Path) -> Generator[None]:
 
 
 def write_whole(path: str | Path, content: bytes | str, *, mode: int = 0o666) -> int:
-    """Replaces a file, or makes it; gives its size. Raises PWC0606, and leaves what was there.
+    """Replaces a file, or makes it; returns its size. Raises PWC0606, and leaves the file that was there.
 
     Through a link its target is replaced, and the link stays. A file that is there keeps its mode; a new one gets
     `mode` less the umask.
@@ -43,7 +43,7 @@ def write_whole(path: str | Path, content: bytes | str, *, mode: int = 0o666) ->
 
 @contextlib.contextmanager
 def whole_file(path: str | Path, *, mode: int = 0o666) -> Generator[BinaryIO]:
-    """As `write_whole`, for content that comes bit by bit: the file is there when the block ends without an error."""
+    """Does `write_whole` for content that comes bit by bit: the file is there when the block ends without an error."""
     with writing(path):
         there = _status(path)
         if _is_stream(path, there):
@@ -63,7 +63,7 @@ def whole_file(path: str | Path, *, mode: int = 0o666) -> Generator[BinaryIO]:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes | str], *, mode: int = 0o777) -> list[Path]:
-    """Writes files into a folder, which is made where there is none; gives their paths. Raises PWC0606."""
+    """Writes files into a folder, which is made where there is none; returns their paths. Raises PWC0606."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
     for name, content in files.items():
@@ -72,9 +72,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes | str], *, mode: int = 
 
 
 def write_private(path: Path, raw: bytes) -> None:
-    """Writes a file that this user alone reads. Whatever has its name is replaced, and never followed. Raises PWC0606.
+    """Writes a file that only this user can read; a file or link of its name is replaced, not followed. Raises PWC0606.
 
-    What a power cut leaves of it may be cut: for what is checked when it is read, or not read by another process.
+    A power cut may leave half of it: use it for files that are checked when read, or that no other process reads.
     """
     with writing(path), _beside(path, 0o600) as (file, beside):
         file.write(raw)
@@ -83,7 +83,7 @@ def write_private(path: Path, raw: bytes) -> None:
 
 
 def read_own(path: Path) -> bytes | None:
-    """What a regular file of this user holds; None for anything else, of which nothing is waited for or followed."""
+    """Reads a regular file of this user; returns None for anything else: no pipe is waited for, no link followed."""
     try:
         with _open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as file:
             status = os.fstat(file.fileno())
@@ -93,7 +93,7 @@ def read_own(path: Path) -> bytes | None:
 
 
 def shared_with(folder: Path) -> str | None:
-    """Says who else may change what is in a folder; None where no other user may, or there is no folder.
+    """Says which other users may change files in a folder; None where none may, or there is no folder.
 
     A group of the same number as its user holds that user alone, as most systems make them.
     """
@@ -116,7 +116,7 @@ def _open(path: str | Path, flags: int, mode: int = 0) -> BinaryIO:
 
 
 def _status(path: str | Path) -> os.stat_result | None:
-    """What is there, through links, which the kernel follows by its own rules; None for nothing."""
+    """Returns the status of a file, through links, which the kernel follows by its own rules; None if there is none."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _status(path: str | Path) -> os.stat_result | None:
 
 
 def _is_stream(path: str | Path, there: os.stat_result | None) -> bool:
-    """Whether a path stands for something that is open, or that nothing can be renamed over."""
+    """Returns whether a path is an open file of the process, or one that no file can be renamed over."""
     if there is None:
         return False
     if not stat.S_ISREG(there.st_mode):
@@ -139,7 +139,7 @@ def _is_stream(path: str | Path, there: os.stat_result | None) -> bool:
 
 @contextlib.contextmanager
 def _beside(target: Path, mode: int) -> Generator[tuple[BinaryIO, Path]]:
-    """A new file in the folder of another, gone when the block ends unless it was renamed."""
+    """Makes a new file in the folder of another; removes it when the block ends unless it was renamed."""
     beside = target.with_name(f".pathways-{secrets.token_hex(8)}")
     with _open(beside, _NEW, mode) as file:
         try:
@@ -150,7 +150,7 @@ def _beside(target: Path, mode: int) -> Generator[tuple[BinaryIO, Path]]:
 
 
 def _take_over(descriptor: int, there: os.stat_result) -> None:
-    """The owner, as far as the system lets us, and the mode of the file that is replaced."""
+    """Gives a file the mode of the file that it replaces, and its owner as far as the system lets us."""
     made = os.fstat(descriptor)
     if (made.st_uid, made.st_gid) != (there.st_uid, there.st_gid):
         with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.sharding
 
 JaxArray = object if TYPE_CHECKING else jax.Array
-"""As a base class: what it declares, subclasses declare in their own words."""
+"""For use as a base class: subclasses declare its fields and methods again."""
 config: Any = jax.config
 debug_infs: Any = jax.debug_infs
 debug_nans: Any = jax.debug_nans

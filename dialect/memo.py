@@ -1,6 +1,6 @@
-"""Asking once: of MLIR's attributes and types, and of JAX's objects, since both answer slowly.
+"""Memos of what is read from MLIR's attributes and types, and from JAX's objects, since both answer slowly.
 
-Each thread remembers for itself, so that none empties or fills the memory of another.
+Each thread has memos of its own, so that none empties or fills those of another.
 """
 
 import threading
@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 MOST_REMEMBERED = 1 << 16
-"""How many objects are remembered by identity before all are forgotten."""
+"""The most objects that are remembered by identity before all are forgotten."""
 
 
 class _Memory(threading.local):
-    """What a thread knows of attributes: one dictionary a function that reads them."""
+    """The memos of a thread: one dictionary for each function that reads attributes."""
 
     def __init__(self) -> None:
         self.known: dict[Any, dict[Any, Any]] = {}
@@ -23,7 +23,7 @@ _memory = _Memory()
 
 
 def remembered(read: Callable[[Any], _T]) -> Callable[[Any], _T]:
-    """`read`, a pure function of an attribute or a type, called once for each: equal ones are one object."""
+    """Caches `read`, a pure function of an attribute or a type, by that one: equal ones are one object."""
 
     def recall(key: Any) -> _T:
         try:
@@ -37,12 +37,12 @@ def remembered(read: Callable[[Any], _T]) -> Callable[[Any], _T]:
 
 
 def forget() -> None:
-    """Drops what this thread remembers of attributes, which keep their context alive: before it makes another."""
+    """Drops this thread's memos of attributes, which keep their context alive: before it makes another context."""
     _memory.known.clear()
 
 
 def remembered_by_identity(ask: Callable[[Any], _T]) -> Callable[[Any], _T]:
-    """`ask`, a pure function of an object, called once for each object, which is held so that it keeps its identity."""
+    """Caches `ask`, a pure function of an object, by identity; holds the object, so that its identity stays its own."""
     memory: dict[int, tuple[Any, _T]] = {}
 
     def recall(thing: Any) -> _T:

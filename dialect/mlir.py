@@ -55,11 +55,11 @@ _cext.globals.append_dialect_search_prefix("pathways.dialect.ir")
 
 
 def make_context() -> Context:
-    """A context with JAX's dialects in which the pw ops are allowed."""
+    """Makes a context with JAX's dialects in which the pw ops are allowed."""
     forget()
     context: Any = _jax_mlir.make_ir_context()
     context.allow_unregistered_dialects = True
-    # A worker that finds something wrong wants the interpreter to say so, and this thread holds it and waits for it.
+    # No threads: one that reports an error needs Python's lock, which this thread holds while it waits for it.
     context.enable_multithreading(False)
     return context
 
@@ -73,16 +73,16 @@ def parse(source: str | bytes, context: Context, name: str = "the input") -> Mod
 
 
 def parse_text(source: str, name: str, context: Context | None = None) -> Module:
-    """Parses text from outside, by default in a context of its own. Raises PWC0709, for what ends MLIR, and PWC0702."""
+    """Parses text from outside, by default in a context of its own. Raises PWC0709 for text that ends MLIR, PWC0702."""
     check_nesting(source, name)
     for escaped in _STRING.finditer(source) if _BYTE.search(source) else ():
-        if not _is_text(escaped[0]):  # MLIR keeps any bytes; Python's bindings do not read them
+        if not _is_text(escaped[0]):  # MLIR accepts any bytes; its Python bindings do not
             raise PathwaysError(UnparsableIR(name=name, message=f"{escaped[0]} is no text in UTF-8"))
     return parse(source, context or make_context(), name)
 
 
 def problem_of(error: Any) -> tuple[str, Where | None]:
-    """What MLIR says is wrong, without the notes behind it, and where."""
+    """Returns MLIR's message, without the notes behind it, and its place."""
     for found in error.error_diagnostics if isinstance(error, ir.MLIRError) else ():
         if found.severity == ir.DiagnosticSeverity.ERROR:
             return found.message, _read_location(found.location.attr)[1]
@@ -91,7 +91,7 @@ def problem_of(error: Any) -> tuple[str, Where | None]:
 
 @contextlib.contextmanager
 def registered_only(context: Context) -> Generator[None]:
-    """Verifying an op in this block refuses what no dialect knows inside it. Passes of Shardy's die of such ops."""
+    """Makes verification refuse unregistered ops inside of this block. Passes of Shardy's die of such ops."""
     context.allow_unregistered_dialects = False
     try:
         yield
@@ -100,17 +100,17 @@ def registered_only(context: Context) -> Generator[None]:
 
 
 def text(module: Module) -> str:
-    """The module with locations and names of values, as every dump is printed."""
+    """Prints the module with locations and names of values, as every dump is printed."""
     return module.operation.get_asm(enable_debug_info=True, use_name_loc_as_prefix=True)
 
 
 def pretty(module: Module) -> str:
-    """The module for people: names of values, no locations."""
+    """Prints the module for people: names of values, no locations."""
     return module.operation.get_asm(use_name_loc_as_prefix=True)
 
 
 def short_text(operation: Operation) -> str:
-    """The beginning of an op, for messages."""
+    """Prints the beginning of an op, for messages."""
     printed = str(operation)
     return printed if len(printed) < 400 else f"{printed[:400]}..."
 
@@ -122,11 +122,11 @@ def bytecode(operation: Operation, version: int | None = None) -> bytes:
 
 
 WITHOUT_USES = 2
-"""The last version of the bytecode that does not say in which order values are used, which text does not say either."""
+"""The last version of the bytecode without the order of uses of values, which text does not have either."""
 
 
 def portable(raw: bytes) -> bytes:
-    """StableHLO bytecode in the form that most jaxlibs read: VHLO of the oldest version that has all of its ops."""
+    """Writes StableHLO bytecode in the form that most jaxlibs read: VHLO of the oldest version that has all its ops."""
     requirement = _stablehlo.StablehloCompatibilityRequirement
     recent = (
         _stablehlo.get_version_from_compatibility_requirement(r) for r in (requirement.WEEK_12, requirement.WEEK_4)
@@ -140,13 +140,13 @@ def portable(raw: bytes) -> bytes:
 
 
 def from_portable(raw: bytes) -> Module:
-    """The module of a portable artifact, in a context of its own."""
+    """Reads the module of a portable artifact, in a context of its own."""
     with make_context():
         return _extend_mlir.deserialize_portable_artifact(raw)
 
 
 def location(where: Where | None, name: str, context: Context) -> Any:
-    """`name` at the user's line; the name becomes the prefix of the printed values."""
+    """Makes the location of `name` at the user's line; the name becomes the prefix of the printed values."""
     child = ir.Location.unknown(context)
     if where is not None:
         child = ir.Location.file(where.file, where.line, 1, context=context)
@@ -162,12 +162,12 @@ _ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2})")
 
 
 def where_of(operation: Operation) -> Where | None:
-    """The user's line behind an op. The bindings show a location only as text: `loc("h"("f"("model.py":3:1)))`."""
+    """Returns the user's line of an op. The bindings show a location only as text: `loc("h"("f"("model.py":3:1)))`."""
     return _read_location(operation.location.attr)[1]
 
 
 def name_of(operation: Operation) -> str:
-    """The name that `location` gave to an op."""
+    """Returns the name that `location` gave to an op."""
     return _read_location(operation.location.attr)[0]
 
 

@@ -16,7 +16,7 @@ class Phase(StrEnum):
         return list(Phase).index(self)
 
     def reached(self, other: "Phase") -> bool:
-        """Whether IR of this phase has all that `other` ensures."""
+        """Returns whether IR of this phase has all that `other` ensures."""
         return self.position >= other.position
 
     @property

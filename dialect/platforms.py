@@ -1,4 +1,4 @@
-"""What differs between platforms, one row each; nothing about a platform is said anywhere else.
+"""The differences between platforms, one row each; no other file states anything about a platform.
 
 A new platform is a row in `PLATFORMS`. A row that was never tried says so; `pwc doctor` prints the row of this host.
 """
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathways.dialect.known_custom_calls import ON_CPU, ON_GPU, ON_TPU
 
 _NEVER = str((1 << 31) - 1)
-"""Seconds: the most that XLA takes."""
+"""Seconds: the longest time limit that XLA accepts."""
 
 
 @dataclass(frozen=True)
 class MadeAtWill:
-    """Devices that a process makes as many of as it wants: how many at the least and at the most, and what each takes.
+    """Limits of devices that a process makes at will: how many at the least and at the most, and the threads of each.
 
     Only half of those that are made are handed out: `spare` times as many are made as are used.
     """
@@ -22,25 +22,25 @@ class MadeAtWill:
     fewest: int
     most: int
     threads: int
-    """Of XLA for each device."""
+    """Threads of XLA for each device."""
     spare: int
     kind: str
-    """What the devices call themselves."""
+    """The kind that the devices state."""
 
 
 @dataclass(frozen=True)
 class Platform:
-    """One row. None or nothing: not known, or not there."""
+    """The facts about one platform. None or empty: not known, or not there."""
 
     name: str
-    """As `jax.default_backend()` says it."""
+    """The name, as `jax.default_backend()` returns it."""
     lowered_as: tuple[str, ...]
     """The names under which JAX lowers for it: of several, one a vendor."""
     tried: str = ""
-    """On which versions of jax this project ran there; empty: never."""
+    """The versions of jax with which this project ran there; empty: never."""
     made_at_will: MadeAtWill | None = None
     in_flight: int = 16
-    """Executions in flight on a device at the most. Beyond 32, collectives hang on CPU (jaxlib 0.10, measured)."""
+    """The most executions in flight on a device. Beyond 32, collectives hang on CPU (jaxlib 0.10, measured)."""
     apart: int = 0
     """Gangs of up to so many devices are started one device after the other, where none needs another; 0: never."""
     on_host: bool = False
@@ -48,9 +48,9 @@ class Platform:
     callback: str | None = None
     """The custom call that calls Python back, without the arguments of XLA's own."""
     compile_options: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Options of XLA that differ from its own."""
+    """Options of XLA that differ from its defaults."""
     custom_calls: frozenset[str] = frozenset()
-    """What a plan may call."""
+    """The custom calls that a plan may name."""
 
 
 PLATFORMS: dict[str, Platform] = {
@@ -68,7 +68,7 @@ PLATFORMS: dict[str, Platform] = {
             apart=16,
             on_host=True,
             callback="xla_ffi_python_cpu_callback",
-            # Our watchdog says what hangs; XLA's would abort the process before it.
+            # Our watchdog reports what hangs; XLA's would abort the process first.
             compile_options={"xla_cpu_collective_call_terminate_timeout_seconds": _NEVER},
             custom_calls=ON_CPU,
         ),
@@ -76,9 +76,9 @@ PLATFORMS: dict[str, Platform] = {
         Platform("tpu", ("tpu",), custom_calls=ON_TPU),
     )
 }
-"""By name. GPU and TPU: from JAX's documentation and sources."""
+"""Platforms by name. GPU and TPU: from JAX's documentation and sources."""
 
 
 def platform_named(name: str) -> Platform:
-    """The row of a platform; one that nothing is known of has the devices of its host, and no custom calls."""
+    """Returns the row of a platform; an unknown one has the devices of its host, and no custom calls."""
     return PLATFORMS.get(name) or Platform(name, (name,))

@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 
 LARGEST_RANGE = 1 << 20
-"""Devices that a text may stand for: a damaged or hostile one must not fill the memory."""
+"""The most devices in one text: a damaged or hostile one must not fill the memory."""
 MOST_DEVICES_NAMED = 1 << 20
-"""Devices that all texts of one plan may stand for together: slices are apart, and meshes lie on them."""
+"""The most devices in all texts of one plan together: slices are disjoint, and meshes lie on them."""
 _PART = re.compile(r"([0-9]{1,7})(?::([0-9]{1,7}))?")
 
 
 def write_ranges(devices: Sequence[int]) -> str:
-    """Runs of ascending neighbors as `start:stop`."""
+    """Writes devices, runs of ascending neighbors as `start:stop`."""
     runs: list[list[int]] = []
     for device in devices:
         if runs and runs[-1][1] == device:
@@ -22,7 +22,7 @@ def write_ranges(devices: Sequence[int]) -> str:
 
 
 def read_ranges(text: str) -> tuple[int, ...]:
-    """The devices. Raises ValueError for what is not written so, or for more than `LARGEST`."""
+    """Reads devices. Raises ValueError for other text, or for more than `LARGEST`."""
     devices: list[int] = []
     for part in text.split(",") if text else ():
         match = _PART.fullmatch(part)
@@ -45,7 +45,7 @@ class RangeReader:
         self._count = 0
 
     def read(self, text: str) -> tuple[int, ...]:
-        """The devices. Raises ValueError as `read_ranges`, and for too many in all."""
+        """Reads devices. Raises ValueError as `read_ranges`, and for too many in all."""
         if text not in self._known:
             devices = read_ranges(text)
             self._known[text] = self._tuples.setdefault(devices, devices)

@@ -23,24 +23,24 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ReshardPlan:
-    """All pieces, grouped by target; `source_boxes` and `target_boxes` are what each position holds."""
+    """All pieces, grouped by target; `source_boxes` and `target_boxes` are the parts that each position holds."""
 
     pieces: tuple[Piece, ...]
     source_boxes: tuple[Box, ...]
     target_boxes: tuple[Box, ...]
     moved: int
-    """Elements that change device."""
+    """Counts the elements that change device."""
 
     @property
     def is_copy(self) -> bool:
-        """Whether every target shard is one whole source shard, position by position."""
+        """Returns whether every target shard is one whole source shard, position by position."""
         return len(self.source_boxes) == len(self.target_boxes) and self.source_boxes == self.target_boxes
 
 
 def plan_reshard(
     shape: Shape, source: Sharding, target: Sharding, source_ids: Sequence[int], target_ids: Sequence[int]
 ) -> ReshardPlan:
-    """The cheapest shard-to-shard plan: every target shard gets each part that it lacks once, from one holder.
+    """Plans the cheapest moves between shards: every target shard gets each part that it lacks once, from one holder.
 
     `source_ids` and `target_ids` are the devices at each position, so that a part which already lies on the target's
     device is taken from there. Among other holders of a replicated part, the one that has sent least is taken.
@@ -71,7 +71,7 @@ def plan_reshard(
 
 
 def most_pieces(shape: Shape, source: Sharding, target: Sharding) -> int:
-    """At most how many pieces `plan_reshard` finds, with the shards that it looks at. Without following any."""
+    """Bounds the number of pieces that `plan_reshard` finds, plus the shards it looks at, without listing any."""
     touched = 1
     for length, here, there in zip(shape, source.shard_shape(shape), target.shard_shape(shape), strict=True):
         if not here:
@@ -82,7 +82,7 @@ def most_pieces(shape: Shape, source: Sharding, target: Sharding) -> int:
 
 
 def _touching(wanted: Box, grid: Shape) -> Iterator[Box]:
-    """The boxes of a regular grid that `wanted` touches, found without looking at the others."""
+    """Finds the boxes of a regular grid that `wanted` touches, without looking at the others."""
     if 0 in grid:
         return
     ranges = (range(start // n, -(-stop // n)) for (start, stop), n in zip(wanted, grid, strict=True))

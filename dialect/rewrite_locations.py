@@ -1,4 +1,4 @@
-"""Rewriting the locations of a module: the names of files, and which lines of a stack stay."""
+"""Rewrites the locations of a module: the names of files, and which lines of a stack stay."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +10,7 @@ _Line = tuple[str, Any]
 
 
 def rewrite_locations(operation: Operation, stored: Callable[[str], str | None]) -> None:
-    """Names files as `stored` says, in an op and all in it; lines of files for which that is None are left out."""
+    """Renames files as `stored` says, in an op and all ops in it; drops lines of files for which that is None."""
     known: dict[Any, Any] = {}
 
     def short(location: Any) -> Any:
@@ -32,7 +32,7 @@ def rewrite_locations(operation: Operation, stored: Callable[[str], str | None])
 
 
 def _short(location: Any, stored: Callable[[str], str | None]) -> Any:
-    """What an op is called, at those of its lines that stay."""
+    """Makes the location of an op's name at those of its lines that stay."""
     names: list[str] = []
     while isinstance(location, ir.NameLoc) and not (names and isinstance(location.child_loc, ir.FileLineColLoc)):
         names.append(location.name_str)
@@ -47,7 +47,7 @@ def _short(location: Any, stored: Callable[[str], str | None]) -> Any:
 
 
 def _lines(location: Any) -> Iterator[_Line]:
-    """The stack, innermost first. Not by recursion on callers: a stack may be long."""
+    """Lists the stack, innermost first. Not by recursion on callers: a stack may be long."""
     function = ""
     while True:
         match location:

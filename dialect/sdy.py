@@ -23,7 +23,7 @@ class Placed:
 
 
 def write_sharding(placed: Placed) -> Attribute:
-    """A closed sharding: propagation may not split it further."""
+    """Writes a closed sharding: propagation may not split it further."""
     dims = [
         bare_sdy.DimensionShardingAttr.get([bare_sdy.AxisRefAttr.get(a) for a in axes], True) for axes in placed.dims
     ]
@@ -32,7 +32,7 @@ def write_sharding(placed: Placed) -> Attribute:
 
 @remembered
 def read_sharding(attribute: Attribute) -> Placed:
-    """Reads names and dimensions; what is not stated (open, priorities, unreduced) is not part of a `Placed`."""
+    """Reads names and dimensions; the rest (open, priorities, unreduced) is not part of a `Placed`."""
     attribute = bare_sdy.TensorShardingAttr(attribute)
     mesh = attribute.mesh_or_ref
     name = mesh.value if isinstance(mesh, bare_ir.FlatSymbolRefAttr) else ""
@@ -40,13 +40,13 @@ def read_sharding(attribute: Attribute) -> Placed:
 
 
 def has_sub_axes(attribute: Attribute) -> bool:
-    """Whether an axis is split further, as in `"x":(1)2`; `Placed` cannot say that."""
+    """Returns whether an axis is split further, as in `"x":(1)2`, which `Placed` cannot state."""
     axes = [bare_sdy.AxisRefAttr(axis) for dim in _dims(bare_sdy.TensorShardingAttr(attribute)) for axis in dim.axes]
     return any(axis.sub_axis_info is not None for axis in axes)
 
 
 def is_closed(attribute: Attribute) -> bool:
-    """Whether no dimension may be split further by propagation."""
+    """Returns whether no dimension may be split further by propagation."""
     return all(dim.is_closed for dim in _dims(bare_sdy.TensorShardingAttr(attribute)))
 
 
@@ -75,7 +75,7 @@ def read_axes(attribute: Attribute) -> tuple[tuple[str, int], ...]:
 
 
 def meshes_of(module: Operation) -> dict[str, tuple[tuple[str, int], ...]]:
-    """The `sdy.mesh` symbols of a module, by name."""
+    """Finds the `sdy.mesh` symbols of a module, by name."""
     found: dict[str, tuple[tuple[str, int], ...]] = {}
     for op in module.regions[0].blocks[0].operations:
         if op.operation.name == "sdy.mesh":

@@ -19,7 +19,7 @@ Axes: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def size_of_axes(axes: Axes) -> int:
-    """How many devices a mesh with these axes has."""
+    """Counts the devices of a mesh with these axes."""
     return math.prod(size for _, size in axes)
 
 
@@ -56,22 +56,22 @@ def replicated(rank: int) -> Dims:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How an array lies on a mesh: `dims[i]` are the axes that split dimension i."""
+    """The layout of an array on a mesh: `dims[i]` are the axes that split dimension i."""
 
     mesh: MeshSpec
     dims: Dims
 
     def shard_shape(self, shape: Shape) -> Shape:
-        """The shape of one shard. Shapes must divide: see `undivided`."""
+        """Returns the shape of one shard. Shapes must divide: see `undivided`."""
         return tuple(d // self.mesh.size_of(axes) for d, axes in zip(shape, self.dims, strict=True))
 
     def undivided(self, shape: Shape) -> list[tuple[int, int]]:
-        """The dimensions that do not divide: (dimension, number of parts)."""
+        """Lists the dimensions that do not divide: (dimension, number of parts)."""
         parts = [self.mesh.size_of(axes) for axes in self.dims]
         return [(i, n) for i, (d, n) in enumerate(zip(shape, parts, strict=True)) if d % n]
 
     def boxes(self, shape: Shape) -> list[Box]:
-        """The part of the array that each device of the mesh holds, in the order of `mesh.devices`."""
+        """Lists the part of the array that each device of the mesh holds, in the order of `mesh.devices`."""
         shard = self.shard_shape(shape)
         sizes = dict(self.mesh.axes)
         names = [name for name, _ in self.mesh.axes]
@@ -88,16 +88,16 @@ class Sharding:
         return boxes
 
     def same_layout(self, other: "Sharding", shape: Shape) -> bool:
-        """Whether both put the same parts on the same devices in the same order, whatever the axes are called."""
+        """Returns whether both put the same parts on the same devices in the same order, whatever the axes' names."""
         if self == other:
             return True
         return self.mesh.devices == other.mesh.devices and self._digits(shape) == other._digits(shape)
 
     def _digits(self, shape: Shape) -> list[tuple[int, list[tuple[int, int, int]]]]:
-        """For each dimension the length of a shard, and how the position of a device in the mesh says which it holds.
+        """Finds for each dimension the length of a shard, and the formula from a device's position to its shard.
 
-        Shard number: the sum of (position // stride % size) * weight, in terms that cannot be drawn together. Two
-        shardings are the same exactly where these are, and none has to be followed device by device.
+        Shard number: the sum of (position // stride % size) * weight, in terms that cannot be merged. Two shardings are
+        the same exactly where these are, so that they need not be compared device by device.
         """
         strides: dict[str, int] = {}
         stride = 1
@@ -122,7 +122,7 @@ class Sharding:
 
 
 def _drawn_together(terms: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Terms of which the next begins, in stride and in weight, where one ends become one."""
+    """Merges neighboring terms where the next begins, in stride and in weight, where one ends."""
     found: list[tuple[int, int, int]] = []
     for stride, size, weight in terms:
         if found and (stride, weight) == (found[-1][0] * found[-1][1], found[-1][2] * found[-1][1]):
@@ -133,7 +133,7 @@ def _drawn_together(terms: list[tuple[int, int, int]]) -> list[tuple[int, int, i
 
 
 def intersect(a: Box, b: Box) -> Box | None:
-    """The common part of two boxes; None where they do not touch."""
+    """Returns the common part of two boxes; None where they do not touch."""
     common = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
     return None if any(p >= q for p, q in common) else common
 

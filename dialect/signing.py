@@ -1,4 +1,4 @@
-"""What this user wrote: codes (HMAC-SHA256) made with a key that is this user's alone.
+"""Signs files of this user: codes (HMAC-SHA256) made with a key that is this user's alone.
 
 Ready executables are native code, which cannot be checked: only those that this user signed are loaded. Plans are
 data, and are checked; one that bears this user's mark came from this user's own compiler, so that MLIR's reader, which
@@ -21,28 +21,28 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadKey
 
 SIZE = 32
-"""Bytes of a code, and of a key."""
+"""The bytes of a code, and of a key."""
 
 
 def sign(name: str, raw: bytes) -> bytes:
-    """`raw` behind its code. Raises PWC0610."""
+    """Puts its code before `raw`. Raises PWC0610."""
     return _code(_key() or _OWN, name, raw) + raw
 
 
 def opened(name: str, signed: bytes) -> bytes | None:
-    """What was signed under this name with this user's key, or None. Raises PWC0610."""
+    """Returns the bytes that were signed under this name with this user's key, or None. Raises PWC0610."""
     code, raw = signed[:SIZE], signed[SIZE:]
     return raw if hmac.compare_digest(code, _code(_key() or _OWN, name, raw)) else None
 
 
 def mark(name: str, raw: bytes) -> bytes | None:
-    """The code of `raw`; None where no key can be kept, so that equal files have equal bytes. Raises PWC0610."""
+    """Makes the code of `raw`; None where no key can be kept, so that equal files have equal bytes. Raises PWC0610."""
     key = _key()
     return None if key is None else _code(key, name, raw)
 
 
 def is_marked(name: str, raw: bytes, code: bytes) -> bool:
-    """Whether `code` is what `mark` gives. Raises PWC0610."""
+    """Returns whether `code` is the one of `mark`. Raises PWC0610."""
     own = mark(name, raw)
     return own is not None and hmac.compare_digest(own, code)
 
@@ -52,7 +52,7 @@ def _code(key: bytes, name: str, raw: bytes) -> bytes:
 
 
 def _key() -> bytes | None:
-    """This user's key, made at first use; None where it cannot be kept. Raises PWC0610 for a file that is no key."""
+    """Reads this user's key, made at first use; None where none can be kept. Raises PWC0610 for a file that is none."""
     try:
         path = Path(os.environ.get("PATHWAYS_KEY") or Path.home() / ".config" / "pathways" / "key")
     except RuntimeError:  # a user without a home
@@ -74,7 +74,7 @@ def _key() -> bytes | None:
 
 
 def _make(path: Path) -> None:
-    """A new key, whole or not at all: two processes that begin at once end with the same one."""
+    """Makes a new key, whole or not at all: two processes that begin at once end with the same one."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY, 0o600)
@@ -113,4 +113,4 @@ def _bad(path: Path, problem: str) -> PathwaysError:
 
 _MAKING = threading.Lock()
 _OWN = secrets.token_bytes(SIZE)
-"""For this process alone, where no key can be kept."""
+"""The key of this process alone, where none can be kept."""

@@ -20,23 +20,23 @@ class Sources:
     def __init__(self, program: str = "") -> None:
         own = _real(program) if _is_file(program) else ""
         self._home = _top(os.path.dirname(own)) if own else ""
-        """Its package, or else its folder: what is in there is the user's, wherever it is installed."""
+        """Its package, or else its folder: files in there are the user's, wherever it is installed."""
         self._folder = os.path.dirname(self._home) if _is_package(self._home) else self._home
         self._names: dict[str, str | None] = {}
         self._files: dict[str, str] = {}
 
     def stored(self, file: str) -> str | None:
-        """How a file is named; None for one of an installed package."""
+        """Returns the name of a file in IR and plans; None for one of an installed package."""
         if file not in self._names:
             self._names[file] = self._named(file)
         return self._names[file]
 
     def here(self, stored: str) -> str:
-        """Where a file is on this machine; empty where that is not known."""
+        """Returns the path of a file on this machine; empty where that is not known."""
         return self._files.get(stored, "")
 
     def _named(self, file: str) -> str | None:
-        if not _is_file(file):  # <stdin>, <string>: told by nothing else
+        if not _is_file(file):  # <stdin>, <string>: not a file
             return file
         path = _real(file)
         inside = self._home and path.startswith(f"{self._home}{os.sep}")
@@ -52,7 +52,7 @@ class Sources:
         return self._unique(path, root, file)
 
     def _unique(self, path: str, root: str, file: str) -> str:
-        """The name below a folder, or below one further out where another file has that name."""
+        """Returns the name relative to a folder, or to one further out where another file has that name."""
         while True:
             name = os.path.relpath(path, root).replace(os.sep, "/")
             if self._files.setdefault(name, file) == file or root == os.path.dirname(root):
@@ -65,7 +65,7 @@ def _is_file(file: str) -> bool:
 
 
 def _real(file: str) -> str:
-    """With the links of its folder resolved, but not its own, which may be a name in a store."""
+    """Resolves the links of a file's folder, but not the file itself, which may link to a name in a store."""
     folder, name = os.path.split(os.path.abspath(file))
     return os.path.join(os.path.realpath(folder), name)
 
@@ -75,7 +75,7 @@ def _is_package(folder: str) -> bool:
 
 
 def _top(folder: str) -> str:
-    """The outermost package that a folder is in; the folder itself where it is none."""
+    """Returns the outermost package that a folder is in; the folder itself where it is none."""
     while _is_package(folder) and _is_package(os.path.dirname(folder)):
         folder = os.path.dirname(folder)
     return folder
@@ -85,11 +85,11 @@ _known: "WeakKeyDictionary[Any, Sources]" = WeakKeyDictionary()
 
 
 def remember_sources(context: Any, sources: Sources) -> None:
-    """From now on messages about IR of this context show where its files are."""
+    """Sets the sources of a context: messages about its IR then show where its files are."""
     _known[context] = sources
 
 
 def file_here(context: Any, stored: str) -> str:
-    """Where a file that IR of this context names is on this machine; empty where that is not known."""
+    """Returns the path on this machine of a file that IR of this context names; empty where that is not known."""
     sources = _known.get(context)
     return "" if sources is None else sources.here(stored)

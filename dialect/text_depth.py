@@ -1,4 +1,4 @@
-"""How deep MLIR text is nested, found before it is parsed: MLIR recurses, and the process ends where that is too deep.
+"""Finds how deep MLIR text is nested before it is parsed: MLIR recurses, and text that is too deep kills the process.
 
 One pass over the text, which knows strings, comments and aliases, and does not recurse itself. What an alias stands
 for counts where it is used: a chain of aliases is as deep as what it spells out, and may be far larger than the text.
@@ -13,9 +13,9 @@ from pathways.dialect.errors import TooDeep
 DEEPEST_TEXT = 256
 """Dumps of programs reach a tenth of it; MLIR reads more than 1,000 regions on a stack of 8 MiB."""
 LARGEST_TEXT = 10_000
-"""Tokens that one alias may stand for."""
+"""The most tokens that one alias may stand for."""
 GROWTH = 16
-"""Tokens that all aliases together may stand for, for each character of the text."""
+"""The most tokens that all aliases together may stand for, for each character of the text."""
 
 _TOKEN = re.compile(
     r'(?P<words>[^"/()\[\]{}<>#!+*-]*+)'
@@ -24,28 +24,28 @@ _TOKEN = re.compile(
 )
 _PAIRS = {")": "(", "]": "[", "}": "{", ">": "<"}
 _OP = re.compile(r"%|\bmodule\b|\b[A-Za-z_]\w*\.\w")
-"""What stands before the first bracket of an op, and of no definition."""
+"""The text before the first bracket of an op, but not of a definition."""
 _AFFINE = re.compile(r"\baffine_(?:map|set)\s*$")
 _DIVISION = re.compile(r"\b(?:floordiv|ceildiv|mod)\b")
 
 
 @dataclass(slots=True)
 class _Scan:
-    """Where the pass over the text is."""
+    """The state of the pass over the text."""
 
     open: list[str] = field(default_factory=list[str])
     known: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Depth and size of what each alias stands for."""
+    """Depth and size of the text that each alias stands for."""
     defining: str = ""
     depth: int = 0
     size: int = 0
     total: int = 0
     affine: int = -1
-    """Where an affine map was opened, whose sums nest without brackets."""
+    """The depth at which an affine map was opened, whose sums nest without brackets; -1: none."""
     operators: int = 0
 
     def meet(self, match: "re.Match[str]") -> int:
-        """Takes up a token and the words before it; gives how deep it is."""
+        """Adds a token and the words before it; returns its depth."""
         here, more = len(self.open), 1
         if self.affine >= 0:
             self.operators += len(_DIVISION.findall(match["words"])) + (match["operator"] is not None)
@@ -69,7 +69,7 @@ class _Scan:
         return here + self.operators
 
     def _define(self, alias: str) -> None:
-        """What came so far belongs to the alias before: a definition ends where something else begins."""
+        """Ends the definition of the alias before, which reaches to here, and begins that of `alias`."""
         if self.defining:
             self.known[self.defining] = self.depth, self.size
         self.defining, self.depth, self.size = alias, 0, 1

@@ -111,7 +111,7 @@ def load_topology(path: Path) -> Topology:
 
 
 def write_topology(topology: Topology) -> str:
-    """As a TOML file says it."""
+    """Writes a topology as a TOML file."""
     lines = [f"dcn_gbps = {topology.dcn_gbps}"]
     for island in topology.islands:
         lines += ["", "[[island]]"]
@@ -123,7 +123,7 @@ def write_topology(topology: Topology) -> str:
 
 
 def _toml(value: str | float) -> str:
-    """As TOML writes it: JSON does alike, but for characters beyond 16 bits and the one that it forgets."""
+    """Writes a string as TOML does: as JSON, but for characters beyond 16 bits and DEL, which JSON leaves as it is."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -157,7 +157,7 @@ _ELSEWHERE = {
 
 
 def _unknown_key(key: str, known: Iterable[str]) -> str:
-    """Says what a key is called that is spelled otherwise, or where it belongs."""
+    """Suggests the right spelling of an unknown key, or the table that it belongs in."""
     near = difflib.get_close_matches(key.lower(), known, n=1)
     advice = f"it is called {near[0]}" if near else f"keys are {', '.join(sorted(known))}"
     return f"unknown key {key!r}: {_ELSEWHERE.get(key, advice)}"
@@ -167,7 +167,7 @@ _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 
 
 def parse_bytes(source: str, value: str) -> int:
-    """`16GiB`, `80 GB` or a plain number. Raises PWC0707, which names `source`."""
+    """Reads `16GiB`, `80 GB` or a plain number. Raises PWC0707, which names `source`."""
     size = _bytes(value)
     if size is None:
         raise PathwaysError(BadSetting(source=source, value=value, rule="a number of bytes", example=f"{source}=16GiB"))
@@ -221,7 +221,7 @@ PRESETS: dict[str, Topology] = {
     "gpu-host": Topology((_h100_host("island0"),), dcn_gbps=_HOST_GBPS),
     "gpu-hosts-2": Topology((_h100_host("island0"), _h100_host("island1")), dcn_gbps=4 * _HOST_GBPS),
 }
-"""By the name that `--topology` takes.
+"""Topologies by the name that `--topology` takes.
 
 The paper states islands, hosts and devices (section 5, table of machines). Memory and flop/s are the vendors' figures
 for a core of a TPU v3 and for an H100; the paper states no network rates, so that these are assumptions: one

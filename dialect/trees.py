@@ -29,7 +29,7 @@ class Tree:
 
 LEAF = Tree("leaf")
 DEEPEST_TREE = 160
-"""Levels of a tree that a plan may hold: trees are walked by functions that call themselves."""
+"""The most levels of a tree in a plan: trees are walked by recursion."""
 _UNNAMED = frozenset({"leaf", "none", "list", "tuple", "object"})
 """Kinds that may have children without keys."""
 _KINDS = _UNNAMED | {"dict", "namedtuple"}
@@ -62,7 +62,7 @@ def _class_name(cls: type) -> str:
 
 
 def _object_keys(treedef: Any) -> tuple[str, ...]:
-    """The names that a registered class gives its children, if it gives any."""
+    """Returns the names that a registered class gives its children, if it gives any."""
     children = treedef.children()
     dummy: Any = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
     paths = tree_util.tree_flatten_with_path(dummy, is_leaf=partial(is_not, dummy))[0]
@@ -102,7 +102,7 @@ def _build(tree: Tree, leaves: list[Any]) -> Any:
 
 
 def _known_namedtuple(tree: Tree) -> Any:
-    """The class, if this process has imported its module by itself and it still has these fields.
+    """Finds the class, if this process has imported its module by itself and it still has these fields.
 
     Looked up without `getattr`, which runs code of modules that load lazily.
     """
@@ -119,7 +119,7 @@ def count_leaves(tree: Tree) -> int:
 
 
 def compatible(have: Tree, want: Tree) -> bool:
-    """Whether arguments of one structure can stand for another.
+    """Returns whether arguments of one structure can stand for another.
 
     Classes may be given as dicts or tuples; where both name their children, they name the same ones in the same order.
     """
@@ -134,17 +134,17 @@ def compatible(have: Tree, want: Tree) -> bool:
 
 
 def _bare(key: str | int) -> str:
-    """A key without the marks of key paths: `.w`, `['w']` and `w` are the same."""
+    """Strips a key of the marks of key paths: `.w`, `['w']` and `w` are the same."""
     return str(key).strip(".[]'\"")
 
 
 def write_tree(tree: Tree) -> str:
-    """As text, for the IR."""
+    """Writes a tree as text, for the IR."""
     return json.dumps(_to_json(tree), separators=(",", ":"))
 
 
 def read_tree(text: str) -> Tree:
-    """Raises ValueError for what `write_tree` does not write, and for what is too deep to be walked."""
+    """Reads a tree. Raises ValueError for text that `write_tree` does not write, and for too many levels."""
     try:
         tree = _from_json(json.loads(text), DEEPEST_TREE)
     except RecursionError:
@@ -157,7 +157,7 @@ def read_tree(text: str) -> Tree:
 
 
 def tree_problem(tree: Tree) -> str | None:
-    """What is wrong with the first node that no structure has."""
+    """Describes the first node that no structure of JAX can have."""
     keys, count = tree.keys, len(tree.children)
     if tree.kind not in _KINDS:
         return f"a tree with a {printable(tree.kind)}"

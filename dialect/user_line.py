@@ -23,7 +23,7 @@ PACKAGE_ROOTS = tuple(
         *(Path(__file__).resolve().parents[1] / folder for folder in _FOLDERS),
     )
 )
-"""Folders of our own code, as links and resolved."""
+"""Folders of this package's code, as links and resolved."""
 _FOREIGN = (*PACKAGE_ROOTS, f"{Path(jax.__file__).parent}/", "<frozen ")
 _LIBRARIES = "/site-packages/"
 _STANDARD = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")})
@@ -36,7 +36,7 @@ def is_users(file: str) -> bool:
 
 
 def innermost_users(places: Iterable[Where]) -> Where | None:
-    """The user's own line among frames, innermost first: a line of a library only where there is no other."""
+    """Finds the user's own line among frames, innermost first: a line of a library only where there is no other."""
     library: Where | None = None
     for place in places:
         if not is_users(place.file):
@@ -48,7 +48,7 @@ def innermost_users(places: Iterable[Where]) -> Where | None:
 
 
 def caller() -> Where | None:
-    """The line that this thread works for; None where there is none (a console entry point)."""
+    """Returns the user's line that this thread works for; None where there is none (a console entry point)."""
     given = _given.get()
     if given is not None:
         return given
@@ -65,7 +65,7 @@ def _stack() -> Iterator[Where]:
 
 @contextlib.contextmanager
 def on_behalf_of(line: Where | None) -> Generator[None]:
-    """Within it `caller` gives this line, if it is one: that of the call that this thread does the work of."""
+    """Makes `caller` return this line, if it is one, in a block: that of the call that this thread works for."""
     token = _given.set(line)
     try:
         yield
@@ -74,7 +74,7 @@ def on_behalf_of(line: Where | None) -> Generator[None]:
 
 
 def where_of_exception(error: BaseException) -> Where | None:
-    """The user's innermost line in an exception's traceback."""
+    """Returns the user's innermost line in an exception's traceback."""
     places: list[Where] = []
     trace = error.__traceback__
     while trace is not None:
