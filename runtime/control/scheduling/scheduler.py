@@ -1,4 +1,4 @@
-"""The schedulers of all islands: who may put work into the queues of devices, and when. Pure: events in, starts out.
+"""The schedulers of all islands: which run may put work into queues of devices, and when. Pure: events in, starts out.
 
 Each island has its line of waiting runs, in one order over all islands (the policy's rank), so that programs that span
 several islands meet in the same order everywhere. The first in line starts when no other run is enqueuing there, the
