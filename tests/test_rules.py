@@ -1,9 +1,11 @@
-"""The rules of the house, checked by script: nothing sleeps, nothing spins, and every error is met by a test."""
+"""The rules of the house, checked by script: nothing sleeps or spins, errors are met by tests, and words are plain."""
 
 import ast
 import importlib
 import inspect
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ GOLDEN = TESTS / "golden"
 FILES = [p for p in sorted(TESTS.rglob("*.py")) if p != Path(__file__)]
 ERRORS = ("dialect", "compiler", "runtime", "api", "cli")
 """The layers, each with its errors in `errors.py`."""
+PRODUCT = ("dialect", "compiler", "runtime", "cli", "pathways/api")
+_PERSONS = re.compile(r"\b(nobody|somebody|whoever|anybody|everybody)\b", re.I)
 _SLEEPS = re.compile(r"\btime\.sleep\b|\bfrom time import\b.*\bsleep\b|(?<![.\w])sleep\(")
 _SPINS = re.compile(r"^\s*while .*:\s*(pass|continue)?\s*(#.*)?\n\s*(pass|continue)\s*$", re.M)
 
@@ -92,3 +96,38 @@ def test_no_test_expects_an_error_that_there_is_not() -> None:
     known = {*codes(), Diagnostic.code, "PWC9999"}
     for path in FILES:
         assert set(re.findall(r"PWC\d{4}\b", path.read_text())) <= known, path
+
+
+def explanations(source: str) -> Iterator[tuple[int, str]]:
+    """The comments and docstrings of a file, with their first lines; messages that users see are neither."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def called_persons(source: str) -> list[int]:
+    """The lines of explanations that call code, threads or runs persons."""
+    return [line for line, text in explanations(source) if _PERSONS.search(text)]
+
+
+def test_code_is_explained_without_persons() -> None:
+    files = [p for folder in PRODUCT for p in sorted((TESTS.parent / folder).rglob("*.py"))]
+    found = [f"{p.relative_to(TESTS.parent)}:{line}" for p in files for line in called_persons(p.read_text())]
+    assert len(files) > 200 and not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('"""Wakes whoever waits."""', [1]),
+        ("wake()  # nobody waits", [1]),
+        ('class Line:\n    most: int\n    """So many;\n    Somebody else has more."""', [3]),
+        ('need = "an array that nobody overwrites"', []),
+        ("# anybodies\nnobody = 1", []),
+    ],
+)
+def test_persons_are_seen_in_explanations_alone(source: str, found: list[int]) -> None:
+    assert called_persons(source) == found

@@ -47,7 +47,7 @@ class Lowered:
     def __init__(self, traced: Traced, in_tree: Any, name: str) -> None:
         self._context = traced.program.context
         self._fresh: ProgramIR | None = traced.program
-        """What was traced, its dataflow known: the first compilation changes it, unless somebody has seen it."""
+        """The traced program, its dataflow known; the first compilation changes it, unless `module` was read before."""
         self._raw = b""
         self._module: Module | None = None
         self.constants: dict[str, bytes] = traced.constants
@@ -73,7 +73,7 @@ class Lowered:
             return self._module
 
     def _program(self) -> ProgramIR:
-        """The program for a compilation to change: as it was traced at first, then copies."""
+        """Returns a program that a compilation may change: the traced one at first, then copies."""
         traced, self._fresh = self._fresh, None
         if traced is None:
             return ProgramIR(parse(self._raw or bytecode(self.module.operation), self._context))
@@ -92,7 +92,7 @@ class Lowered:
         return text(module) if debug_info else pretty(module)
 
     def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
-        """Compiles a copy of the program down to `phase`."""
+        """Compiles the program down to `phase`."""
         with COMPILING:
             program = self._program()
             compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
