@@ -54,10 +54,12 @@ class Watchdog:
         on_host: bool,
         end: Callable[[Hang, Mapping[Hashable, DeviceQueue]], None],
         timeout: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises PWC0707 where the environment states no number of seconds."""
         self.timeout = _stated() if timeout is None else timeout
         self._flights = flights
+        self._clock = clock
         self._on_host = on_host
         self._end = end
         self._lock = threading.Lock()
@@ -99,7 +101,7 @@ class Watchdog:
     def look(self) -> int:
         """Looks at all runs, and ends or reports those that hang; returns how many runs there are."""
         flights = self._flights.all()
-        self._stillness.look(time.monotonic())
+        self._stillness.look(self._clock())
         still = {f.number: self._stillness.of(f.number, f.mark) for f in flights}
         slow = any(seconds >= self.timeout / 2 for seconds in still.values())
         self._cpu.look(closely=slow)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
-from pathways.runtime.host.observe import watchdog
 from pathways.runtime.host.observe.watchdog import AFTERMATH, LONGEST_LOOK, Watchdog
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights
 
@@ -16,17 +15,19 @@ LIMIT = 10.0
 class World:
     """Runs that are in flight, the queues of their devices, and a watchdog with a limit of ten seconds."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, on_host: bool = True) -> None:
+    def __init__(self, *, on_host: bool = True) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.flights = Flights()
         self.lost: list[int] = []
         """The numbers of runs that were called a hang."""
-        self.dog = Watchdog(self.flights, on_host, lambda hang, _lost: self.lost.append(hang.run), LIMIT)
+        self.dog = Watchdog(self.flights, on_host, lambda hang, _lost: self.lost.append(hang.run), LIMIT, self.clock)
         self.cpu = SimpleNamespace(process=0, devices=0, look=lambda closely: None)
         self.dog._cpu = self.cpu  # pyright: ignore
         self.busy = False
         """Whether the process computes."""
+
+    def clock(self) -> float:
+        return self.now
 
     def takes_off(self, number: int, *queues: DeviceQueue) -> Flight:
         plan: Any = SimpleNamespace(name=f"run {number}")
@@ -47,8 +48,8 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def world() -> World:
+    return World()
 
 
 def test_many_runs_that_wait_for_each_other_are_no_hang(world: World, capfd: pytest.CaptureFixture[str]) -> None:
@@ -116,11 +117,9 @@ def test_a_busy_process_is_told_of_once_and_then_at_doubling_intervals(
     assert world.lost == [] and told == [LIMIT, 2 * LIMIT, 4 * LIMIT, 8 * LIMIT]
 
 
-def test_devices_that_compute_elsewhere_are_never_lost(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_devices_that_compute_elsewhere_are_never_lost(capfd: pytest.CaptureFixture[str]) -> None:
     """That this host does nothing proves nothing of a GPU."""
-    world = World(monkeypatch, on_host=False)
+    world = World(on_host=False)
     world.takes_off(1, DeviceQueue())
     world.passes(3 * LIMIT)
     assert world.lost == [] and capfd.readouterr().err.count("PWC0902") == 2
