@@ -166,7 +166,7 @@ def run_pass(
 def _verify(step: Pass, program: ProgramIR) -> None:
     """Raises PWC0701 for what a pass of the user's own made, PWC0710 for what one of ours did."""
     try:
-        verify_program(program, _changes(step, program), streams=not step.keeps_streams)
+        verify_program(program, _changes(step, program))
     except PathwaysError as error:
         first = error.diagnostic
         if step.spelled or not isinstance(first, InvalidIR):

@@ -15,13 +15,14 @@ from pathways.dialect.plan.check import At, Problem, buffer_problems, stream_pro
 from pathways.dialect.plan.nouns import Plan
 
 
-def verify_program(program: ProgramIR, changes: Changes | None = None, *, streams: bool = True) -> None:
+def verify_program(program: ProgramIR, changes: Changes | None = None) -> None:
     """Raises PWC0701 with all violations of the first rule that is broken, each at the line of its op.
 
-    `changes`: since all of it was verified; `streams`: also the rules of the plan that the instruction streams are.
+    `changes`: since all of it was verified. In phase `plan` they leave the instruction streams as they were.
     """
     verify(program, changes)
-    if streams and program.phase is Phase.PLAN and (found := list(_violations(program))):
+    checked = changes is not None and changes.since is Phase.PLAN
+    if not checked and program.phase is Phase.PLAN and (found := list(_violations(program))):
         raise PathwaysError(*found)
 
 

@@ -36,15 +36,12 @@ class Pass:
     keeps_flow: ClassVar[bool] = False
     """Whether `Program.flow` is true behind it: it leaves the dataflow alone, or says itself what it has changed."""
 
-    keeps_streams: ClassVar[bool] = False
-    """Whether a pass of phase `plan` leaves the instruction streams alone, so that they need not be checked again."""
-
     writes: ClassVar[frozenset[str] | None] = None
     """The attributes that it writes to calls and transfers, and `arguments` where it describes these.
 
-    It makes, drops and reconnects none of them in a program without bodies, so that only rules that read what it
-    writes, and those of the phase that it ensures, are verified behind it. None: it may do anything. All rules are
-    verified where a plan is made.
+    It makes, drops and reconnects none of them in a program without bodies, and in phase `plan` leaves the instruction
+    streams alone, so that only rules that read what it writes, and those of the phase that it ensures, are verified
+    behind it. None: it may do anything. All rules are verified where a plan is made.
     """
 
     spelled: ClassVar[str] = ""

@@ -27,7 +27,6 @@ class PerDevice(Pass):
     requires: ClassVar[Phase] = Phase.PLAN
     ensures: ClassVar[Phase] = Phase.PLAN
     keeps_flow: ClassVar[bool] = True
-    keeps_streams: ClassVar[bool] = True
     writes: ClassVar[frozenset[str] | None] = frozenset()
     operations: int = MOST_OPERATIONS
     """The most operations of a computation that is written so."""

@@ -201,3 +201,19 @@ def test_whose_mistake_it_is(spelled: str, code: str) -> None:
     with pytest.raises(PathwaysError, match="nowhere, which does not exist") as caught:
         compilation.advance(Phase.TRACE, passes=[made()])
     assert caught.value.code == code and ("breaks" in str(caught.value)) == (not spelled)
+
+
+def test_streams_are_checked_behind_a_users_pass_whatever_it_states(mine: Callable[[str], Path]) -> None:
+    path = mine(
+        "class Breaks(Pass):\n"
+        "    name, requires, ensures, writes = 'breaks', 'plan', 'plan', frozenset()\n"
+        "    def apply(self, program, session):\n"
+        "        for plan in program.plans.values():\n"
+        "            for op in plan.operation.regions[0].blocks[0].operations:\n"
+        "                if op.operation.name == 'pw.run':\n"
+        "                    op.inputs = tuple(i + 10**6 for i in op.inputs)\n"
+    )
+    pipeline = f"propagate-shardings,place,insert-transfers,order-calls,plan-islands,{path}:Breaks"
+    source = str(ROOT / "samples" / "mixture_of_experts.py")
+    exit_code, _, stderr = pwc_here("compile", source, "--pass-pipeline", pipeline)
+    assert exit_code == 3 and "error[PWC0701]" in stderr and "which holds nothing" in stderr
