@@ -57,6 +57,7 @@ def fault(
     steps = FaultSteps(made, controller.executables, controller.machine.take_launches, controller.lose)
     with controller.observed_by(steps):
         yield made
+        controller.background.drain()
     if not made.happened:
         wanted = {"program": program, "computation": computation, "step": step, "client": client}
         asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items() if value is not None) or "any step"

@@ -82,11 +82,10 @@ class Controller:
 
     @contextlib.contextmanager
     def observed_by(self, observer: Observer) -> Generator[None]:
-        """Adds an observer of all runs for the length of a block, which ends when runs in the background are done."""
+        """Adds an observer of all runs for the length of a block."""
         self.observers = (*self.observers, observer)
         try:
             yield
-            self.background.drain()
         finally:
             self.observers = tuple(o for o in self.observers if o is not observer)
 
