@@ -8,6 +8,7 @@ A multiply-add is two operations; elementwise operations count one an element, m
 import math
 from typing import Any
 
+from pathways.dialect.ir.program import functions_of
 from pathways.dialect.mlir import Operation
 
 _FREE = frozenset(
@@ -38,11 +39,7 @@ _FREE = frozenset(
 
 def flops_of(computation: Operation) -> float:
     """The floating-point operations of one run of a computation, over all devices."""
-    functions = {
-        op.operation.attributes["sym_name"].value: op.operation
-        for op in computation.regions[0].blocks[0].operations
-        if op.operation.name == "func.func"
-    }
+    functions = functions_of(computation)
     known: dict[str, float] = {}
 
     def of_function(name: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from pathways.compiler.computations.shardy import SignatureShardings, mesh_symbol, write_signature
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.ir.program import ProgramIR, main_of
+from pathways.dialect.ir.program import ProgramIR, functions_of, main_of
 from pathways.dialect.mlir import Operation, func, ir, sdy
 from pathways.dialect.sdy import Placed, write_sharding
 from pathways.dialect.sharding import Axes, Dims
@@ -156,11 +156,7 @@ def _renamed(attribute: Any, names: dict[str, str]) -> Any:
 
 def count_operations(computation: Operation) -> int:
     """How many operations a computation has, functions that it calls counted as often as they are called."""
-    functions = {
-        op.operation.attributes["sym_name"].value: op.operation
-        for op in computation.regions[0].blocks[0].operations
-        if op.operation.name == "func.func"
-    }
+    functions = functions_of(computation)
     known: dict[str, int] = {}
 
     def of_function(name: str) -> int:

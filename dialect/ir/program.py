@@ -295,6 +295,12 @@ def array_type(value: Value) -> ArrayType:
     return from_mlir(value.type)
 
 
+def functions_of(computation: Operation) -> dict[str, Operation]:
+    """Finds the functions of a nested module, by symbol."""
+    operations = (op.operation for op in computation.regions[0].blocks[0].operations)
+    return {op.attributes["sym_name"].value: op for op in operations if op.name == "func.func"}
+
+
 def main_of(computation: Operation) -> Any:
     """The public @main of a nested module."""
     for op in computation.regions[0].blocks[0].operations:
