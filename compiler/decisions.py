@@ -89,9 +89,10 @@ class _Sources:
     def call(self, call: Node) -> tuple[str, str, str]:
         """What a call runs on, what put it there, and where else its operands would have drawn it."""
         held: dict[str, int] = {}
+        sizes, homes, origin = self.flow.sizes, self.home, self.origin
         for value in call.operands:
-            home = self.home[self.origin[value]]
-            held[home] = held.get(home, 0) + self.flow.types[value].bytes
+            home = homes[origin[value]]
+            held[home] = held.get(home, 0) + sizes[value]
         key = call.mesh, call.op.island or "", bool(call.op.gathered), tuple(held.items())
         if key not in self._calls:
             self._calls[key] = self._explained(*key)

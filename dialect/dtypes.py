@@ -113,4 +113,10 @@ def is_array_type(type_: Any) -> bool:
 @remembered
 def from_mlir(type_: Any) -> ArrayType:
     """Reads a ranked tensor type with static dimensions."""
-    return ArrayType(tuple(type_.shape), _MLIR[str(type_.element_type)])
+    return shared_type(tuple(type_.shape), _MLIR[str(type_.element_type)])
+
+
+@functools.lru_cache(1 << 14)
+def shared_type(shape: Shape, dtype: str) -> ArrayType:
+    """Makes a type, the same object for most that are equal: hundreds of thousands of values are compared by it."""
+    return ArrayType(shape, dtype)

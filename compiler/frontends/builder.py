@@ -150,7 +150,8 @@ class FunctionBuilder:
         self.arguments: list[Value] = list(block.arguments)
         self._values = list(self.arguments)
         self._types = [type_ for _, type_ in taken]
-        self._numbers = {value: i for i, value in enumerate(self._values)}
+        self._numbers = {id(value): i for i, value in enumerate(self._values)}
+        """Values by identity, which `_values` keeps: to hash one of MLIR takes longer."""
         self._nodes: list[Node] = []
         self._own = True
         """Whether it uses no values but its own, so that its dataflow is known: reading it off MLIR takes longer."""
@@ -259,12 +260,13 @@ class FunctionBuilder:
         made = range(len(self._values), len(self._values) + len(results))
         self._values += results
         self._types += types
-        self._numbers.update(zip(results, made, strict=True))
+        self._numbers.update(zip(map(id, results), made, strict=True))
         self._nodes.append(Node(len(self._nodes), op, callee, mesh, taken, made))
         return results
 
     def _numbered(self, values: Sequence[Value]) -> tuple[int, ...]:
-        found = tuple(self._numbers.get(value, -1) for value in values)
+        numbers = self._numbers
+        found = tuple([numbers.get(id(value), -1) for value in values])
         self._own = self._own and -1 not in found
         return found
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from jax import lax
 
+from pathways.compiler.frontends.jax.alike import RunOfEquations
 from pathways.compiler.frontends.jax.compat import (
     Eqn,
     JaxBody,
@@ -27,7 +28,7 @@ from pathways.dialect.jax_api import numpy, optimization_barrier
 class Walker(Protocol):
     """What control flow needs of the walk that it is part of."""
 
-    graph: TracedGraph
+    run: RunOfEquations
 
     def inside(self, graph: TracedGraph) -> "Walker": ...
     def constant(self, array: Any, name: str = "") -> Constant: ...
@@ -52,9 +53,8 @@ def branch(walker: Walker, eqn: Eqn, operands: Sequence[Operand], scope: str) ->
     for body in bodies:
         body.inputs = [body.inputs[i] for i in used]
     outputs = [TracedValue(v.aval) for v in eqn.outvars]
-    walker.graph.nodes.append(
-        ControlFlow(kind, bodies, [*first, *(taken[i] for i in used)], outputs, where_of_equation(eqn))
-    )
+    taken = [taken[i] for i in used]
+    walker.run.add(ControlFlow(kind, bodies, [*first, *taken], outputs, where_of_equation(eqn)))
     return [*outputs]
 
 

@@ -14,7 +14,7 @@ from pathways.compiler.frontends.jax.lower import Lowering
 from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.compiler.frontends.jax.order import order
 from pathways.dialect.diagnostics import Where
-from pathways.dialect.dtypes import ArrayType, is_stored_as_named
+from pathways.dialect.dtypes import ArrayType, is_stored_as_named, shared_type
 from pathways.dialect.ir.program import Argument, ProgramIR
 from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.plan.signature import Parameter
@@ -156,9 +156,9 @@ def stored_type(aval: compat.Aval) -> ArrayType:
     """How a value is stored: keys as their data, float0 as booleans of the same shape."""
     if compat.is_key(aval):
         data = compat.key_data_aval(aval)
-        return ArrayType(tuple(data.shape), str(data.dtype))
+        return shared_type(tuple(data.shape), str(data.dtype))
     dtype = str(aval.dtype)
-    return ArrayType(tuple(aval.shape), dtype if is_stored_as_named(dtype) else "bool")
+    return shared_type(tuple(aval.shape), dtype if is_stored_as_named(dtype) else "bool")
 
 
 def _user_dtype(aval: compat.Aval) -> str | None:

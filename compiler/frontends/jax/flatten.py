@@ -12,6 +12,7 @@ import numpy as np
 
 from pathways.compiler.errors import NotTraceable, SeveralSlices, Unsupported
 from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.alike import RunOfEquations
 from pathways.compiler.frontends.jax.branches import branch, fenced
 from pathways.compiler.frontends.jax.compat import Eqn, JaxBody, body_of, where_of_equation
 from pathways.compiler.frontends.jax.graph import (
@@ -19,7 +20,6 @@ from pathways.compiler.frontends.jax.graph import (
     Callee,
     Constant,
     ExplicitMove,
-    Loose,
     Operand,
     TracedGraph,
     TracedValue,
@@ -55,18 +55,20 @@ def flatten(jaxpr: Any, program: str, where: Where | None) -> TracedGraph:
     """The graph of the program of this name. Raises coded errors at the user's line for what cannot be placed."""
     body = body_of(jaxpr)
     graph = TracedGraph([TracedValue(v.aval) for v in body.invars])
-    walker = _Flattener(graph, MentionFinder(jaxpr), program, where)
+    run = RunOfEquations(graph, join=True)
+    walker = _Flattener(run, MentionFinder(jaxpr), program, where)
     outputs = walker.inline(body, [*graph.inputs], scope="")
     graph.outputs = [walker.as_value(o) for o in outputs]
+    walker.run.end()
     graph.prune()
     return graph
 
 
 class _Flattener:
-    def __init__(self, graph: TracedGraph, finder: MentionFinder, program: str, where: Where | None) -> None:
+    def __init__(self, run: RunOfEquations, finder: MentionFinder, program: str, where: Where | None) -> None:
         self.program = program
         self.where = where
-        self.graph = graph
+        self.run = run
         self.finder = finder
         self.strays = Strays()
         self._constants: dict[Any, Constant] = {}
@@ -76,6 +78,7 @@ class _Flattener:
         self._checked: set[tuple[Any, ...]] = set()
         self._plain: dict[int, tuple[Eqn, Where | None]] = {}
         self._meshes: dict[SliceMesh, SliceMesh] = {}
+        self._lines: dict[Where | None, Where | None] = {}
 
     def inline(self, body: JaxBody, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Walks a body with its parameters bound to `operands`; gives what it returns."""
@@ -119,7 +122,7 @@ class _Flattener:
 
     def inside(self, graph: TracedGraph) -> "_Flattener":
         """A walk of a body, whose values are its own."""
-        return _Flattener(graph, self.finder, self.program, self.where)
+        return _Flattener(RunOfEquations(graph, join=False), self.finder, self.program, self.where)
 
     def constant(self, array: Any, name: str = "") -> Constant:
         """One constant an array, however many functions close over it."""
@@ -146,13 +149,14 @@ class _Flattener:
 
     def loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Adds an equation with no place of its own, and remembers that it is one."""
-        self._plain[id(eqn)] = eqn, where_of_equation(eqn)
+        where = where_of_equation(eqn)
+        self._plain[id(eqn)] = eqn, self._lines.setdefault(where, where)
         return self._loose(eqn, operands, scope)
 
     def _loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
         taken = [stack(self, o) if isinstance(o, Stacked) else o for o in operands]
         outputs = [TracedValue(v.aval) for v in eqn.outvars]
-        self.graph.nodes.append(Loose(eqn, taken, outputs, scope, self._plain[id(eqn)][1]))
+        self.run.loose(eqn, taken, outputs, scope, self._plain[id(eqn)][1])
         return cast("list[Operand]", outputs)
 
     def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]:
@@ -178,9 +182,10 @@ class _Flattener:
             callee = Callee(call_name(eqn), jaxpr, in_shardings, params["out_shardings"])
         else:
             return self.inline(body_of(jaxpr), operands, scope or name)
-        outputs = self._call(callee, mesh, operands, eqn)
-        self.strays.remember(eqn, mesh, callee.in_shardings, self.graph.nodes[-1])
-        return outputs
+        call = self._call(callee, mesh, operands, eqn)
+        if self.finder.has_strays:
+            self.strays.remember(eqn, mesh, callee.in_shardings, call)
+        return cast("list[Operand]", call.outputs)
 
     def _shard_map(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
         if len(mentions.meshes) > 1:
@@ -196,9 +201,9 @@ class _Flattener:
             self._wholes[key] = compat.one_eqn_jaxpr(fenced(eqn) if eqn.primitive.name == "cond" else eqn)
         jaxpr = self._wholes[key]
         callee = Callee(call_name(eqn), jaxpr, (None,) * len(operands), (None,) * len(eqn.outvars))
-        return self._call(callee, mesh, operands, eqn)
+        return cast("list[Operand]", self._call(callee, mesh, operands, eqn).outputs)
 
-    def _call(self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn) -> list[Operand]:
+    def _call(self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn) -> Call:
         """Adds a placed call. The donation of an inner jit is not looked at: last uses are (liveness.py)."""
         where = where_of_equation(eqn)
         consts: list[TracedValue] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
@@ -207,8 +212,9 @@ class _Flattener:
         if callee.key not in self._checked:
             _check_shardings(callee, inputs[len(consts) :], outputs, where)
             self._checked.add(callee.key)
-        self.graph.nodes.append(Call(callee, self._same(mesh), inputs, outputs, where))
-        return cast("list[Operand]", outputs)
+        call = Call(callee, self._same(mesh), inputs, outputs, where)
+        self.run.add(call)
+        return call
 
     def _same(self, mesh: SliceMesh) -> SliceMesh:
         """One object for all equal meshes: most comparisons then see at once that two are the same."""
@@ -232,7 +238,7 @@ class _Flattener:
             if bad := undivided("the value", tuple(value.aval.shape), mesh, dims, where):
                 raise PathwaysError(*bad)
             output = TracedValue(value.aval)
-            self.graph.nodes.append(ExplicitMove(self._same(mesh), dims, value, output, where))
+            self.run.add(ExplicitMove(self._same(mesh), dims, value, output, where))
             moved.append(output)
         return moved
 

@@ -7,11 +7,19 @@ connected components; unconnected ones are joined only if they also have the sam
 of an optimizer update, not the slices of all microbatches), which lengthens no lifetime.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pathways.compiler.frontends.jax.graph import Call, ControlFlow, ExplicitMove, Loose, TracedGraph, TracedValue
+from pathways.compiler.frontends.jax.graph import (
+    Call,
+    ControlFlow,
+    ExplicitMove,
+    GraphNode,
+    Loose,
+    TracedGraph,
+    TracedValue,
+)
 from pathways.compiler.frontends.jax.homes import Homes
 from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.dialect.diagnostics import Where
@@ -37,7 +45,7 @@ class Group:
         scopes = {o.scope for o in self.operations}
         if len(scopes) == 1 and (scope := scopes.pop()):
             return scope
-        kinds = list(dict.fromkeys(o.eqn.primitive.name for o in self.operations))
+        kinds = list(dict.fromkeys(e.primitive.name for o in self.operations for e in o.eqns))
         return "_".join(kinds) if len(kinds) <= 2 else f"{kinds[0]}_to_{kinds[-1]}"
 
 
@@ -66,7 +74,8 @@ class _Masks:
 def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
     """Placed calls, moves, control flow and groups, in no particular order (see order.py)."""
     masks = _Masks()
-    before, after = _ancestors(graph, homes, masks), _descendants(graph, homes, masks)
+    before = _ancestors(graph, homes, masks)
+    after = _descendants(graph, homes, masks, before)
     for node in graph.nodes:
         if isinstance(node, Loose) and node.follows is not None:
             before[node], after[node] = before[node.follows], after[node.follows]
@@ -134,43 +143,65 @@ def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, i
     of_value: dict[TracedValue, int] = {}
     of_node: dict[Loose, int] = {}
     loose: set[TracedValue] = set()
-    for node in graph.nodes:
+    nodes: list[GraphNode] = []
+
+    def settle(node: GraphNode, found: Sequence[int]) -> None:
         mask = 0
-        for value in node.inputs:
-            mask |= of_value.get(value, 0)
+        for before in found:
+            mask |= before
         if isinstance(node, Loose):
-            home, places = homes.nodes[node], homes.values
-            for value in node.inputs:
-                if value in loose and (there := places[value]) is not home and there != home:
-                    mask |= masks.crossing(value, home)
             of_node[node] = mask
             loose.update(node.outputs)
         else:
             mask |= masks.fresh()
-        for value in node.outputs:
-            of_value[value] = mask
+        of_value.update(dict.fromkeys(node.outputs, mask))
+        nodes.append(node)
+
+    for node in graph.nodes:
+        found = {v: of_value.get(v, 0) for v in node.inputs}
+        ones: list[GraphNode] = [node]
+        if isinstance(node, Loose):
+            home = homes.nodes[node]
+            found |= {v: m | masks.crossing(v, home) for v, m in found.items() if v in loose and homes.crosses(v, node)}
+            if len(node.each_takes([found[v] for v in node.inputs])) > 1:
+                ones = [*homes.apart(node)]
+        for one in ones:
+            settle(one, [found[v] for v in one.inputs])
+    graph.nodes = nodes
     return of_node
 
 
-def _descendants(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
+def _descendants(graph: TracedGraph, homes: Homes, masks: _Masks, before: dict[Loose, int]) -> dict[Loose, int]:
     """For each loose operation, the placed nodes and crossings that depend on it."""
     of_value: dict[TracedValue, int] = {}
     of_node: dict[Loose, int] = {}
-    places = homes.values
     loose = {v for n in graph.nodes if isinstance(n, Loose) for v in n.outputs}
-    for node in reversed(graph.nodes):
+    nodes: list[GraphNode] = []
+
+    def settle(node: GraphNode) -> None:
         mask = 0
         for value in node.outputs:
             mask |= of_value.get(value, 0)
-        home, is_loose = homes.nodes[node], isinstance(node, Loose)
+        is_loose = isinstance(node, Loose)
         if isinstance(node, Loose):
             of_node[node] = mask
         else:
             mask |= masks.fresh()
         for value in node.inputs:
             reach = mask
-            if is_loose and value in loose and (there := places[value]) is not home and there != home:
-                reach |= masks.crossing(value, home)
+            if is_loose and value in loose and homes.crosses(value, node):
+                reach |= masks.crossing(value, homes.nodes[node])
             known = of_value.get(value)
             of_value[value] = reach if known is None else known | reach
+        nodes.append(node)
+
+    for node in reversed(graph.nodes):
+        ones: list[GraphNode] = [node]
+        if isinstance(node, Loose) and len(node.each_makes([of_value.get(v, 0) for v in node.outputs])) > 1:
+            members = homes.apart(node)
+            before.update(dict.fromkeys(members, before[node]))
+            ones = [*reversed(members)]
+        for one in ones:
+            settle(one)
+    graph.nodes = nodes[::-1]
     return of_node

@@ -1,6 +1,6 @@
 """The traced program as a flat dataflow graph: placed calls, moves, and loose operations between them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -76,12 +76,13 @@ class ExplicitMove:
 
 @dataclass(eq=False, slots=True)
 class Loose:
-    """One equation with no place of its own. `scope` is the function that it came from.
+    """Equations with no place of their own: most often one (alike.py). `scope` is the function that they came from.
 
-    `follows`: a copy made for this consumer alone, which shares its group. `inputs` are the operands without literals.
+    `operands` and `outputs` are those of all equations, one behind the other; `inputs` are the operands without
+    literals. `follows`: a copy made for this consumer alone, which shares its group.
     """
 
-    eqn: Eqn
+    eqns: tuple[Eqn, ...]
     operands: list[Operand]
     outputs: list[TracedValue]
     scope: str
@@ -96,6 +97,48 @@ class Loose:
         """Takes these operands from now on."""
         self.operands = operands
         self.inputs = [v for v in operands if isinstance(v, TracedValue)]
+
+    def equations(self) -> Iterator[tuple[Eqn, list[Operand], list[TracedValue]]]:
+        """Each equation with its operands and what it makes."""
+        taken = made = 0
+        for eqn in self.eqns:
+            more, most = taken + len(eqn.invars), made + len(eqn.outvars)
+            yield eqn, self.operands[taken:more], self.outputs[made:most]
+            taken, made = more, most
+
+    def each_takes(self, found: Sequence[int]) -> set[int]:
+        """The union, for each equation, of a set for each of `inputs`; sets are the bits of integers."""
+        if len(self.eqns) == 1:
+            return {_union(found)}
+        width = len(self.eqns[0].invars)
+        if len(found) == width * len(self.eqns) and all(len(e.invars) == width for e in self.eqns):
+            columns = [set(found[i::width]) for i in range(width)]
+            if all(len(column) == 1 for column in columns):  # most are as alike as that
+                return {_union(column.pop() for column in columns)}
+        known = dict(zip(self.inputs, found, strict=True))
+        return {_union(known[v] for v in one.inputs) for one in self.apart()}
+
+    def each_makes(self, found: Sequence[int]) -> set[int]:
+        """The same of a set for each of `outputs`."""
+        if len(self.eqns) == 1:
+            return {_union(found)}
+        if len(found) == len(self.eqns):
+            return set(found)
+        known = dict(zip(self.outputs, found, strict=True))
+        return {_union(known[v] for v in made) for _, _, made in self.equations()}
+
+    def apart(self) -> "list[Loose]":
+        """A node for each equation."""
+        if len(self.eqns) == 1:
+            return [self]
+        return [Loose((e,), taken, made, self.scope, self.where) for e, taken, made in self.equations()]
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for one in sets:
+        union |= one
+    return union
 
 
 @dataclass(eq=False, slots=True)
@@ -145,10 +188,14 @@ class TracedGraph:
         """Drops what no result needs, and has no effect."""
         live = set(self.outputs)
         kept: list[GraphNode] = []
-        for node in reversed(self.nodes):
-            if any(v in live for v in node.outputs) or has_effects(node):
-                live.update(node.inputs)
-                kept.append(node)
+        for found in reversed(self.nodes):
+            parts: list[GraphNode] = [found]
+            if isinstance(found, Loose) and not live.issuperset(found.outputs):
+                parts = [*reversed(found.apart())]
+            for node in parts:
+                if any(v in live for v in node.outputs) or has_effects(node):
+                    live.update(node.inputs)
+                    kept.append(node)
         self.nodes = kept[::-1]
 
 
@@ -156,7 +203,7 @@ def has_effects(node: GraphNode) -> bool:
     """Whether it does something beside its results: prints, or calls back to the host."""
     match node:
         case Loose():
-            return bool(node.eqn.effects)
+            return any(eqn.effects for eqn in node.eqns)
         case Call():
             return effects_of(node.callee.jaxpr)
         case ControlFlow():

@@ -33,6 +33,17 @@ class Homes:
         for value in node.outputs:
             self.values[value] = home
 
+    def crosses(self, value: TracedValue, node: GraphNode) -> bool:
+        """Whether a node takes a value that lives elsewhere."""
+        home, there = self.nodes[node], self.values[value]
+        return there is not home and there != home  # most that are equal are one object
+
+    def apart(self, node: Loose) -> list[Loose]:
+        """The equations of a node one by one, each where it was."""
+        members = node.apart()
+        self.nodes.update(dict.fromkeys(members, self.nodes[node]))
+        return members
+
 
 def find_homes(graph: TracedGraph) -> Homes:
     return _closed(graph, _discovered(graph, {}))

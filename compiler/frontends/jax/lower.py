@@ -70,7 +70,7 @@ class Lowering:
             numbers[value] = len(numbers)
         parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
         for loose in group.operations:
-            parts.append((self._said(loose.eqn), *(_operand(o, numbers) for o in loose.operands)))
+            parts.append((tuple(map(self._said, loose.eqns)), *(_operand(o, numbers) for o in loose.operands)))
             for value in loose.outputs:
                 numbers[value] = len(numbers)
         return ("group", *parts, tuple(numbers[v] for v in group.outputs))
@@ -131,11 +131,12 @@ def _function_of(call: Call) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 
 def _function_of_group(group: Group) -> Callable[..., Any]:
-    def function(*operands: Any) -> list[Any]:
-        env: dict[TracedValue, Any] = dict(zip(group.inputs, operands, strict=True))
+    def function(*given: Any) -> list[Any]:
+        env: dict[TracedValue, Any] = dict(zip(group.inputs, given, strict=True))
         for loose in group.operations:
-            values = [env[o] if isinstance(o, TracedValue) else compat.as_literal_value(o) for o in loose.operands]
-            env.update(zip(loose.outputs, compat.bind(loose.eqn, values), strict=True))
+            for eqn, operands, outputs in loose.equations():
+                values = [env[o] if isinstance(o, TracedValue) else compat.as_literal_value(o) for o in operands]
+                env.update(zip(outputs, compat.bind(eqn, values), strict=True))
         return [env[v] for v in group.outputs]
 
     return function

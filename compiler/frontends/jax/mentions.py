@@ -93,7 +93,10 @@ class MentionFinder:
         self._own: dict[int, tuple[Eqn, Mentions]] = {}
         self._whole: dict[int, tuple[Eqn, Mentions]] = {}
         self.places: dict[FunctionKey, dict[SliceMesh, None]] = {}
+        self._unplaced: set[FunctionKey] = set()
         self._collect(program, set())
+        self.has_strays = not self._unplaced.isdisjoint(self.places)
+        """Whether any function is placed in one place of the program and not in another."""
 
     def _collect(self, jaxpr: Any, seen: set[int]) -> None:
         if id(jaxpr) in seen:
@@ -101,8 +104,11 @@ class MentionFinder:
         seen.add(id(jaxpr))
         for eqn in body_of(jaxpr).eqns:
             if eqn.primitive.name in JITS and (function := function_of(eqn)) is not None:
-                for mesh in jit_meshes(eqn).values():
+                meshes = jit_meshes(eqn).values()
+                for mesh in meshes:
                     self.places.setdefault(function, {})[mesh] = None
+                if not meshes:
+                    self._unplaced.add(function)
             with located(eqn):
                 for inner in sub_jaxprs(eqn):
                     self._collect(inner, seen)

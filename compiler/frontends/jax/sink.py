@@ -4,7 +4,7 @@
 one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -56,7 +56,7 @@ def sink(graph: TracedGraph) -> None:
     """Copies negligible operations to their consumers, in place; unused originals are pruned."""
     made: _Made = {}
     nodes: list[GraphNode] = []
-    for node in graph.nodes:
+    for node in _readers_apart(graph, made):
         if isinstance(node, Loose) and (size := _size(node, made)):
             made.update((v, _Expression(node, size)) for v in node.outputs)
             nodes.append(node)
@@ -74,9 +74,18 @@ def sink(graph: TracedGraph) -> None:
     graph.prune()
 
 
+def _readers_apart(graph: TracedGraph, made: _Made) -> Iterator[GraphNode]:
+    """The nodes of a graph; equations of which some read what is made of nothing one by one, each with its copies."""
+    for node in graph.nodes:
+        if isinstance(node, Loose) and len(node.eqns) > 1 and any(v in made for v in node.inputs):
+            yield from node.apart()
+        else:
+            yield node
+
+
 def _size(node: Loose, made: _Made) -> int:
     """How many operations make this value out of nothing; 0: too many, or not of nothing."""
-    if node.eqn.primitive.name not in NEGLIGIBLE or any(v not in made for v in node.inputs):
+    if node.eqns[0].primitive.name not in NEGLIGIBLE or any(v not in made for v in node.inputs):
         return 0
     size = 1 + sum(made[v].size for v in node.inputs)
     return size if size <= LARGEST_COPIED else 0
@@ -93,7 +102,7 @@ def _copy(
         _copy(o, made, follows, nodes, done) if isinstance(o, TracedValue) else o for o in original.operands
     ]
     outputs = [TracedValue(v.aval) for v in original.outputs]
-    nodes.append(Loose(original.eqn, operands, outputs, original.scope, original.where, follows))
+    nodes.append(Loose(original.eqns, operands, outputs, original.scope, original.where, follows))
     done.update(zip(original.outputs, outputs, strict=True))
     return done[value]
 

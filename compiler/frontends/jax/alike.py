@@ -1,0 +1,104 @@
+"""Equations without a place that follow the same calls, as one node of the graph.
+
+A loop over microbatches adds hundreds of gradients in a row, and does so in every turn. What comes of the same calls on
+the same mesh, in one run of equations, has the same place and the same ancestors: it is walked as one node from here
+on. Where the equations of a node turn out to differ (one is unused, or reads what the others do not wait for), the node
+is taken apart again.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.compiler.frontends.jax.compat import Eqn
+from pathways.compiler.frontends.jax.graph import (
+    Call,
+    ControlFlow,
+    ExplicitMove,
+    GraphNode,
+    Loose,
+    Operand,
+    TracedGraph,
+    TracedValue,
+)
+from pathways.compiler.frontends.jax.meshes import SliceMesh
+from pathways.dialect.diagnostics import Where
+
+FEWEST = 8
+"""The fewest equations that are worth a node of their own; programs with less stay in the order they were written."""
+
+
+@dataclass(eq=False, slots=True)
+class _Origin:
+    """What values come from, compared by identity: a placed call, or equations that follow the same origins."""
+
+    mesh: SliceMesh | None
+    """Where they live; None where more than one mesh has a say."""
+    members: list[Loose] = field(default_factory=list[Loose])
+
+
+class RunOfEquations:
+    """Adds nodes to a graph; holds equations without a place back until something else comes."""
+
+    def __init__(self, graph: TracedGraph, *, join: bool) -> None:
+        self._graph = graph
+        self._join = join
+        self._origins: dict[TracedValue, _Origin] = {}
+        self._pending: list[Loose] = []
+        self._unplaced: list[Loose] = []
+        self._open: dict[Any, _Origin] = {}
+
+    def add(self, node: Call | ExplicitMove | ControlFlow) -> None:
+        """Ends the run, and adds a node behind it."""
+        self.end()
+        self._graph.nodes.append(node)
+        if self._join:
+            origin = _Origin(None if isinstance(node, ControlFlow) else node.mesh)
+            self._origins.update(dict.fromkeys(node.outputs, origin))
+
+    def loose(
+        self, eqn: Eqn, operands: list[Operand], outputs: list[TracedValue], scope: str, where: Where | None
+    ) -> None:
+        """Adds an equation to the run."""
+        node = Loose((eqn,), operands, outputs, scope, where)
+        if not self._join:
+            self._graph.nodes.append(node)
+            return
+        self._pending.append(node)
+        known = self._origins
+        found = frozenset([known[v] for v in node.inputs if v in known])
+        if not found:
+            self._unplaced.append(node)
+            return
+        key = found, scope, id(where), bool(eqn.effects)
+        origin = self._open.get(key)
+        if origin is None:
+            mesh, *others = {o.mesh for o in found}
+            origin = self._open[key] = _Origin(None if others or eqn.effects else mesh)
+        origin.members.append(node)
+        for value in outputs:
+            known[value] = origin
+
+    def end(self) -> None:
+        """Adds all that was held back: in the order of the program, or origin by origin."""
+        nodes: list[GraphNode] = [*self._pending]
+        opened = self._open.values()
+        if any(_is_worth_it(origin) for origin in opened):
+            nodes = [*self._unplaced]
+            for origin in opened:
+                nodes += [joined(origin.members)] if _is_worth_it(origin) else origin.members
+        self._graph.nodes += nodes
+        for origin in opened:
+            origin.members = []
+        self._pending, self._unplaced, self._open = [], [], {}
+
+
+def _is_worth_it(origin: _Origin) -> bool:
+    return origin.mesh is not None and len(origin.members) >= FEWEST
+
+
+def joined(members: list[Loose]) -> Loose:
+    """One node for the equations of several, none of which reads what another makes."""
+    first = members[0]
+    eqns = tuple(eqn for m in members for eqn in m.eqns)
+    operands = [o for m in members for o in m.operands]
+    return Loose(eqns, operands, [v for m in members for v in m.outputs], first.scope, first.where)

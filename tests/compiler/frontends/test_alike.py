@@ -1,0 +1,110 @@
+"""Loose operations that are walked as one node: the program is the one that they make one by one."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.compiler.frontends.jax import alike
+from pathways.compiler.frontends.jax.graph import Loose
+from pathways.dialect.mlir import text
+
+MANY, WIDTH = 12, 4
+jit: Any = jax.jit
+Grads = dict[str, Any]
+
+
+def stage(params: Any, x: Any) -> Any:
+    for weight in params.values():
+        x = jnp.tanh(x @ weight)
+    return x
+
+
+def training_step(use: Callable[[Any, Grads], Any], *, waits: bool) -> str:
+    """The IR of a loop that adds the gradients of two stages; `use` makes results of the first's and of a placed f.
+
+    `waits`: the loop begins with totals, one of which lives elsewhere.
+    """
+    made = pw.make_virtual_device_set()
+    here, there = (NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(2))
+    first, second = jit(stage, in_shardings=here), jit(stage, in_shardings=there)
+    f, g = jit(lambda x: x * 2, in_shardings=here), jit(lambda x: x * 3, in_shardings=there)
+
+    def loss(params: Any, x: Any) -> Any:
+        return second(params[1], first(params[0], x)).sum()
+
+    def step(params: Any, totals: Any, xs: Any) -> Any:
+        far = jnp.sin(jnp.ones((WIDTH, WIDTH)))
+        begin = [totals[0] | {"w07": far}, totals[1]] if waits else jax.tree.map(jnp.zeros_like, params)
+        placed = g(far)
+
+        def body(total: Any, x: Any) -> Any:
+            return jax.tree.map(jnp.add, total, jax.grad(loss)(params, x)), ()
+
+        grads, _ = lax.scan(body, begin, xs)
+        return use(f, grads[0]), grads[1], placed
+
+    square = jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.float32)
+    params = [{f"w{i:02}": square for i in range(MANY)} for _ in range(2)]
+    lowered = pw.program(step).lower(params, params, jax.ShapeDtypeStruct((3, 2, WIDTH), jnp.float32))
+    return text(lowered.module)
+
+
+def all_of_them(_: Any, grads: Grads) -> Any:
+    return grads
+
+
+def all_but_one(_: Any, grads: Grads) -> Any:
+    return [grads[name] for name in grads if name != "w03"]
+
+
+def one_is_awaited_elsewhere(f: Any, grads: Grads) -> Any:
+    return grads | {"w05": f(grads["w05"])}
+
+
+def none(f: Any, _: Grads) -> Any:
+    return f(jnp.ones(()))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("use", [all_of_them, all_but_one, one_is_awaited_elsewhere, none])
+def test_the_program_is_the_same(
+    use: Callable[[Any, Grads], Any], waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    join = alike.joined
+
+    def counted(members: list[Loose]) -> Loose:
+        counts.append(len(members))
+        return join(members)
+
+    monkeypatch.setattr(alike, "joined", counted)
+    found: list[str] = []
+    for fewest in (alike.FEWEST, 10**6):
+        monkeypatch.setattr(alike, "FEWEST", fewest)
+        found.append(training_step(use, waits=waits))
+        assert (MANY in counts) == (fewest == 8)
+        counts.clear()
+    assert found[0] == found[1]
+
+
+def test_operations_of_several_results_and_operands_of_many_kinds() -> None:
+    """Literals, and equations of other widths, in one run behind one call."""
+    made = pw.make_virtual_device_set()
+    f = jit(lambda x: [x + i for i in range(10)], in_shardings=NamedSharding(made.add_slice(devices=1).mesh("x"), P()))
+
+    def program(x: Any) -> Any:
+        parts = f(x)
+        return [lax.top_k(v * 2.0, 2) for v in parts], [v * w for v, w in pairwise(parts)]
+
+    x = jnp.arange(4.0)
+    want = ([lax.top_k((x + i) * 2.0, 2) for i in range(10)], [(x + i) * (x + i + 1) for i in range(9)])
+    got = pw.program(program)(x)
+    assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), jax.tree.map(jnp.asarray, got), want))
