@@ -98,14 +98,17 @@ class Machine:
         if plan.platform != self.platform:
             here = f"this process runs on {self.platform}"
             raise PathwaysError(WrongPlatform(program=plan.name, plan_platform=plan.platform, have_=here))
-        wanted = [plan.topology.island(s.island) for s in plan.streams]
+        return self.bound([plan.topology.island(s.island) for s in plan.streams], plan.name)
+
+    def bound(self, wanted: Sequence[Island], program: str) -> dict[str, PhysicalIsland]:
+        """Finds or binds the devices of islands, which this program needs. Raises PWC0503."""
         with self._lock:
             missing = [i for i in wanted if (i.name, i.size) not in self._bound]
-            pool = self._pool(plan.name, missing)
+            pool = self._pool(program, missing)
             for island in wanted:
                 key = island.name, island.size
                 devices = self._bound[key].devices if key in self._bound else pool[island.name]
-                _check_kind(plan.name, island, devices)
+                _check_kind(program, island, devices)
             for island in missing:
                 self.bind(island.name, pool[island.name])
             return {i.name: self._bound[i.name, i.size] for i in wanted}

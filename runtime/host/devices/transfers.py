@@ -89,43 +89,81 @@ def _pieces(
     target_boxes: Sequence[Box],
     compile_on: Compile,
 ) -> Transfer:
+    cut = prepare_cut(type_, source, pieces, source_boxes, compile_on)
+    join = prepare_join(type_, target, pieces, target_boxes, compile_on)
+    to = [target.devices[piece.target] for piece in pieces]
+
+    def move(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
+        return join(pjrt.copy_shards(cut(array), to) if to else [])
+
+    record = [DeviceOp("cut", source.devices[p], source.devices[p], 0) for p in _cuts(pieces, source_boxes)]
+    record += [
+        DeviceOp("copy", source.devices[p.source], d, _bytes(type_, p.box)) for p, d in zip(pieces, to, strict=True)
+    ]
+    joined = (
+        d
+        for d, box, got in zip(target.devices, target_boxes, _by_target(pieces, len(target_boxes)), strict=True)
+        if not _is_whole(box, got)
+    )
+    return Transfer(move, tuple(record) + tuple(DeviceOp("join", d, d, 0) for d in joined))
+
+
+def prepare_cut(
+    type_: ArrayType, source: Side, pieces: Sequence[Piece], source_boxes: Sequence[Box], compile_on: Compile
+) -> Callable[[pjrt.DeviceArray], list[pjrt.DeviceArray]]:
+    """Prepares to cut pieces out of the shards of an array: gives one array a piece, on the device that has it."""
+    cuts = _cuts(pieces, source_boxes)
+    cutters = {
+        position: DeviceProgram(compile_on(_cut(type_, source_boxes[position], boxes), source.devices[position]))
+        for position, boxes in cuts.items()
+    }
+    used = sorted({piece.source for piece in pieces})
+
+    def cut(array: pjrt.DeviceArray) -> list[pjrt.DeviceArray]:
+        shards = {i: pjrt.shard(array, i) for i in used}
+        held = {(i, source_boxes[i]): shards[i] for i in used}
+        for position, cutter in cutters.items():
+            held.update(zip(((position, b) for b in cuts[position]), cutter([shards[position]]), strict=True))
+        return [held[p.source, p.box] for p in pieces]
+
+    return cut
+
+
+def prepare_join(
+    type_: ArrayType, target: Side, pieces: Sequence[Piece], target_boxes: Sequence[Box], compile_on: Compile
+) -> Callable[[Sequence[pjrt.DeviceArray]], pjrt.DeviceArray]:
+    """Prepares to join pieces, each on the device of its target, to an array; `pieces` are ordered by target."""
+    incoming = _by_target(pieces, len(target_boxes))
+    joiners = [
+        None if _is_whole(box, got) else DeviceProgram(compile_on(_join(type_, box, got), target.devices[position]))
+        for position, (box, got) in enumerate(zip(target_boxes, incoming, strict=True))
+    ]
+
+    def join(arrays: Sequence[pjrt.DeviceArray]) -> pjrt.DeviceArray:
+        moved = iter(arrays)
+        parts = [[next(moved) for _ in got] for got in incoming]
+        joined = [got[0] if join is None else join(got)[0] for join, got in zip(joiners, parts, strict=True)]
+        return pjrt.assemble(type_, target.real, joined)
+
+    return join
+
+
+def _cuts(pieces: Sequence[Piece], source_boxes: Sequence[Box]) -> dict[int, list[Box]]:
+    """The boxes that must be cut out of the shard at each position."""
     cuts: dict[int, list[Box]] = {}
     for piece in pieces:
         if piece.box != source_boxes[piece.source]:
             boxes = cuts.setdefault(piece.source, [])
             if piece.box not in boxes:
                 boxes.append(piece.box)
-    cutters = {
-        position: DeviceProgram(compile_on(_cut(type_, source_boxes[position], boxes), source.devices[position]))
-        for position, boxes in cuts.items()
-    }
-    incoming: list[list[Piece]] = [[] for _ in target_boxes]
+    return cuts
+
+
+def _by_target(pieces: Sequence[Piece], count: int) -> list[list[Piece]]:
+    incoming: list[list[Piece]] = [[] for _ in range(count)]
     for piece in pieces:
         incoming[piece.target].append(piece)
-    joiners = [
-        None if _is_whole(box, got) else DeviceProgram(compile_on(_join(type_, box, got), target.devices[position]))
-        for position, (box, got) in enumerate(zip(target_boxes, incoming, strict=True))
-    ]
-    flat = [piece for got in incoming for piece in got]
-    to = [target.devices[piece.target] for piece in flat]
-    used = sorted({piece.source for piece in flat})
-
-    def move(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
-        shards = {i: pjrt.shard(array, i) for i in used}
-        held = {(i, source_boxes[i]): shards[i] for i in used}
-        for position, cutter in cutters.items():
-            held.update(zip(((position, b) for b in cuts[position]), cutter([shards[position]]), strict=True))
-        moved = iter(pjrt.copy_shards([held[p.source, p.box] for p in flat], to) if flat else ())
-        parts = [[next(moved) for _ in got] for got in incoming]
-        joined = [got[0] if join is None else join(got)[0] for join, got in zip(joiners, parts, strict=True)]
-        return pjrt.assemble(type_, target.real, joined)
-
-    record = [DeviceOp("cut", source.devices[p], source.devices[p], 0) for p in cutters]
-    record += [
-        DeviceOp("copy", source.devices[p.source], d, _bytes(type_, p.box)) for p, d in zip(flat, to, strict=True)
-    ]
-    record += [DeviceOp("join", d, d, 0) for d, join in zip(target.devices, joiners, strict=True) if join is not None]
-    return Transfer(move, tuple(record))
+    return incoming
 
 
 def _bytes(type_: ArrayType, box: Box) -> int:

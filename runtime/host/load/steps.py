@@ -16,7 +16,8 @@ from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.load import launches
-from pathways.runtime.host.load.waves import Wave
+from pathways.runtime.host.load.edges import Edges
+from pathways.runtime.host.load.waves import Awaitable, Wave
 from pathways.runtime.host.run.control_flow import Choice, LoadedBody
 from pathways.runtime.host.run.fallible import Awaited, WatchedLaunch, failed, watched_callbacks
 from pathways.runtime.host.run.frame import Frame, Part, Step
@@ -31,9 +32,17 @@ TURN = 32
 class Preparer:
     """Makes the steps of a plan or a body. `size` is the number of slots; `bodies` are the bodies that it may run."""
 
-    def __init__(self, plan: Plan, sides: Sides, executables: Executables, bodies: Sequence[LoadedBody] = ()) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        sides: Sides,
+        executables: Executables,
+        bodies: Sequence[LoadedBody] = (),
+        edges: Edges | None = None,
+    ) -> None:
         self.plan = plan
         self.bodies = bodies
+        self._edges = edges
         self.launches: list[Launch] = []
         """Launches by launch id, counted from the first of the run."""
         self.offsets = offsets_of(plan)
@@ -57,7 +66,7 @@ class Preparer:
         parts = self._parts(wave.steps)
         tasks: list[tuple[int, Task]] = []
         for number, at, what in wave.awaits:
-            tasks.append((number, self._awaited(what, at) if isinstance(what, Run) else self._choice(what)))
+            tasks.append((number, self._task(what, at)))
         return PreparedWave(wave.needs, parts, tasks)
 
     def _parts(self, order: Sequence[tuple[int, Instruction]]) -> list[Part]:
@@ -79,6 +88,18 @@ class Preparer:
             else:
                 parts[-1].steps.append(self._other(at, instruction))
         return parts
+
+    def _task(self, what: Awaitable, at: int) -> Task:
+        match what:
+            case Run():
+                return self._awaited(what, at)
+            case Recv():
+                assert self._edges is not None
+                slot = self.offsets[self.plan.streams[at].island] + what.slot
+                side = self._sides.of(self.types[slot][1])
+                return self._edges.arrival(self._edges.received[what.channel], slot, side, what.where, self.compile_on)
+            case Joined():
+                return self._choice(what)
 
     def _choice(self, joined: Joined) -> Choice:
         """Makes the task of a branch, with its operands and results in their order."""
@@ -138,7 +159,15 @@ class Preparer:
         )
 
     def _work(self, instruction: Instruction, offset: int) -> Callable[[Frame], None]:
+        edges = self._edges
         match instruction:
+            case Send() if edges is not None and instruction.channel in edges.sent:
+                slot = offset + instruction.slot
+                side = self._sides.of(self.types[slot][1])
+                return edges.offer(edges.sent[instruction.channel], slot, side, self.compile_on)
+            case Recv() if edges is not None and instruction.channel in edges.received:
+                slot = offset + instruction.slot
+                return edges.pull(edges.received[instruction.channel], slot, self._sides.of(self.types[slot][1]))
             case Send():
                 # The receiving island's copy does the work; until then the channel holds the buffer, since the
                 # sending island may free its slot at once.

@@ -6,12 +6,16 @@ on them is enqueued only when they are known, and all that does not depend on th
 order. Instructions that wait for one thing do not wait for another.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pathways.dialect.plan.instructions import Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, Ordered
+
+Awaitable: TypeAlias = Run | Recv | Joined
+"""A computation that may fail, a value from another host, or a branch."""
 
 
 @dataclass(eq=False)
@@ -23,27 +27,37 @@ class Wave:
 
     needs: int
     steps: list[tuple[int, Instruction]] = field(default_factory=list[tuple[int, Instruction]])
-    awaits: list[tuple[int, int, Run | Joined]] = field(default_factory=list[tuple[int, int, Run | Joined]])
-    """The number of each await, the index of its stream, and its computation or branch."""
+    awaits: list[tuple[int, int, Awaitable]] = field(default_factory=list[tuple[int, int, Awaitable]])
+    """The number of each await, the index of its stream, and what is awaited."""
 
 
 def is_fallible(plan: Plan, instruction: Instruction | Joined) -> bool:
     return isinstance(instruction, Run) and bool(plan.computations[instruction.computation].callbacks)
 
 
-def defer(plan: Plan, order: Sequence[Ordered], *, everything: bool = False) -> list[Wave]:
+PREFETCH = 2
+"""How many values from other hosts are asked for before those ahead of them have arrived: each takes memory."""
+
+
+def defer(
+    plan: Plan, order: Sequence[Ordered], *, everything: bool = False, received: Container[int] = ()
+) -> list[Wave]:
     """Splits a plan into waves: one where nothing is awaited. A wave comes behind those that need less.
 
     `everything`: wait for each computation before the next is enqueued (sequential dispatch, paper, Figure 4a).
+    `received` are the channels that come from other hosts: what they bring is awaited.
     """
     if everything:
-        return list(_one_by_one(order))
-    return _Deferring(plan).waves_of(order)
+        return list(_one_by_one(order, received))
+    return _Deferring(plan, received).waves_of(order)
 
 
 class _Deferring:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, received: Container[int]) -> None:
         self.plan = plan
+        self.received = received
+        self.arrivals: list[int] = []
+        """The awaits that are arrivals from other hosts."""
         self.waves: dict[int, Wave] = {0: Wave(0)}
         self.made: dict[tuple[int, int], int] = {}
         """Awaits that must be over for a slot to hold its value."""
@@ -70,14 +84,21 @@ class _Deferring:
             needs |= self.made.get(slot, 0)
         for slot in (*drops, *writes):
             needs |= self.touched.get(slot, 0)
-        if isinstance(instruction, Recv):
+        arrives = isinstance(instruction, Recv) and instruction.channel in self.received
+        if arrives and len(self.arrivals) >= PREFETCH:
+            needs |= 1 << self.arrivals[-PREFETCH]
+        elif isinstance(instruction, Recv) and not arrives:
             needs |= self.sent[instruction.channel]
         wave = self.waves.setdefault(needs, Wave(needs))
         after = done = needs
         if not isinstance(instruction, Joined):
             wave.steps.append((at, instruction))
-        if isinstance(instruction, Joined) or (isinstance(instruction, Run) and is_fallible(self.plan, instruction)):
+        fallible = isinstance(instruction, Run) and is_fallible(self.plan, instruction)
+        if fallible or arrives or isinstance(instruction, Joined):
+            assert isinstance(instruction, Run | Recv | Joined)
             wave.awaits.append((self.awaits, at, instruction))
+            if arrives:
+                self.arrivals.append(self.awaits)
             after |= 1 << self.awaits
             done = after if isinstance(instruction, Joined) else needs
             self.awaits += 1
@@ -90,13 +111,15 @@ class _Deferring:
             self.touched[slot] = self.touched.get(slot, 0) | after
 
 
-def _one_by_one(order: Sequence[Ordered]) -> Iterator[Wave]:
-    """Makes a wave of each computation, each behind the one before."""
+def _one_by_one(order: Sequence[Ordered], received: Container[int]) -> Iterator[Wave]:
+    """Makes a wave of each computation, and of each value from another host, each behind the one before."""
     number, wave = 0, Wave(0)
     for at, instruction in order:
         if not isinstance(instruction, Joined):
             wave.steps.append((at, instruction))
-        if isinstance(instruction, Run | Joined):
+        arrives = isinstance(instruction, Recv) and instruction.channel in received
+        if arrives or isinstance(instruction, Run | Joined):
+            assert isinstance(instruction, Run | Recv | Joined)
             wave.awaits.append((number, at, instruction))
             yield wave
             wave = Wave(1 << number)

@@ -1,0 +1,76 @@
+"""Diagnostics as JSON, so that an error keeps its code, its words and the user's line on the way to another process."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, cast
+
+from pathways.dialect.diagnostics import Diagnostic, Where
+
+
+@dataclass(frozen=True)
+class ForeignDiagnostic(Diagnostic):
+    """An error of a class that this process does not know: its words as the other process had them."""
+
+    title: ClassVar[str] = "{title_}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{need_}"
+    hint: ClassVar[str] = "{hint_}"
+    code_: str
+    title_: str
+    have_: str = ""
+    need_: str = ""
+    hint_: str = ""
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return self.code_
+
+
+def write_diagnostic(diagnostic: Diagnostic) -> str:
+    """Writes the class and the fields, and the words for a process that does not know the class."""
+    own = {f.name: getattr(diagnostic, f.name) for f in fields(diagnostic) if f.name != "where"}
+    where = diagnostic.where
+    line = None if where is None else [where.file, where.line, where.function, where.here]
+    said = {n: diagnostic.text(getattr(diagnostic, n)) for n in ("title", "have", "need", "hint")}
+    written = {"class": type(diagnostic).__name__, "code": diagnostic.code, "fields": own, "where": line, "said": said}
+    return json.dumps(written)
+
+
+def read_diagnostic(text: str) -> Diagnostic:
+    """Reads what `write_diagnostic` wrote. Raises ValueError for anything else."""
+    try:
+        read: dict[str, Any] = json.loads(text)
+        line = read["where"]
+        where = None if line is None else _where(*line)
+        cls = _known().get(read["class"])
+        own: Mapping[str, Any] = read["fields"]
+        if cls is not None and cls.code == read["code"] and _fits(cls, own):
+            return cls(**own, where=where)
+        said = {f"{n}_": str(read["said"][n]) for n in ("title", "have", "need", "hint")}
+        return ForeignDiagnostic(code_=str(read["code"]), where=where, **said)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a diagnostic: {error}") from None
+
+
+def _where(file: str, line: int, function: str, here: str) -> Where:
+    if not (isinstance(cast("object", line), int) and all(isinstance(cast("object", t), str) for t in (file, here))):
+        raise TypeError("the line of a diagnostic")
+    return Where(file, line, function, here)
+
+
+def _fits(cls: type[Diagnostic], own: Mapping[str, Any]) -> bool:
+    """Whether these are the fields of a class, each of a kind that its words can show."""
+    names = {f.name for f in fields(cls)} - {"where"}
+    return set(own) == names and all(isinstance(v, str | int | float | bool | None) for v in own.values())
+
+
+def _known() -> dict[str, type[Diagnostic]]:
+    """All classes of errors that this process has imported, by name."""
+    found: dict[str, type[Diagnostic]] = {}
+    left = [Diagnostic]
+    while left:
+        cls = left.pop()
+        found[cls.__name__] = cls
+        left += cls.__subclasses__()
+    return found

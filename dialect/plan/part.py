@@ -1,0 +1,94 @@
+"""The part of a plan that one host executes: the streams of its islands, and what goes to and from others. Pure.
+
+Every host finds its own part, from the plan alone, so that no two can disagree. The parts of all hosts together are
+the plan, each instruction in one of them.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.instructions import Branch, Recv, Run, Send
+from pathways.dialect.plan.nouns import Layout, Plan, Stream
+from pathways.dialect.plan.order import Ordered, linearize
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A value that goes from one host to another: a send and its receive. `number` is the same on all hosts."""
+
+    number: int
+    channel: int
+    source: str
+    target: str
+    type: ArrayType
+    here: Layout
+    """Where the source has it."""
+    there: Layout
+    may_be_overwritten: bool
+    """Whether the source's buffer may be donated before the target has taken the value."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a plan: `plan` has the streams, inputs, results and constants of its islands alone.
+
+    `order` is that of the whole plan, of what is here: indices of streams are those of the part. `inputs` and `results`
+    are indices of its ports in the whole plan.
+    """
+
+    plan: Plan
+    order: tuple[Ordered, ...]
+    inputs: tuple[int, ...]
+    results: tuple[int, ...]
+    sent: dict[int, Edge]
+    """By channel: what goes to other hosts."""
+    received: dict[int, Edge]
+
+
+def part_of(plan: Plan, islands: Collection[str]) -> Part:
+    """Finds the part of the host that has these islands. The plan has no bodies. Raises PWC0604 as `linearize`."""
+    streams = [i for i, s in enumerate(plan.streams) if s.island in islands]
+    number = {old: new for new, old in enumerate(streams)}
+    order = tuple((number[at], what) for at, what in linearize(plan) if at in number)
+    inputs = tuple(i for i, p in enumerate(plan.inputs) if p.island in islands)
+    results = tuple(i for i, p in enumerate(plan.results) if p.island in islands)
+    crossing = [e for e in edges_of(plan) if (e.source in islands) != (e.target in islands)]
+    return Part(
+        replace(
+            plan,
+            streams=tuple(plan.streams[i] for i in streams),
+            inputs=tuple(plan.inputs[i] for i in inputs),
+            results=tuple(plan.results[i] for i in results),
+            constant_buffers=tuple(c for c in plan.constant_buffers if c.island in islands),
+        ),
+        order,
+        inputs,
+        results,
+        {e.channel: e for e in crossing if e.source in islands},
+        {e.channel: e for e in crossing if e.target in islands},
+    )
+
+
+def edges_of(plan: Plan) -> list[Edge]:
+    """All values that go between islands, numbered by channel."""
+    sends = {i.channel: (s, i) for s in plan.streams for i in s.instructions if isinstance(i, Send)}
+    receives = {i.channel: (s, i) for s in plan.streams for i in s.instructions if isinstance(i, Recv)}
+    overwritten = {s.island: _overwritten(plan, s) for s in plan.streams}
+    found: list[Edge] = []
+    for number, channel in enumerate(sorted(sends)):
+        (source, send), (target, receive) = sends[channel], receives[channel]
+        here, there = source.kind_of[send.slot], target.kind_of[receive.slot]
+        loses = send.slot in overwritten[source.island]
+        found.append(Edge(number, channel, source.island, target.island, here.type, here.layout, there.layout, loses))
+    return found
+
+
+def _overwritten(plan: Plan, stream: Stream) -> set[int]:
+    """The slots that a computation of the plan donates, or that a later run may: those of inputs and results."""
+    ports = (*plan.inputs, *plan.results)
+    found = {p.slot for p in ports if p.island == stream.island}
+    for instruction in stream.instructions:
+        if isinstance(instruction, Run | Branch):
+            found.update(instruction.effects.drops)
+    return found

@@ -1,0 +1,170 @@
+"""A host in another process, as its controller sees it: requests and their answers, runs and their ends."""
+
+import itertools
+import json
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.runtime.errors import HostLost
+from pathways.runtime.host.devices.remote_array import RemoteRun
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import ConnectionEnded
+
+MOST_FREED = 64
+"""The most arrays whose end is kept until a message goes to the host anyway."""
+_numbers = itertools.count(1)
+"""Of arrays, of all hosts."""
+
+
+def new_numbers(count: int = 1) -> int:
+    """Takes numbers for so many arrays; returns the first."""
+    first = next(_numbers)
+    for _ in range(count - 1):
+        next(_numbers)
+    return first
+
+
+@dataclass(eq=False)
+class _Request:
+    """Something asked of a host, and its answer."""
+
+    answered: threading.Event = field(default_factory=threading.Event)
+    answer: m.Answer | None = None
+
+
+class RemoteHost:
+    """The far end of a connection. `on_lost` is called once, by the thread that reads, when the host is gone."""
+
+    def __init__(self, island: str, connection: Connection, on_lost: Callable[["RemoteHost"], None]) -> None:
+        self.island = island
+        self.lost: Diagnostic | None = None
+        self._connection = connection
+        self._on_lost = on_lost
+        self._requests: dict[int, _Request] = {}
+        self._counter = itertools.count()
+        self._runs: dict[int, RemoteRun] = {}
+        self._freed: deque[int] = deque()
+        self._lock = threading.Lock()
+        """Guards what is under way against the loss of the host."""
+        threading.Thread(target=self._read, name=f"pathways-{island}", daemon=True).start()
+
+    def post(self, message: m.Message) -> None:
+        """Sends a message, behind the ends of arrays; does nothing where the host is gone."""
+        if self.lost is None:
+            try:
+                self._send_freed()
+                self._connection.post(message)
+            except ConnectionEnded as error:
+                self.lose(str(error))
+
+    def ask(self, make: Callable[[int], m.Message]) -> m.Answer:
+        """Sends the request that `make` makes of its number, and waits for the answer.
+
+        Raises the diagnostic that the host answers with, PWC0910 where it is gone.
+        """
+        number, request = next(self._counter), _Request()
+        with self._lock:
+            if self.lost is not None:
+                raise PathwaysError(self.lost)
+            self._requests[number] = request
+        self.post(make(number))
+        request.answered.wait()
+        if request.answer is None:
+            assert self.lost is not None
+            raise PathwaysError(self.lost)
+        if request.answer.error:
+            raise PathwaysError(read_diagnostic(request.answer.error))
+        return request.answer
+
+    def run(self, message: m.RunPlan) -> RemoteRun:
+        """Starts a run; where the host is gone, one that has failed."""
+        run = RemoteRun()
+        with self._lock:
+            if self.lost is not None:
+                run.end({}, self.lost)
+                return run
+            self._runs[message.run] = run
+        self.post(message)
+        return run
+
+    def fetch(self, number: int, shard: int) -> tuple[tuple[int, ...], bytes]:
+        answer = self.ask(lambda request: m.Fetch(request, number, shard))
+        return tuple(json.loads(answer.value)), answer.blob
+
+    def copy(self, number: int) -> int:
+        target = new_numbers()
+        self.post(m.Copy(number, target))
+        return target
+
+    def put_poison(self, cause: Diagnostic) -> int:
+        number = new_numbers()
+        self.post(m.PutPoison(number, write_diagnostic(cause)))
+        return number
+
+    def free(self, number: int) -> None:
+        self._freed.append(number)
+
+    def free_now(self) -> None:
+        """Sends the ends of arrays, where there are many or nothing else will be sent."""
+        if self._freed and self.lost is None:
+            try:
+                self._send_freed()
+            except ConnectionEnded as error:
+                self.lose(str(error))
+
+    def _send_freed(self) -> None:
+        if self._freed:
+            count = len(self._freed)
+            self._connection.post(m.Free(tuple(self._freed.popleft() for _ in range(count))))
+
+    def lose(self, reason: str) -> None:
+        """Ends all that waits for the host: its process has ended, or sent what is no message."""
+        with self._lock:
+            if self.lost is not None:
+                return
+            self.lost = HostLost(island=self.island, reason=reason)
+            runs, requests = list(self._runs.values()), list(self._requests.values())
+            self._runs.clear()
+            self._requests.clear()
+        for run in runs:
+            run.end({}, self.lost)
+        for request in requests:
+            request.answered.set()
+        self._connection.close()
+        self._on_lost(self)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._receive(self._connection.receive())
+        except ConnectionEnded as error:
+            self.lose(f"its process has ended: {error}")
+        except Exception as error:  # whatever it sent, nothing more can be made of it
+            self.lose(str(error))
+
+    def _receive(self, message: m.Message) -> None:
+        match message:
+            case m.Done():
+                self._ended(message.run, {})
+            case m.Failed():
+                self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()})
+            case m.Answer():
+                request = self._requests.pop(message.request, None)
+                if request is not None:
+                    request.answer = message
+                    request.answered.set()
+            case _:
+                raise ValueError(f"a {type(message).__name__} from a host")
+        if len(self._freed) >= MOST_FREED:
+            self.free_now()
+
+    def _ended(self, number: int, causes: dict[int, Any]) -> None:
+        run = self._runs.pop(number, None)
+        if run is not None:
+            run.end(causes)

@@ -1,0 +1,39 @@
+"""Arrays wherever they are: on a device of this process, or on a host in another one."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.layouts import Side
+from pathways.runtime.host.devices.remote_array import RemoteArray
+
+Array: TypeAlias = Any
+"""A `jax.Array` on our devices, or a `RemoteArray`; a future."""
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, RemoteArray) or pjrt.is_array(value)
+
+
+def to_host(array: Array) -> "np.ndarray[Any, Any]":
+    """Copies an array to this process. Raises one of `pjrt.FAILURES`, or the first cause, where it never comes."""
+    return array.fetch() if isinstance(array, RemoteArray) else pjrt.to_host(array)
+
+
+def shard_to_host(array: Array, position: int) -> "np.ndarray[Any, Any]":
+    """Copies the shard at a position of its mesh; raises as `to_host`."""
+    return array.fetch(position) if isinstance(array, RemoteArray) else pjrt.to_host(pjrt.shard(array, position))
+
+
+def start_copy_to_host(array: Array) -> None:
+    """Starts the copy that a later `to_host` returns, where that can be started."""
+    if not isinstance(array, RemoteArray):
+        pjrt.start_copy_to_host(array)
+
+
+def copied(array: Array, side: Side) -> Array:
+    """Copies an array to the place where it is."""
+    if isinstance(array, RemoteArray):
+        return array.copied()
+    return pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)

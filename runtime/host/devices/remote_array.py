@@ -1,0 +1,102 @@
+"""Arrays that another process has: known here by number, and by the run that makes them."""
+
+import threading
+from typing import Any, Protocol
+
+import numpy as np
+
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+
+
+class RemoteRun:
+    """A run of a plan, as far as one host executes it: a future."""
+
+    __slots__ = ("_ended", "_gates", "causes", "everything")
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self.causes: dict[int, Diagnostic] = {}
+        """Why results will never be there, by number."""
+        self.everything: Diagnostic | None = None
+        """Why none will, where the host is gone."""
+
+    def end(self, causes: dict[int, Diagnostic], everything: Diagnostic | None = None) -> None:
+        """Says what has become of it; the first call counts."""
+        if not self._ended.is_set():
+            self.causes, self.everything = causes, everything
+            self._ended.set()
+
+    def is_ready(self) -> bool:
+        return self._ended.is_set()
+
+    def block_until_ready(self) -> None:
+        """Waits for its end, good or bad."""
+        self._ended.wait()
+
+    def cause(self, result: int) -> Diagnostic | None:
+        return self.everything or self.causes.get(result)
+
+
+class ArrayStore(Protocol):
+    """The arrays of a host in another process (client/remote_host.py)."""
+
+    def free(self, number: int) -> None:
+        """Says that no run will name an array again; may be called anywhere, also by the garbage collector."""
+        ...
+
+    def fetch(self, number: int, shard: int) -> "tuple[tuple[int, ...], bytes]":
+        """Copies an array, or one of its shards, to this process: its shape and its values."""
+        ...
+
+    def copy(self, number: int) -> int:
+        """Copies an array on its host; returns the number of the copy."""
+        ...
+
+    @property
+    def lost(self) -> Diagnostic | None:
+        """Why the host is gone; None while it is there."""
+        ...
+
+
+class RemoteArray:
+    """One array on a host: a future, as an array on a device of this process is one. Its death frees the array."""
+
+    __slots__ = ("_result", "_run", "_store", "number", "type")
+
+    def __init__(
+        self, store: ArrayStore, number: int, type_: ArrayType, run: RemoteRun | None = None, result: int = -1
+    ) -> None:
+        self._store = store
+        self.number = number
+        self.type = type_
+        self._run = run
+        self._result = result
+
+    def __del__(self) -> None:
+        self._store.free(self.number)
+
+    def is_ready(self) -> bool:
+        return self._run is None or self._run.is_ready()
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def block_until_ready(self) -> None:
+        """Waits for the run that makes it. Raises the first cause where it will never be there."""
+        if self._run is not None:
+            self._run.block_until_ready()
+            if (cause := self._run.cause(self._result)) is not None:
+                raise PathwaysError(cause)
+        if (lost := self._store.lost) is not None:
+            raise PathwaysError(lost)
+
+    def fetch(self, shard: int = -1) -> "np.ndarray[Any, Any]":
+        """Waits for it, and copies it, or one of its shards, to this process."""
+        self.block_until_ready()
+        shape, raw = self._store.fetch(self.number, shard)
+        return np.frombuffer(raw, numpy_dtype(self.type.dtype)).reshape(shape)
+
+    def copied(self) -> "RemoteArray":
+        """A copy on its host, made behind all runs that were started before."""
+        return RemoteArray(self._store, self._store.copy(self.number), self.type, self._run, self._result)

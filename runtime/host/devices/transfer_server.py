@@ -1,0 +1,70 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Arrays from process to process, by JAX's transfer server: offered by number and pulled by it, before they exist.
+
+The compat module for `jax.experimental.transfer`. Of its flat forms, which do no work on trees, and of one private
+name: `_poison_connection` ends the pulls of a connection whose other end is frozen; without it a frozen process would
+keep its neighbors waiting.
+
+Nothing here checks types: what is pulled must be what was offered, piece by piece (dialect/plan/part.py). A number is
+pulled once. What is offered must not be donated or deleted before it is pulled: the transfer would fail.
+"""
+
+import contextlib
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.runtime.host.devices import pjrt
+
+_transfer: Any = importlib.import_module("jax.experimental.transfer")
+_TRANSPORTS = 2
+"""Connections that the data of one pair of processes is spread over; with none, offering kills the process."""
+
+
+class Source:
+    """A connection to the transfer server of another process."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def pull(self, name: int, types: Sequence[ArrayType], devices: Sequence[pjrt.Device]) -> list[pjrt.DeviceArray]:
+        """Asks for arrays of these types, each onto a device: futures. Raises one of FAILURES where it is closed."""
+        with jax.enable_x64(True):  # or 64 bits would be 32
+            structs = [
+                jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype), sharding=pjrt.on_device(d))
+                for t, d in zip(types, devices, strict=True)
+            ]
+            return self._connection._pull_flat(name, devices[0].client, structs)
+
+    def close(self) -> None:
+        """Ends all pulls with an error."""
+        with contextlib.suppress(*pjrt.FAILURES):
+            self._connection._poison_connection()
+
+
+class TransferServer:
+    """The offers of this process, on the loopback interface."""
+
+    def __init__(self, device: pjrt.Device) -> None:
+        self._server = _transfer.start_transfer_server(device.client, "127.0.0.1:0", ["127.0.0.1:0"] * _TRANSPORTS)
+
+    @property
+    def address(self) -> str:
+        return str(self._server.address())
+
+    def connect(self, address: str) -> Source:
+        return Source(self._server.connect(address))
+
+    def offer(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> None:
+        """Offers single-device arrays under a number, in this order."""
+        self._server._await_pull_flat(name, list(arrays))
+
+
+def error_array(type_: ArrayType, device: pjrt.Device, message: str) -> pjrt.DeviceArray:
+    """An array whose values never come: to wait for it raises one of FAILURES with the message."""
+    with jax.enable_x64(True):
+        struct = jax.ShapeDtypeStruct(type_.shape, numpy_dtype(type_.dtype), sharding=pjrt.on_device(device))
+        return _transfer.make_error_array(struct, message)

@@ -1,0 +1,220 @@
+"""A host: the devices of an island, and what it does when a message comes (paper, 4.2 and 4.5).
+
+One thread does all that enqueues work, in the order of messages: two hosts see the runs that they share in one order.
+Ends of runs are noticed by a thread of their own, and so are values copied to the host.
+"""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.plan.check import validate
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.plan_file import read_plan
+from pathways.dialect.topology import Island
+from pathways.runtime.errors import BadMessage, ComputationFailed, HostLost
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.devices.transfer_server import TransferServer
+from pathways.runtime.host.load.edges import Neighbors
+from pathways.runtime.host.load.loaded_part import Exit, LoadedPart, load_part
+from pathways.runtime.host.run.frame import Frame, Part
+from pathways.runtime.host.run.progress import drive, wait_any
+from pathways.runtime.host.run.runs_in_flight import Launch
+from pathways.runtime.host.run.store import Origin, Poison
+from pathways.runtime.wire import messages as m
+
+
+@dataclass(frozen=True, eq=False)
+class _Finished:
+    """A run, all of which is in the queues of devices."""
+
+    number: int
+    begin: int
+    tokens: Sequence[Any]
+    results: Sequence[tuple[Exit, Any]]
+
+
+class Host:
+    """Executes the parts of plans on one island. `post` sends a message back; any thread may call it."""
+
+    def __init__(self, island: Island, platform: str, post: Callable[[m.Message], None]) -> None:
+        self.island = island
+        self.machine = Machine(platform)
+        physical = self.machine.bound([island], "a cluster")[island.name]
+        self.islands = {island.name: physical}
+        self.neighbors = Neighbors(TransferServer(physical.devices[0]))
+        self._post = post
+        self._executables = Executables()
+        self._plans: dict[int, LoadedPart] = {}
+        self._arrays: dict[int, Any] = {}
+        self._finished: queue.SimpleQueue[_Finished] = queue.SimpleQueue()
+        self._fetches: queue.SimpleQueue[tuple[m.Fetch, Any]] = queue.SimpleQueue()
+        for work in (self._watch, self._serve_fetches):
+            threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
+
+    def receive(self, message: m.Message) -> None:
+        """Does what a message says. What is wrong with a request is answered, and what is with a run is its poison."""
+        match message:
+            case m.RunPlan():
+                self._run(message)
+            case m.Free():
+                for array in message.arrays:
+                    self._arrays.pop(array, None)
+            case m.Unload():
+                self._plans.pop(message.plan, None)
+            case m.Copy():
+                self._arrays[message.target] = _copied(self._arrays[message.source])
+            case m.Put():
+                self._arrays[message.array] = self._plans[message.plan].inputs[message.input].put(message.blob)
+            case m.PutPoison():
+                self._arrays[message.array] = Poison(read_diagnostic(message.cause))
+            case m.Fetch():
+                self._fetches.put((message, self._arrays.get(message.array)))
+            case m.Load() | m.Connect():
+                self._answer(message.request, lambda: self._prepare(message))
+            case _:
+                have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
+                raise PathwaysError(BadMessage(have_=have, rule=rule))
+
+    def fence(self, island: str) -> None:
+        """Ends all waits for another host, which is gone. Any thread may call it."""
+        self.neighbors.lost[island] = HostLost(island=island, reason="its process has ended")
+        source = self.neighbors.sources.get(island)
+        if source is not None:
+            source.close()
+
+    def _prepare(self, message: m.Load | m.Connect) -> str:
+        if isinstance(message, m.Connect):
+            for island, address in message.addresses.items():
+                self.neighbors.sources[island] = self.neighbors.server.connect(address)
+            return self.neighbors.server.address
+        plan = read_plan(message.blob, message.path)
+        validate(plan, message.path)
+        self._check_island(plan)
+        self._plans[message.plan] = load_part(
+            plan, self.islands, self._executables, self.neighbors, message.path, sequential=message.sequential
+        )
+        return ""
+
+    def _check_island(self, plan: Plan) -> None:
+        found = plan.topology.island(self.island.name)
+        if found.size != self.island.size:
+            have, rule = f"{found.name} of {found.size} devices", f"{self.island.size}, as the host has"
+            raise PathwaysError(BadMessage(have_=have, rule=rule))
+
+    def _answer(self, request: int, work: Callable[[], str]) -> None:
+        try:
+            self._post(m.Answer(request, value=work()))
+        except PathwaysError as error:
+            self._post(m.Answer(request, error=write_diagnostic(error.diagnostic)))
+        except Exception as error:  # the controller waits for an answer, whatever happens here
+            failed = ComputationFailed(computation="a request", island=self.island.name, cause=_text(error))
+            self._post(m.Answer(request, error=write_diagnostic(failed)))
+
+    def _run(self, message: m.RunPlan) -> None:
+        """Enqueues a run; its results have their numbers when this returns."""
+        begin = time.monotonic_ns()
+        part = self._plans[message.plan]
+        frame = part.frame(message.transfers)
+        for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
+            if entry.slot >= 0:
+                frame.values[entry.slot] = self._arrays[array]
+        frame.base = self.machine.take_launches(len(part.launches))
+        for pendings in drive(part.waves, frame, _Enqueuer(self.machine)):
+            wait_any(pendings)
+        made = [(exit_, _handed_out(frame, exit_)) for exit_ in part.results]
+        self._arrays.update((message.results + exit_.number, value) for exit_, value in made)
+        self._finished.put(_Finished(message.run, begin, frame.tokens, made))
+
+    def _watch(self) -> None:
+        """Tells the controller of the end of each run, oldest first."""
+        while True:
+            run = self._finished.get()
+            for token in run.tokens:
+                _wait_for(token)
+            causes: dict[str, str] = {}
+            for exit_, value in run.results:
+                if (cause := _failure(value, exit_.origin)) is not None:
+                    causes[str(exit_.number)] = write_diagnostic(cause)
+            spent = time.monotonic_ns() - run.begin
+            self._post(m.Failed(run.number, spent, causes) if causes else m.Done(run.number, spent))
+
+    def _serve_fetches(self) -> None:
+        while True:
+            message, array = self._fetches.get()
+            self._answer_fetch(message, array)
+
+    def _answer_fetch(self, message: m.Fetch, array: Any) -> None:
+        try:
+            if array is None:
+                raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
+            if isinstance(array, Poison):
+                raise array.error()
+            values = pjrt.to_host(array if message.shard < 0 else pjrt.shard(array, message.shard))
+            self._post(m.Answer(message.request, value=json.dumps(values.shape), blob=values.tobytes()))
+        except PathwaysError as error:
+            self._post(m.Answer(message.request, error=write_diagnostic(error.diagnostic)))
+        except Exception as error:  # as above
+            failed = ComputationFailed(computation="a copy to the host", island=self.island.name, cause=_text(error))
+            self._post(m.Answer(message.request, error=write_diagnostic(failed)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Enqueuer:
+    """One run of a part while it is enqueued: no other run comes between."""
+
+    machine: Machine
+
+    def begin(self, who: Any, launches: Sequence[Launch]) -> int:
+        return self.machine.take_launches(len(launches))
+
+    def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
+        for step in part.steps:
+            step.enqueue(frame)
+
+    def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
+        """Bodies do not run here."""
+
+
+def _handed_out(frame: Frame, exit_: Exit) -> Any:
+    value = frame.values[exit_.slot]
+    return value if exit_.copy is None or isinstance(value, Poison) else exit_.copy(value)
+
+
+def _copied(array: Any) -> Any:
+    if isinstance(array, Poison):
+        return array
+    return pjrt.copy_whole(array, pjrt.device_list(list(array.sharding.mesh.devices.flat)), array.sharding)
+
+
+def _wait_for(token: Any) -> None:
+    try:
+        token.block_until_ready()
+    except pjrt.FAILURES:
+        return  # the results carry the error
+
+
+def _failure(value: Any, origin: Origin) -> Diagnostic | None:
+    """Waits for a result; gives the reason why it will never be there."""
+    if isinstance(value, Poison):
+        return value.cause
+    try:
+        value.block_until_ready()
+    except pjrt.FAILURES as error:
+        if value.is_deleted():  # a later run has overwritten it
+            return None
+        name, island, where = origin
+        return ComputationFailed(computation=name, island=island, cause=_text(error), where=where)
+    return None
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,160 @@
+"""What goes between the islands of different hosts: cut and offered by the source, pulled and joined by the target.
+
+Neither waits for the other: values are offered and pulled before they exist. What depends on one is enqueued when it
+has arrived (load/waves.py), so that no host that is slow, frozen or gone can hang a device.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic, Where
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.part import Edge
+from pathways.dialect.reshard import Piece, ReshardPlan, plan_reshard
+from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.layouts import Shards, Side
+from pathways.runtime.host.devices.transfer_server import Source, TransferServer, error_array
+from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.progress import Enqueuer, Work
+from pathways.runtime.host.run.store import Poison
+
+
+@dataclass(eq=False)
+class Neighbors:
+    """This host's transfer server, and its connections to those of other islands."""
+
+    server: TransferServer
+    sources: dict[str, Source] = field(default_factory=dict[str, Source])
+    lost: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
+    """Islands whose hosts are gone, and what is said of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Prepares both ends of edges: `plan` is the whole one, which names meshes of other hosts."""
+
+    plan: Plan
+    sent: Mapping[int, Edge]
+    received: Mapping[int, Edge]
+    neighbors: Neighbors
+
+    def offer(self, edge: Edge, slot: int, side: Side, compile_on: Compile) -> Callable[[Frame], None]:
+        """Offers the pieces of the array in a slot; where that is poison, arrays that say why."""
+        pieces, boxes = _pieces(self.plan, edge), _reshard(self.plan, edge).source_boxes
+        cut = prepare_cut(edge.type, side, pieces, boxes, compile_on)
+        devices = [side.devices[p.source] for p in pieces]
+        types = _types(edge.type, pieces)
+        server, number, copies = self.neighbors.server, edge.number, edge.may_be_overwritten
+
+        def enqueue(frame: Frame) -> None:
+            name = frame.transfers + number
+            value = frame.values[slot]
+            try:
+                if not isinstance(value, Poison):
+                    arrays = cut(value)
+                    server.offer(name, pjrt.copy_shards(arrays, devices) if copies and arrays else arrays)
+                    return
+                why = _MARK.format(write_diagnostic(value.cause))
+            except Exception as error:  # the other end must hear of any error
+                why = str(error)
+            server.offer(name, [error_array(t, d, why) for t, d in zip(types, devices, strict=True)])
+
+        return enqueue
+
+    def pull(self, edge: Edge, slot: int, side: Side) -> Callable[[Frame], None]:
+        """Asks for the pieces of an array; the slot holds them until they are there."""
+        pieces = _pieces(self.plan, edge)
+        types = _types(edge.type, pieces)
+        devices = [side.devices[p.target] for p in pieces]
+        neighbors, number, island = self.neighbors, edge.number, edge.source
+
+        def enqueue(frame: Frame) -> None:
+            try:
+                arrays = neighbors.sources[island].pull(frame.transfers + number, types, devices) if pieces else []
+                frame.values[slot] = Shards(arrays)
+            except (KeyError, *pjrt.FAILURES) as error:
+                cause = neighbors.lost.get(island) or _failure(edge, error, None)
+                frame.values[slot] = Poison(cause)
+
+        return enqueue
+
+    def arrival(self, edge: Edge, slot: int, side: Side, where: Where | None, compile_on: Compile) -> "Arrival":
+        boxes = _reshard(self.plan, edge).target_boxes
+        join = prepare_join(edge.type, side, _pieces(self.plan, edge), boxes, compile_on)
+        return Arrival(edge, slot, join, where, self.neighbors)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """The task that waits for the pieces of a value, and joins them."""
+
+    edge: Edge
+    slot: int
+    join: Callable[[Sequence[Any]], Any]
+    where: Where | None
+    neighbors: Neighbors
+
+    def start(self, frame: Frame, run: Enqueuer) -> Work:
+        pulled = frame.values[self.slot]
+        if isinstance(pulled, Poison):
+            return
+        yield (Pulled(pulled),)
+        try:
+            pulled.block_until_ready()
+            frame.values[self.slot] = self.join(pulled)
+        except Exception as error:  # any error must reach dependents, and the others go on
+            cause = self.neighbors.lost.get(self.edge.source) or _failure(self.edge, error, self.where)
+            frame.values[self.slot] = Poison(cause)
+
+
+@dataclass(frozen=True, eq=False)
+class Pulled:
+    """Pieces that are on their way."""
+
+    pieces: Shards
+
+    def is_known(self) -> bool:
+        return self.pieces.is_ready()
+
+    def wait(self) -> None:
+        try:
+            self.pieces.block_until_ready()
+        except pjrt.FAILURES:
+            return  # whoever joins them meets the error
+
+
+_MARK = "<<pathways {} pathways>>"
+_MARKED = re.compile(r"<<pathways (.*?) pathways>>", re.DOTALL)
+
+
+def _failure(edge: Edge, error: Exception, where: Where | None) -> Diagnostic:
+    """The first cause, where the source said it; else what the transfer itself met."""
+    text = str(error)
+    if found := _MARKED.search(text):
+        try:
+            return read_diagnostic(found[1])
+        except ValueError:
+            pass
+    name = f"a transfer from {edge.source}"
+    return ComputationFailed(computation=name, island=edge.target, cause=text, where=where)
+
+
+def _reshard(plan: Plan, edge: Edge) -> ReshardPlan:
+    """The pieces of an edge, ordered by target; its two ends have no device in common."""
+    here, there = plan.sharding(edge.here), plan.sharding(edge.there)
+    first = here.mesh.size
+    return plan_reshard(edge.type.shape, here, there, range(first), range(first, first + there.mesh.size))
+
+
+def _pieces(plan: Plan, edge: Edge) -> Sequence[Piece]:
+    return _reshard(plan, edge).pieces
+
+
+def _types(type_: ArrayType, pieces: Sequence[Piece]) -> list[ArrayType]:
+    return [ArrayType(tuple(stop - start for start, stop in p.box), type_.dtype) for p in pieces]

@@ -1,0 +1,122 @@
+"""What one host executes of a plan, loaded on its devices: prepared waves, constants, and where arguments go."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.part import Part, part_of
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
+from pathways.runtime.host.load.bodies import put_constants
+from pathways.runtime.host.load.edges import Edges, Neighbors
+from pathways.runtime.host.load.origins import origins_of
+from pathways.runtime.host.load.precompile import load_ahead
+from pathways.runtime.host.load.steps import Preparer
+from pathways.runtime.host.load.waves import defer
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.progress import PreparedWave
+from pathways.runtime.host.run.runs_in_flight import Launch
+from pathways.runtime.host.run.store import Origin
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """An input of a part: the slot that its argument goes to (-1: it is not read), its type and layout."""
+
+    slot: int
+    type: ArrayType
+    side: Side | None
+
+    def put(self, raw: bytes) -> Any:
+        """Puts the bytes of a whole array on the devices. Raises ValueError where they are not as many as it has."""
+        if self.side is None:
+            return None
+        host = np.frombuffer(raw, numpy_dtype(self.type.dtype)).reshape(self.type.shape)
+        return put_on_side(host, self.type, self.side)
+
+
+@dataclass(frozen=True, eq=False)
+class Exit:
+    """A result of a part: its number in the whole plan, its slot, and the computation that makes it.
+
+    A constant is copied before it is handed out, since a later run may overwrite what it got.
+    """
+
+    number: int
+    slot: int
+    origin: Origin
+    copy: Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedPart:
+    """A part, ready to run. `inputs` are by number in the whole plan, in the order of a run's arguments."""
+
+    size: int
+    constants: list[tuple[int, Any]]
+    launches: list[Launch]
+    waves: list[PreparedWave]
+    inputs: Mapping[int, Entry]
+    results: list[Exit]
+
+    def frame(self, transfers: int) -> Frame:
+        return Frame(self.size, self.constants, transfers=transfers)
+
+
+def load_part(
+    plan: Plan,
+    islands: Mapping[str, PhysicalIsland],
+    executables: Executables,
+    neighbors: Neighbors,
+    path: str,
+    *,
+    sequential: bool,
+) -> LoadedPart:
+    """Loads what a plan has for these islands. Raises what an island of the whole process would."""
+    part = part_of(plan, islands)
+    sides = Sides(part.plan, islands)
+    load_ahead(part.plan, sides, executables)
+    edges = Edges(plan, part.sent, part.received, neighbors)
+    prepared = Preparer(part.plan, sides, executables, edges=edges)
+    constants = put_constants(part.plan, sides)
+    waves = prepared.prepare(defer(part.plan, part.order, everything=sequential, received=part.received))
+    return LoadedPart(
+        prepared.size,
+        constants,
+        prepared.launches,
+        waves,
+        _entries(part, prepared, sides),
+        _exits(part, prepared, sides, {slot for slot, _ in constants}),
+    )
+
+
+def _entries(part: Part, prepared: Preparer, sides: Sides) -> dict[int, Entry]:
+    found: dict[int, Entry] = {}
+    for number, port in zip(part.inputs, part.plan.inputs, strict=True):
+        if port.slot < 0:
+            found[number] = Entry(-1, port.type, None)
+            continue
+        slot = prepared.offsets[port.island] + port.slot
+        type_, layout = prepared.types[slot]
+        found[number] = Entry(slot, type_, sides.of(layout))
+    return found
+
+
+def _exits(part: Part, prepared: Preparer, sides: Sides, constants: set[int]) -> list[Exit]:
+    found: list[Exit] = []
+    for number, port, origin in zip(part.results, part.plan.results, origins_of(part.plan), strict=True):
+        slot = prepared.offsets[port.island] + port.slot
+        side = sides.of(prepared.types[slot][1])
+        found.append(Exit(number, slot, origin, _copier(side) if slot in constants else None))
+    return found
+
+
+def _copier(side: Side) -> Callable[[Any], Any]:
+    devices = pjrt.device_list(side.devices)
+    return lambda array: pjrt.copy_whole(array, devices, side.real)

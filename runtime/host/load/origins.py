@@ -1,0 +1,21 @@
+"""Which computation makes each result of a plan: what errors of a result are said of."""
+
+from pathways.dialect.plan.instructions import Branch, Run
+from pathways.dialect.plan.nouns import Plan
+from pathways.runtime.host.run.store import Origin
+
+
+def origins_of(plan: Plan) -> list[Origin]:
+    """Finds the name, island and line of each result's computation; the program itself where none makes it."""
+    makers = {
+        (s.island, slot): i
+        for s in plan.streams
+        for i in s.instructions
+        if isinstance(i, Run | Branch)
+        for slot in i.outputs
+    }
+    found: list[Origin] = []
+    for port in plan.results:
+        maker = makers.get((port.island, port.slot))
+        found.append((maker.name if maker else "the program", port.island, maker.where if maker else None))
+    return found

@@ -1,0 +1,120 @@
+"""Hosts as processes of this machine, one an island, joined to their controller by Unix sockets.
+
+The socket lies in a folder that only this user may enter, and who connects is asked for the number of its process: it
+must be one that was started here. A host ends when its stream does, so that none outlives its controller, however that
+ends.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import Island
+from pathways.runtime.errors import HostLost
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+
+START = 120.0
+"""Seconds that hosts may take to start."""
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(eq=False)
+class HostProcess:
+    """A process that has said hello."""
+
+    island: str
+    connection: Connection
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def end(self, seconds: float = 5.0) -> None:
+        """Ends its stream; kills it where it does not end by that."""
+        self.connection.close()
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def last_words(self) -> str:
+        """The end of what it has printed."""
+        with contextlib.suppress(OSError):
+            return "; ".join(self.log.read_text(errors="replace").strip().splitlines()[-3:])
+        return ""
+
+
+def start_hosts(islands: Sequence[Island], platform: str) -> list[HostProcess]:
+    """Starts a process for each island, and waits until all have said hello. Raises PWC0910 where one does not."""
+    folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
+    address = str(folder / "controller")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(len(islands))
+        started: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            for island in islands:
+                started[island.name] = _start(island, platform, address, folder)
+            return _greeted(listener, started, folder)
+        except BaseException:
+            for process in started.values():
+                process.kill()
+                process.wait()
+            raise
+
+
+def _start(island: Island, platform: str, address: str, folder: Path) -> "subprocess.Popen[bytes]":
+    command = [
+        sys.executable, "-m", "pathways.runtime.host.serve", "--socket", address, "--island", island.name,
+        "--devices", str(island.size), "--platform", platform,
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    with (folder / f"{island.name}.log").open("wb") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+
+
+def _greeted(listener: socket.socket, started: "dict[str, subprocess.Popen[bytes]]", folder: Path) -> list[HostProcess]:
+    """Waits for the hello of each process."""
+    found: dict[str, HostProcess] = {}
+    until = time.monotonic() + START
+    listener.settimeout(0.2)
+    while len(found) < len(started):
+        for name, process in started.items():
+            if process.poll() is not None:
+                words = HostProcess(name, Connection(listener), process, folder / f"{name}.log").last_words()
+                raise PathwaysError(HostLost(island=name, reason=f"it ended with {process.returncode}: {words}"))
+        if time.monotonic() > until:
+            missing = ", ".join(n for n in started if n not in found)
+            raise PathwaysError(HostLost(island=missing, reason=f"it did not start in {START:g} seconds"))
+        with contextlib.suppress(TimeoutError):
+            sock, _ = listener.accept()
+            if (host := _welcomed(sock, started, folder)) is not None:
+                found[host.island] = host
+    return [found[name] for name in started]
+
+
+def _welcomed(sock: socket.socket, started: "dict[str, subprocess.Popen[bytes]]", folder: Path) -> HostProcess | None:
+    """The host at the other end of a socket; None where it is another process than those that were started."""
+    pid, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    name = next((n for n, p in started.items() if p.pid == pid), None)
+    if name is None or user != os.getuid():
+        sock.close()
+        return None
+    sock.setblocking(True)
+    connection = Connection(sock)
+    hello = connection.receive()
+    if not isinstance(hello, m.Hello) or hello.island != name:
+        connection.close()
+        return None
+    return HostProcess(name, connection, started[name], folder / f"{name}.log")

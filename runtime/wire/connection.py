@@ -1,0 +1,32 @@
+"""One end of a connection between two processes: messages out, from any thread, and in."""
+
+import contextlib
+import socket
+import threading
+
+from pathways.runtime.wire.frames import receive_frame, send_frame
+from pathways.runtime.wire.messages import Message, decode, encode, most_bytes
+
+
+class Connection:
+    """A stream socket that carries messages."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._writing = threading.Lock()
+
+    def post(self, message: Message) -> None:
+        """Sends a message; messages of one thread arrive in their order. Raises ConnectionEnded."""
+        kind, payload, blob = encode(message)
+        with self._writing:
+            send_frame(self._socket, kind, payload, blob)
+
+    def receive(self) -> Message:
+        """Waits for the next message. Raises ConnectionEnded, and PWC0911 for what is none."""
+        return decode(*receive_frame(self._socket, most_bytes))
+
+    def close(self) -> None:
+        """Ends the stream in both directions: the other end sees it at once, and so does a thread that reads."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()

@@ -1,0 +1,67 @@
+"""Frames over a stream socket: the size of the payload, the kind of message, the payload. No pickle.
+
+A frame that is too large for its kind, or that ends in its middle, is an error of that connection alone.
+"""
+
+import socket
+import struct
+from collections.abc import Callable
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.errors import BadMessage
+
+HEADER = struct.Struct("<QB")
+SMALL = 1 << 16
+"""The most bytes that are joined to one write: a larger payload is not copied for it."""
+
+
+class ConnectionEnded(Exception):
+    """The other end of a connection is gone."""
+
+
+def send_frame(sock: socket.socket, kind: int, payload: bytes, blob: bytes | memoryview = b"") -> None:
+    """Writes one frame; raises ConnectionEnded where the other end is gone. `blob` follows the payload, uncopied."""
+    size = len(payload) + len(blob)
+    header = HEADER.pack(size, kind)
+    try:
+        if size <= SMALL:
+            sock.sendall(b"".join((header, payload, blob)))
+            return
+        sock.sendall(header + payload)
+        sock.sendall(blob)
+    except OSError as error:
+        raise ConnectionEnded(str(error)) from None
+
+
+def receive_frame(sock: socket.socket, most_bytes: Callable[[int], int]) -> tuple[int, bytearray]:
+    """Reads one frame: its kind, and the payload, of at most `most_bytes` of its kind.
+
+    Raises ConnectionEnded at the end of the stream, PWC0911 for a larger frame.
+    """
+    size, kind = HEADER.unpack(_exactly(sock, HEADER.size))
+    if size > (most := most_bytes(kind)):
+        have, rule = f"a message of kind {kind} of {size:,} bytes", f"at most {most:,} bytes"
+        raise PathwaysError(BadMessage(have_=have, rule=rule))
+    return kind, _exactly(sock, size)
+
+
+CHUNK = 1 << 24
+"""The most bytes for which room is made before they are there: a size that is not true takes no memory."""
+
+
+def _exactly(sock: socket.socket, size: int) -> bytearray:
+    found = bytearray()
+    while len(found) < size:
+        begin = len(found)
+        found += bytes(min(size - begin, CHUNK))
+        view = memoryview(found)
+        while begin < len(found):
+            try:
+                count = sock.recv_into(view[begin:])
+            except OSError as error:
+                raise ConnectionEnded(str(error)) from None
+            if not count:
+                raise ConnectionEnded("the stream has ended")
+            begin += count
+        view.release()
+    return found
