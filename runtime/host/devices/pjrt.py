@@ -235,7 +235,13 @@ def device_list(devices: Sequence[Device]) -> Any:
 
 def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[DeviceArray]) -> DeviceArray:
     """Makes one array of single-device arrays that already lie right; no copy, no check."""
-    return _array(_aval(type_), sharding, list(shards), committed=True, _skip_checks=True)
+    return assembler(type_, sharding)(shards)
+
+
+def assembler(type_: ArrayType, sharding: NamedSharding) -> Callable[[Sequence[DeviceArray]], DeviceArray]:
+    """Prepares `assemble`; at load, since what JAX says of a type takes longer to make than the array."""
+    aval = _aval(type_)
+    return lambda shards: _array(aval, sharding, list(shards), committed=True, _skip_checks=True)
 
 
 def shard(array: DeviceArray, position: int) -> DeviceArray:

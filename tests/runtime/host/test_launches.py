@@ -1,0 +1,43 @@
+"""Computations that are started device by device: what their launches share, and what is left of them."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.api.stages import Compiled
+
+DEVICES, LENGTH = 4, 64
+X = np.arange(2.0 * DEVICES, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def chain() -> Compiled:
+    """A chain of one computation, its first value read at the end, too."""
+    mesh = pw.make_virtual_device_set().add_slice(devices=DEVICES).mesh("x")
+    step = jax.jit(jax.shard_map(lambda x, y: (x + y, x), mesh=mesh, in_specs=(P("x"), P("x")), out_specs=P("x")))
+    start = jax.jit(jax.shard_map(lambda: jax.numpy.ones(2), mesh=mesh, in_specs=(), out_specs=P("x")))
+
+    @pw.program
+    def program(x: Any) -> Any:
+        one = y = start()
+        for _ in range(LENGTH):
+            x, y = step(x, y)
+        return x, y, one
+
+    return program.lower(X).compile(merge=False)
+
+
+def expected() -> list[Any]:
+    x, y = X, np.ones_like(X)
+    for _ in range(LENGTH):
+        x, y = x + y, x
+    return [x, y, np.ones_like(X)]
+
+
+def test_launches_with_several_operands_and_results_and_with_none_are_right(chain: Compiled) -> None:
+    for found, wanted in zip(chain(X), expected(), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), wanted)
