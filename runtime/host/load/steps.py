@@ -246,8 +246,8 @@ def _launch(
     values = frame.values
     try:
         tokens = launch(values, inputs, outputs, frame.base + number, admit(), last)
-        if tokens:  # each shows the watchdog progress
-            frame.tokens.extend(tokens)
+        if tokens:
+            (frame.tokens if last else frame.early).extend(tokens)
     except Exception as error:  # any error must reach dependents, and the others go on
         bad = poison(run, island, [values[i] for i in inputs], error)
         for slot in outputs:
