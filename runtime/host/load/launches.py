@@ -71,7 +71,7 @@ def launch_apart(
         Shards if keep else pjrt.assembler(t, s.real)
         for t, s, keep in zip(computation.outputs, sides, kept, strict=True)
     ]
-    started, shards_of = gang.started_each, pjrt.shards_of
+    started, shards_of, without_frames = gang.started_each, pjrt.shards_of, pjrt.without_frames
     small = smallest(shards)
     of_nothing = [()] * len(starts)
 
@@ -82,18 +82,19 @@ def launch_apart(
         rows = zip(*columns, strict=True) if columns else of_nothing
         made: list[Sequence[Any]] = []
         tokens: list[Any] = []
-        if due or last:
-            for (execute, handlers), row in zip(starts, rows, strict=True):
-                results = execute(row, launch_id=launch_id, with_tokens=True)
-                tokens.append(results.consume_token())
-                made.append(results.consume_with_handlers(handlers))
-        else:
-            for (execute, handlers), row in zip(starts, rows, strict=True):
-                made.append(execute(row, launch_id=launch_id).consume_with_handlers(handlers))
-        if due:
-            started([(t, None if small is None else arrays[small]) for t, arrays in zip(tokens, made, strict=True)])
-        for slot, end, column in zip(outputs, ends, zip(*made, strict=True), strict=True):
-            values[slot] = end(column)
+        with without_frames():  # no comprehension here: its frame is one more that each execution looks at
+            if due or last:
+                for (execute, handlers), row in zip(starts, rows, strict=True):
+                    results = execute(row, launch_id=launch_id, with_tokens=True)
+                    tokens.append(results.consume_token())
+                    made.append(results.consume_with_handlers(handlers))
+            else:
+                for (execute, handlers), row in zip(starts, rows, strict=True):
+                    made.append(execute(row, launch_id=launch_id).consume_with_handlers(handlers))
+            if due:
+                started([(t, None if small is None else arrays[small]) for t, arrays in zip(tokens, made, strict=True)])
+            for slot, end, column in zip(outputs, ends, zip(*made, strict=True), strict=True):
+                values[slot] = end(column)
         return tokens
 
     return launch

@@ -8,6 +8,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.api.array import Array
 from pathways.api.stages import Compiled
 from pathways.runtime.host.devices.in_flight_limit import FEW, DeviceQueue, Gang, unfinished
 from pathways.runtime.host.run.runs_in_flight import Flight, Line
@@ -57,6 +58,14 @@ def test_a_long_run_leaves_few_tokens(chain: Compiled, monkeypatch: pytest.Monke
     for _ in range(8):  # the first waits tell how many executions may share a token
         chain(X)
     assert DEVICES <= left[-1] <= FEW + 2 * DEVICES
+
+
+def test_arrays_are_made_without_a_look_at_the_callers_stack(chain: Compiled) -> None:
+    result = chain(X)[0]
+    assert isinstance(result, Array)
+    array: Any = result.handle.known()
+    assert __file__ not in str(array.traceback)
+    assert __file__ in str(jax.numpy.zeros(3).traceback)  # JAX's own still do
 
 
 def test_only_tokens_of_what_may_not_be_done_are_kept() -> None:
