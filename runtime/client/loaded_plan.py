@@ -306,7 +306,8 @@ class LoadedPlan:
                 for pendings in drive(self._waves, frame, run):
                     run.wait(pendings)
         finally:
-            frame.tokens[:0] = unfinished(frame.early, self._queues)
+            if frame.early:
+                frame.tokens[:0] = unfinished(frame.early, self._queues)
             if not regular:
                 frame.tokens.extend(run.tokens())
                 self._turns += (run.turns - self._turns) / 8
