@@ -25,6 +25,7 @@ from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import CalledInside, ComputationFailed
 from pathways.runtime.host.devices import callbacks, pjrt
+from pathways.runtime.host.devices.in_flight_limit import unfinished
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.devices.waits import Gate
@@ -296,16 +297,20 @@ class LoadedPlan:
     def _enqueue(self, frame: Frame, run: Dispatch) -> None:
         frame.base = run.begin(None, self._prepared.launches)
         first = self._waves[0]
-        if len(self._waves) == 1 and not first.tasks:
-            for part in first.parts:
-                run.enqueue(part, frame, last=part is first.parts[-1])
-            return
+        regular = len(self._waves) == 1 and not first.tasks
         try:
-            for pendings in drive(self._waves, frame, run):
-                run.wait(pendings)
+            if regular:
+                for part in first.parts:
+                    run.enqueue(part, frame, last=part is first.parts[-1])
+            else:
+                for pendings in drive(self._waves, frame, run):
+                    run.wait(pendings)
         finally:
-            frame.tokens.extend(run.tokens())
-            self._turns += (run.turns - self._turns) / 8
+            if frame.early:
+                frame.tokens[:0] = unfinished(frame.early, self._queues)
+            if not regular:
+                frame.tokens.extend(run.tokens())
+                self._turns += (run.turns - self._turns) / 8
 
     def _is_done(self, values: list[Any]) -> bool:
         """Returns whether a run of one computation is done already: a small one runs on the thread that enqueues it."""

@@ -95,7 +95,7 @@ class RemoteEngine:
         values, flight = frame.values, run.flight
         for share in self._shares:
             host = share.host
-            poison = {s: host.put_poison(values[s].cause) for s in share.inputs if isinstance(values[s], Poison)}
+            poison = {s: host.put_poison(values[s].cause) for s in share.inputs if s >= 0 and isinstance(values[s], Poison)}
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
             started = host.run(m.RunPlan(self._number, flight.number, transfers, first, arguments))
             frame.tokens.append(started)

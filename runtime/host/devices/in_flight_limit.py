@@ -5,10 +5,9 @@ that several are done. How many share a token depends on how long they take: eac
 the watchdog sees progress.
 """
 
-import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from pathways.runtime.host.devices.pjrt import FAILURES
@@ -19,6 +18,8 @@ TOKEN_STRIDE = 8
 """The most executions that share one token."""
 QUICK, SLOW = 0.05, 0.5
 """Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
+FEW = 16
+"""So many tokens are kept sooner than looked for in the queues of devices."""
 _ENDLESS = 1 << 30
 
 
@@ -76,6 +77,14 @@ class DeviceQueue:
         self.lost = False
 
 
+def unfinished(tokens: Sequence[Any], queues: Iterable[DeviceQueue]) -> Sequence[Any]:
+    """Drops those of some tokens from `started` that were seen to be done; where they are few they are all kept."""
+    if len(tokens) < FEW:
+        return tokens
+    held = {id(token) for queue in queues for (token, _), _ in list(queue.tokens)}
+    return [token for token in tokens if id(token) in held]
+
+
 class Gang:
     """The devices that one computation runs on; executions are admitted to all of them or none."""
 
@@ -90,19 +99,18 @@ class Gang:
 
         Raises QueueLost where there will never be room.
         """
-        due = False
+        due, stride = False, self._stride
         for queue in self._queues:
-            queue.since += 1
             queue.flying += 1
-            if queue.since >= self._stride:
+            queue.since = since = queue.since + 1
+            if since >= stride:
                 due = True
         if due:
             for queue in self._queues:
                 if queue.lost:
                     raise QueueLost
-                while (
-                    queue.flying > queue.most - TOKEN_STRIDE + 1 and queue.tokens
-                ):  # more may come before the next token
+                room = queue.most - TOKEN_STRIDE + 1  # more may come before the next token
+                while queue.flying > room and queue.tokens:
                     self._wait(queue)
         return due
 
@@ -120,11 +128,13 @@ class Gang:
 
     def _wait(self, queue: DeviceQueue) -> None:
         oldest = queue.tokens[0]
-        (token, result), _ = oldest
+        token, result = oldest[0]
         begin = time.monotonic()
         if result is not None and not result.is_deleted():
-            with contextlib.suppress(*FAILURES):  # the execution's results carry the error to all readers
+            try:  # noqa: SIM105 -- a context manager takes longer than the wait for what is done
                 result.block_until_ready()
+            except FAILURES:  # the execution's results carry the error to all readers
+                pass
         else:
             until_done([token], [queue])
         if queue.lost:
@@ -133,5 +143,5 @@ class Gang:
         queue.done(oldest, now)
         if now - begin > SLOW:
             self._stride = 1
-        elif now - begin < QUICK:
+        elif now - begin < QUICK and self._stride < TOKEN_STRIDE:
             self._stride = min(TOKEN_STRIDE, 2 * self._stride)

@@ -3,8 +3,8 @@
 Values between such computations stay lists of shards; an array is made of one only where it is read otherwise.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Free, Run
@@ -20,9 +20,14 @@ SMALL = 1 << 16
 """The most bytes of a result that may be kept until its execution is seen to be done."""
 
 
-Launcher: TypeAlias = Callable[[Sequence[Any], int, bool, bool], tuple[list[Any], list[Any]]]
-"""Launches a computation: operands (arrays or shards), launch id, and whether the in-flight limit and the run want
-tokens -> results and tokens."""
+class Launcher(Protocol):
+    """Launches a computation; one for all calls of it on a mesh, since the cache has no room for one each."""
+
+    def __call__(
+        self, values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool, /
+    ) -> Sequence[Any]:
+        """Reads and fills slots of a frame; returns tokens where the in-flight limit or the run (`last`) wants them."""
+        ...
 
 
 def starts_apart(computation: Computation, platform: str) -> bool:
@@ -57,36 +62,40 @@ def launch_apart(
 ) -> Launcher:  # fmt: skip
     """Prepares to launch a computation device by device. `sides` are its results' layouts; `kept` ones stay shards."""
     shards = [pjrt.shard_type(t, s.sharding) for t, s in zip(computation.outputs, sides, strict=True)]
-    starts: list[tuple[int, Any, Any]] = []
-    for number, (module, (device,)) in enumerate(code_of(computation, devices)):
+    starts: list[tuple[Any, Any]] = []
+    for module, (device,) in code_of(computation, devices):
         executable = executables.load(module, [device])
         handlers = pjrt.result_handlers(shards, [pjrt.on_device(device)] * len(shards))
-        starts.append((number, executable.execute_sharded, handlers))
-    finish = [
-        (i, Shards if keep else _assembler(t, s))
-        for i, (t, s, keep) in enumerate(zip(computation.outputs, sides, kept, strict=True))
+        starts.append((executable.execute_sharded, handlers))
+    ends = [
+        Shards if keep else pjrt.assembler(t, s.real)
+        for t, s, keep in zip(computation.outputs, sides, kept, strict=True)
     ]
-    started, shards_of = gang.started_each, pjrt.shards_of
+    started, shards_of, without_frames = gang.started_each, pjrt.shards_of, pjrt.without_frames
     small = smallest(shards)
+    of_nothing = [()] * len(starts)
 
-    def launch(operands: Sequence[Any], launch_id: int, due: bool, last: bool) -> tuple[list[Any], list[Any]]:
-        columns = [v if type(v) is Shards else shards_of(v) for v in operands]
+    def launch(
+        values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool
+    ) -> Sequence[Any]:
+        columns = [v if type(v := values[i]) is Shards else shards_of(v) for i in inputs]
+        rows = zip(*columns, strict=True) if columns else of_nothing
+        made: list[Sequence[Any]] = []
         tokens: list[Any] = []
-        if due or last:
-            made: list[Any] = []
-            for n, execute, handlers in starts:
-                results = execute([c[n] for c in columns], launch_id=launch_id, with_tokens=True)
-                tokens.append(results.consume_token())
-                made.append(results.consume_with_handlers(handlers))
+        with without_frames():  # no comprehension here: its frame is one more that each execution looks at
+            if due or last:
+                for (execute, handlers), row in zip(starts, rows, strict=True):
+                    results = execute(row, launch_id=launch_id, with_tokens=True)
+                    tokens.append(results.consume_token())
+                    made.append(results.consume_with_handlers(handlers))
+            else:
+                for (execute, handlers), row in zip(starts, rows, strict=True):
+                    made.append(execute(row, launch_id=launch_id).consume_with_handlers(handlers))
             if due:
-                ends = [None] * len(tokens) if small is None else [arrays[small] for arrays in made]
-                started(list(zip(tokens, ends, strict=True)))
-        else:
-            made = [
-                execute([c[n] for c in columns], launch_id=launch_id).consume_with_handlers(handlers)
-                for n, execute, handlers in starts
-            ]
-        return [end([m[i] for m in made]) for i, end in finish], tokens
+                started([(t, None if small is None else arrays[small]) for t, arrays in zip(tokens, made, strict=True)])
+            for slot, end, column in zip(outputs, ends, zip(*made, strict=True), strict=True):
+                values[slot] = end(column)
+        return tokens
 
     return launch
 
@@ -95,27 +104,30 @@ def as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, sm
     """Prepares to launch a computation on all devices at once. `small`: the number of a small result, if any."""
     execute, started = executable.execute_sharded, gang.started
 
-    def launch(operands: Sequence[Any], launch_id: int, due: bool, last: bool) -> tuple[list[Any], list[Any]]:
-        if not (due or last):
-            return execute(operands, launch_id=launch_id).consume_with_handlers(handlers), _NO_TOKENS
-        results = execute(operands, launch_id=launch_id, with_tokens=True)
-        token = results.consume_token()
-        arrays = results.consume_with_handlers(handlers)
-        if due:
-            started((token, None if small is None else arrays[small]))
-        return arrays, [token]
+    def launch(
+        values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool
+    ) -> Sequence[Any]:
+        operands = [values[i] for i in inputs]
+        tokens: Sequence[Any] = _NO_TOKENS
+        if due or last:
+            results = execute(operands, launch_id=launch_id, with_tokens=True)
+            tokens = [results.consume_token()]
+            arrays = results.consume_with_handlers(handlers)
+            if due:
+                started((tokens[0], None if small is None else arrays[small]))
+        else:
+            arrays = execute(operands, launch_id=launch_id).consume_with_handlers(handlers)
+        for slot, array in zip(outputs, arrays, strict=True):
+            values[slot] = array
+        return tokens
 
     return launch
 
 
-_NO_TOKENS: list[Any] = []
+_NO_TOKENS: Sequence[Any] = ()
 
 
 def smallest(outputs: Sequence[ArrayType]) -> int | None:
     """Returns the number of the smallest result; None where it is too large to be kept a little longer than needed."""
     number = min(range(len(outputs)), key=lambda n: outputs[n].bytes, default=None)
     return None if number is None or outputs[number].bytes > SMALL else number
-
-
-def _assembler(type_: Any, side: Side) -> Callable[[Sequence[Any]], Any]:
-    return lambda shards: pjrt.assemble(type_, side.real, shards)

@@ -1,6 +1,7 @@
 """Instructions prepared for devices: each a step of a run's frame that never waits for data."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -13,7 +14,7 @@ from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt, transfers
 from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.host.devices.executable_cache import Executables
-from pathways.runtime.host.devices.in_flight_limit import Gang
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, Gang
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.load import launches
 from pathways.runtime.host.load.edges import Edges
@@ -58,6 +59,8 @@ class Preparer:
         self._shards = launches.kept_as_shards(plan)
         self._gangs: dict[tuple[int, int], Gang] = {}
         """Gangs by computation and mesh: all calls of one share what is learned of its duration."""
+        self._launchers: dict[tuple[int, int, tuple[bool, ...]], launches.Launcher] = {}
+        """Launchers by computation, mesh, and which results stay shards."""
 
     def prepare(self, waves: Sequence[Wave]) -> list[PreparedWave]:
         return [self._wave(wave) for wave in waves]
@@ -191,7 +194,6 @@ class Preparer:
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
         watched = watched_callbacks(run, computation)
-        previous: list[WatchedLaunch] = []
         devices = self._sides.devices(run.mesh)
         physical = self._sides.islands[island]
         queues = tuple(physical.queues[d] for d in mesh.devices)
@@ -199,47 +201,38 @@ class Preparer:
         inputs = [offset + s for s in run.inputs]
         outputs = self._outputs(run, at)
         gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
-        admit = gang.admit
         number = len(self.launches)
         self.launches.append(Launch(run, physical.key, devices, queues))
+        launch = self._launcher(run, at, watched, gang)
         last = last or bool(watched)
-        mark = -1
         if watched:
             mark = self._marks[run.step] = self.size
             self.size += 1
-        launch = self._launcher(run, at, watched, gang)
+            launch = _one_at_a_time(launch, watched, mark, queues)
+        # One function for all steps: what a closure holds is spread over memory, and costs 1 us a step.
+        own = self._failed, run, island, tuple(inputs), tuple(outputs), tuple(gone), gang.admit, launch, number, last
+        return Step(partial(_launch, *own), run, physical, self.plan, outputs, gone, devices, queues, number)
 
-        def enqueue(frame: Frame) -> None:
-            values = frame.values
-            try:
-                due = admit()
-                if previous:
-                    previous.pop().wait()
-                errors = [w.begin() for w in watched] if watched else _NO_TOKENS
-                arrays, tokens = launch([values[i] for i in inputs], frame.base + number, due, last)
-                if tokens:  # each shows the watchdog progress
-                    frame.tokens.extend(tokens)
-                    if watched:
-                        values[mark] = launched = WatchedLaunch(errors, tokens, queues)
-                        previous.append(launched)
-                for slot, array in zip(outputs, arrays, strict=True):
-                    values[slot] = array
-            except Exception as error:  # any error must reach dependents, and the others go on
-                poison = _poison([values[i] for i in inputs]) or self._cause(failed(run, island, error))
-                for slot in outputs:
-                    values[slot] = poison
-            for slot in gone:
-                values[slot] = None
-
-        return Step(enqueue, run, physical, self.plan, outputs, gone, devices, queues, number)
+    def _failed(self, run: Run, island: str, operands: Sequence[Any], error: Exception) -> Poison:
+        """Makes the poison that stands for the results of a computation that failed."""
+        return _poison(operands) or self._cause(failed(run, island, error))
 
     def _launcher(self, run: Run, at: int, watched: Sequence[Watched], gang: Gang) -> launches.Launcher:
-        """Makes the launcher of a computation on its gang: device by device, where they need nothing of each other."""
+        """Makes the launcher of a computation on its gang, or finds it; what calls back has its own for each call."""
+        kept = tuple((at, s) in self._shards for s in run.outputs)
+        key = run.computation, run.mesh, kept
+        if watched or key not in self._launchers:
+            self._launchers[key] = self._make_launcher(run, kept, watched, gang)
+        return self._launchers[key]
+
+    def _make_launcher(
+        self, run: Run, kept: Sequence[bool], watched: Sequence[Watched], gang: Gang
+    ) -> launches.Launcher:
+        """Makes it start device by device, where they need nothing of each other."""
         computation = self.plan.computations[run.computation]
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
         if launches.starts_apart(computation, self.plan.platform):
-            kept = [(at, s) in self._shards for s in run.outputs]
             return launches.launch_apart(computation, devices, sides, kept, gang, self._executables)
         executable = self._executables.load(computation.module, devices, watched, (run.name, run.where))
         handlers = pjrt.result_handlers(computation.outputs, [s.real for s in sides])
@@ -272,7 +265,44 @@ class Preparer:
         return self._executables.load(text, [device])
 
 
-_NO_TOKENS: list[Any] = []
+def _launch(
+    poison: Callable[[Run, str, Sequence[Any], Exception], Poison], run: Run, island: str,
+    inputs: Sequence[int], outputs: Sequence[int], gone: Sequence[int],
+    admit: Callable[[], bool], launch: launches.Launcher, number: int, last: bool,
+    frame: Frame,
+) -> None:  # fmt: skip
+    """Launches a computation, as a step."""
+    values = frame.values
+    try:
+        tokens = launch(values, inputs, outputs, frame.base + number, admit(), last)
+        if tokens:
+            (frame.tokens if last else frame.early).extend(tokens)
+    except Exception as error:  # any error must reach dependents, and the others go on
+        bad = poison(run, island, [values[i] for i in inputs], error)
+        for slot in outputs:
+            values[slot] = bad
+    for slot in gone:
+        values[slot] = None
+
+
+def _one_at_a_time(
+    launch: launches.Launcher, watched: Sequence[Watched], mark: int, queues: Sequence[DeviceQueue]
+) -> launches.Launcher:
+    """Makes each launch of a computation with callbacks wait for the one before. `mark`: the slot of its outcome."""
+    previous: list[WatchedLaunch] = []
+
+    def launch_alone(
+        values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool
+    ) -> Sequence[Any]:
+        if previous:
+            previous.pop().wait()
+        errors = [w.begin() for w in watched]
+        tokens = launch(values, inputs, outputs, launch_id, due, last)
+        values[mark] = launched = WatchedLaunch(errors, tokens, queues)
+        previous.append(launched)
+        return tokens
+
+    return launch_alone
 
 
 def offsets_of(plan: Plan) -> dict[str, int]:

@@ -48,7 +48,7 @@ class LoadedBody:
             yield from drive(self.waves, frame, dispatch)
             whole = True
         finally:
-            dispatch.ends_with(self, frame.tokens, whole=whole)
+            dispatch.ends_with(self, [*frame.early, *frame.tokens], whole=whole)
         return [frame.values[index] for index in self.results]
 
 

@@ -87,7 +87,7 @@ class WatchedLaunch:
     """A launch of a computation with callbacks: the exceptions of each, tokens of its end, and its devices."""
 
     errors: list[list[BaseException]]
-    tokens: list[Any]
+    tokens: Sequence[Any]
     queues: Sequence[DeviceQueue]
 
     def wait(self) -> None:

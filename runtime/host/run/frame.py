@@ -15,13 +15,15 @@ from pathways.runtime.host.run.store import Poison
 class Frame:
     """The values of one run of a plan, or of one run of a body."""
 
-    __slots__ = ("base", "tokens", "transfers", "values")
+    __slots__ = ("base", "early", "tokens", "transfers", "values")
 
     def __init__(self, size: int, constants: Sequence[tuple[int, Any]], base: int = -1, transfers: int = 0) -> None:
         self.values: list[Any] = [None] * size
         """By slot: the buffers of all islands, then what is on its way between islands."""
         self.tokens: list[Any] = []
         """Tokens of the last launches: when they are done, nothing of this run is left in a device's queue."""
+        self.early: list[Any] = []
+        """Tokens of launches before those, by which the watchdog sees progress."""
         self.base = base
         """The first of its launch ids; -1: it has none yet."""
         self.transfers = transfers
