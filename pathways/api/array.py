@@ -23,7 +23,7 @@ from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.user_line import caller
 from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
-from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices import arrays, pjrt
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.hung_launches import hang_behind
 from pathways.runtime.host.run.store import DELETED, Handle, Poison
@@ -126,7 +126,7 @@ class Array(ArrayMethods, JaxArray):
     def addressable_data(self, index: int) -> Any:
         """Returns the part on one virtual device, by position in the mesh, as a `jax.Array` on JAX's default device."""
         size = self.handle.buffer.bytes
-        return self._as_jax(self._read(size, lambda array: pjrt.to_host(pjrt.shard(array, index))))
+        return self._as_jax(self._read(size, lambda array: arrays.shard_to_host(array, index)))
 
     def on_device_size_in_bytes(self) -> int:
         """The bytes on all of its devices together."""
@@ -188,7 +188,7 @@ class Array(ArrayMethods, JaxArray):
 
     def copy_to_host_async(self) -> None:
         """Starts the copy to the host that a later read returns."""
-        self._read(self.nbytes, pjrt.start_copy_to_host)
+        self._read(self.nbytes, arrays.start_copy_to_host)
 
     def _future(self, timeout: float | None = None) -> Any:
         array = self.handle.known(timeout)
@@ -220,7 +220,7 @@ class Array(ArrayMethods, JaxArray):
 
     def stored(self) -> "np.ndarray[Any, Any]":
         """Returns a copy on the host in its stored form: keys as their data. Waits, and raises as above."""
-        return self._read(self.nbytes, pjrt.to_host)
+        return self._read(self.nbytes, arrays.to_host)
 
     def to_jax(self) -> Any:
         """Returns a `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys.

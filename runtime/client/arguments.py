@@ -6,8 +6,7 @@ from typing import Any
 
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.client.ports import Input
-from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.layouts import put_on_side
+from pathways.runtime.host.devices.arrays import copied, is_array
 from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
 
 
@@ -42,16 +41,16 @@ class Binder:
         for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
             if wanted is None:
                 continue
-            port, index, side = wanted.port, wanted.index, wanted.side
+            port, index = wanted.port, wanted.index
             if handle is None:
-                values[index] = put_on_side(as_host(value, port, self._program), wanted.type, side)
+                values[index] = wanted.put(as_host(value, port, self._program))
                 continue
             array = wanted.arrive(handle)
             buffer = handle.buffer
             in_place = array is buffer.array
-            if in_place and port.donated and pjrt.is_array(array):
+            if in_place and port.donated and is_array(array):
                 if used[id(buffer)] > 1 or not store.claim(handle, self._program, bound.claims):
-                    array = pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
+                    array = copied(array, wanted.side)
             elif in_place and not port.donated:
                 bound.owners[index] = buffer
             if port.donated:

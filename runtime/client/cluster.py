@@ -1,10 +1,10 @@
 """A cluster: islands in processes of their own, and the devices that this process has there by name."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.nouns import Plan
@@ -33,7 +33,7 @@ class RemoteDevice:
 class Cluster(Machine):
     """The machine of a process whose islands are other processes: devices by name, and the hosts that have them."""
 
-    is_local = False
+    is_local: ClassVar[bool] = False
 
     def __init__(self, topology: Topology, platform: str) -> None:
         """Starts a process for each island. Raises PWC0910 where one does not start."""
@@ -54,7 +54,11 @@ class Cluster(Machine):
 
     def _connect(self) -> None:
         """Tells every host where the data of the others comes from."""
-        found = self.ask_all(list(self.hosts), lambda _, number: m.Connect(number, {}))
+
+        def nothing(name: str, number: int) -> m.Message:
+            return m.Connect(number, {})
+
+        found = self.ask_all(list(self.hosts), nothing)
         addresses = {name: answer.value for name, answer in found.items()}
 
         def others(name: str, number: int) -> m.Message:
@@ -62,7 +66,7 @@ class Cluster(Machine):
 
         self.ask_all(list(self.hosts), others)
 
-    def ask_all(self, islands: Sequence[str], make: Any) -> dict[str, m.Answer]:
+    def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
         """Asks several hosts at once; `make` makes the request of one, of its island and a number."""
 
         def ask(name: str) -> m.Answer:

@@ -11,11 +11,11 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import transfer_guard
 from pathways.dialect.plan.check import validate
-from pathways.dialect.plan.instructions import Branch, Run
+from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan, Port
-from pathways.dialect.plan.order import linearize
 from pathways.dialect.user_line import caller, on_behalf_of
 from pathways.runtime.client.arguments import Binder, Bound
+from pathways.runtime.client.engine import load_engine
 from pathways.runtime.client.inputs import as_host, handle_of
 from pathways.runtime.client.pending_results import PromisedResults, passed_on
 from pathways.runtime.client.ports import Input, Result
@@ -24,21 +24,16 @@ from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import CalledInside, ComputationFailed
-from pathways.runtime.host.devices import callbacks, pjrt
-from pathways.runtime.host.devices.in_flight_limit import unfinished
+from pathways.runtime.host.devices import callbacks
+from pathways.runtime.host.devices.arrays import is_array
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.devices.waits import Gate
-from pathways.runtime.host.load.bodies import load_bodies, put_constants
-from pathways.runtime.host.load.costs import IslandCost, costs_of
-from pathways.runtime.host.load.precompile import load_ahead
-from pathways.runtime.host.load.steps import Preparer
-from pathways.runtime.host.load.waves import defer
+from pathways.runtime.host.load.costs import IslandCost
+from pathways.runtime.host.load.origins import origins_of
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.dispatch import Dispatch
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.observer import Observer
-from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flight
 from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 from pathways.runtime.interrupts import uninterrupted
@@ -55,54 +50,36 @@ class LoadedPlan:
         self._changes = -1
         self._lost: PhysicalIsland | None = None
         controller.limit(plan, self._islands)
-        self._sides = Sides(plan, self._islands)
-        load_ahead(plan, self._sides, controller.executables)
-        bodies = load_bodies(plan, self._sides, controller.executables, path, sequential=sequential)
-        prepared = self._prepared = Preparer(plan, self._sides, controller.executables, bodies)
-        self._offsets = prepared.offsets
-        self._constants = put_constants(plan, self._sides)
-        self._waves = prepared.prepare(defer(plan, linearize(plan, path), everything=sequential))
+        engine = self._engine = load_engine(plan, self._islands, controller, path, sequential=sequential)
+        self._offsets, self._sides = engine.offsets, engine.sides
         self._queues = tuple(dict.fromkeys(q for i in self._islands.values() for q in i.queues))
-        self._inputs = [self._input(p) for p in plan.inputs]
+        self._inputs = [self._input(n, p) for n, p in enumerate(plan.inputs)]
         self._results_of = self._result_ports()
         runs = list(plan.runs())
         self._only = self._outputs_of(runs[0]) if len(runs) == 1 and not plan.bodies else ()
-        self._held = self._hold_constants(dict(self._constants))
+        self._held = self._hold_constants(dict(engine.constants))
         self._keys = frozenset(i.key for i in self._islands.values())
         self._line = controller.flights.line(min(self._keys)) if self._keys else None
         self._peaks = self._limited_peaks()
         self._seconds = 1e-3
         """Seconds that a run takes: a moving average."""
-        self._turns = float(max(1, sum(len(w.parts) for w in self._waves)))
-        """Turns that a run takes while other runs wait for theirs; a moving average where that depends on data."""
-        self._awaits = len(self._waves) > 1 or any(w.tasks for w in self._waves)
         self._calls_back = any(c.callbacks for c in plan.computations)
-        pauses = self._turns > 1 or any(w.tasks for w in self._waves)
-        self._binder = Binder(plan.name, self._inputs, controller.store, pauses)
+        self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
 
-    def _input(self, port: Port) -> Input | None:
+    def _input(self, number: int, port: Port) -> Input | None:
         """Returns where the argument goes; None for one that the plan does not read."""
         if port.slot < 0:
             return None
         index = self._offsets[port.island] + port.slot
-        type_, layout = self._prepared.types[index]
-        return Input(port, index, type_, self._sides.of(layout), self.plan.name, self._prepared.compile_on)
+        type_, layout = self._engine.types[index]
+        return Input(number, port, index, type_, self._sides.of(layout), self.plan.name, self._engine)
 
     def _result_ports(self) -> list[Result]:
-        makers = {
-            self._offsets[s.island] + slot: i
-            for s in self.plan.streams
-            for i in s.instructions
-            if isinstance(i, Run | Branch)
-            for slot in i.outputs
-        }
-        constants = {slot for slot, _ in self._constants}
+        constants = {slot for slot, _ in self._engine.constants}
         found: list[Result] = []
-        for port in self.plan.results:
+        for port, origin in zip(self.plan.results, origins_of(self.plan), strict=True):
             index = self._offsets[port.island] + port.slot
-            type_, layout = self._prepared.types[index]
-            maker = makers.get(index)
-            origin = (maker.name if maker else "the program", port.island, maker.where if maker else None)
+            type_, layout = self._engine.types[index]
             found.append(Result(port, index, type_, self._sides.of(layout), origin, index in constants))
         return found
 
@@ -132,7 +109,7 @@ class LoadedPlan:
     @cached_property
     def costs(self) -> dict[str, IslandCost]:
         """The operations and bytes that XLA counts of a run, by island."""
-        return costs_of(self.plan, self._sides, self._controller.executables)
+        return self._engine.costs()
 
     @property
     def lost(self) -> PhysicalIsland | None:
@@ -165,7 +142,7 @@ class LoadedPlan:
         for observer in controller.observers:
             observer.submitted(number, self.plan, client.label)
         promised = [h for h in handles if _is_promised(h)] if controller.background.runs else ()
-        if not observers and (self._awaits or promised):
+        if not observers and (self._engine.awaits or promised):
             return self._run_behind(number, client, arguments, handles)
         for handle in promised:
             handle.known()
@@ -183,7 +160,7 @@ class LoadedPlan:
         """Enqueues the run on this thread."""
         controller = self._controller
         bound = Bound()
-        frame = Frame(self._prepared.size, self._constants)
+        frame = Frame(self._engine.size, self._engine.constants)
         ticket = flight = None
         launched = False
         try:
@@ -193,7 +170,7 @@ class LoadedPlan:
             flight = self._take_off(ticket, frame)
             self._binder.bind(bound, frame.values, arguments, handles)
             launched = True
-            self._enqueue(frame, Dispatch(controller, ticket, flight, client, promise, observers))
+            self._engine.enqueue(frame, Dispatch(controller, ticket, flight, client, promise, observers))
             return self._results(frame.values, bound.owners, client, number)
         finally:
             try:
@@ -274,8 +251,8 @@ class LoadedPlan:
             for wanted, handle in zip(self._inputs, handles, strict=True):
                 if handle is not None and wanted is not None and wanted.is_in_place(handle.buffer):
                     _less(bytes_, handle.buffer)
-        turns = self._turns
-        return Request(number, client.label, self.plan.name, self._keys, client.weight, self._seconds / turns, bytes_)
+        seconds = self._seconds / self._engine.turns
+        return Request(number, client.label, self.plan.name, self._keys, client.weight, seconds, bytes_)
 
     def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
         """Registers the run as enqueuing: the watchdog sees it from now on."""
@@ -290,31 +267,13 @@ class LoadedPlan:
         flight = Flight(request.number, self.plan, self._queues, frame.tokens, request.client, done)
         flight.thread = threading.get_ident()
         controller.flights.enqueuing[request.number] = flight
-        if not controller.watchdog.is_watching:
+        if controller.machine.is_local and not controller.watchdog.is_watching:
             controller.watchdog.ensure()
         return flight
 
-    def _enqueue(self, frame: Frame, run: Dispatch) -> None:
-        frame.base = run.begin(None, self._prepared.launches)
-        first = self._waves[0]
-        regular = len(self._waves) == 1 and not first.tasks
-        try:
-            if regular:
-                for part in first.parts:
-                    run.enqueue(part, frame, last=part is first.parts[-1])
-            else:
-                for pendings in drive(self._waves, frame, run):
-                    run.wait(pendings)
-        finally:
-            if frame.early:
-                frame.tokens[:0] = unfinished(frame.early, self._queues)
-            if not regular:
-                frame.tokens.extend(run.tokens())
-                self._turns += (run.turns - self._turns) / 8
-
     def _is_done(self, values: list[Any]) -> bool:
         """Returns whether a run of one computation is done already: a small one runs on the thread that enqueues it."""
-        return bool(self._only) and all(pjrt.is_array(values[i]) and values[i].is_ready() for i in self._only)
+        return bool(self._only) and all(is_array(values[i]) and values[i].is_ready() for i in self._only)
 
     @uninterrupted
     def _flown(self, ticket: Ticket | None, flight: Flight | None, values: list[Any]) -> None:

@@ -1,8 +1,11 @@
 """The inputs and results of a loaded plan: what a run needs to know of each, found once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
@@ -11,24 +14,36 @@ from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import WrongInput
-from pathways.runtime.host.devices import transfers
+from pathways.runtime.host.devices.arrays import sharding_of
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.store import Handle, Origin, Poison, StoredBuffer
 
 
+class Destination(Protocol):
+    """Puts arguments where a plan wants them (engine.py)."""
+
+    def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any: ...
+    def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]: ...
+
+
 @dataclass(eq=False)
 class Input:
-    """Where one argument goes: a slot, and its layout."""
+    """Where one argument goes: a slot, and its layout. `number` is that of the input in the plan."""
 
+    number: int
     port: Port
     index: int
     type: ArrayType
     side: Side
     program: str
-    compile_on: transfers.Compile
+    engine: Destination
     _placed: Sharding | None = None
     """The layout of the last argument that needed no move: the next one probably has the same."""
-    _moves: dict[Any, transfers.Mover] = field(default_factory=dict[Any, transfers.Mover])
+    _moves: dict[Any, Callable[[Any], Any]] = field(default_factory=dict[Any, Callable[[Any], Any]])
+
+    def put(self, array: "np.ndarray[Any, Any]") -> Any:
+        """Puts an argument, in its stored form, where the plan wants it."""
+        return self.engine.put(self.number, array, self.type, self.side)
 
     def is_in_place(self, buffer: StoredBuffer) -> bool:
         if buffer.devices != self.side.devices:
@@ -47,8 +62,8 @@ class Input:
             return array
         key = buffer.devices, buffer.sharding
         if key not in self._moves:
-            source = Side(buffer.sharding, array.sharding, buffer.devices)
-            self._moves[key] = transfers.prepare_transfer(self.type, source, self.side, self.compile_on).move
+            source = Side(buffer.sharding, sharding_of(array), buffer.devices)
+            self._moves[key] = self.engine.mover(self.number, source, self.type, self.side)
         held, array = handle.share()  # another run may be donating it at this moment
         try:
             return array if isinstance(array, Poison) else self._moves[key](array)

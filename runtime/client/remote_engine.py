@@ -24,8 +24,7 @@ from pathways.runtime.host.devices.remote_array import RemoteArray
 from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.runs_in_flight import Flight
-from pathways.runtime.host.run.store import Poison, StoredBuffer
+from pathways.runtime.host.run.store import Poison
 from pathways.runtime.wire import messages as m
 
 
@@ -51,8 +50,9 @@ class RemoteEngine:
     """A plan that hosts have loaded. Raises PWC0912 for what they cannot run yet, and whatever a host answers."""
 
     constants: Sequence[tuple[int, Any]] = ()
-    turns = 1.0
-    awaits = False
+    turns: float = 1.0
+    awaits: bool = False
+    pauses: bool = False
 
     def __init__(
         self, plan: Plan, cluster: Cluster, islands: dict[str, PhysicalIsland], path: str, *, sequential: bool
@@ -85,7 +85,7 @@ class RemoteEngine:
         host.post(m.Put(name, self._number, number, np.ascontiguousarray(array).tobytes()))
         return RemoteArray(host, name, type_)
 
-    def mover(self, number: int, buffer: StoredBuffer, type_: ArrayType, side: Side) -> Callable[[Any], Any]:
+    def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]:
         """Prepares to move arrays from where a buffer is to where an input is: through this process."""
         return lambda array: self.put(number, array.fetch(), type_, side)
 
@@ -95,7 +95,9 @@ class RemoteEngine:
         values, flight = frame.values, run.flight
         for share in self._shares:
             host = share.host
-            poison = {s: host.put_poison(values[s].cause) for s in share.inputs if s >= 0 and isinstance(values[s], Poison)}
+            poison = {
+                s: host.put_poison(values[s].cause) for s in share.inputs if s >= 0 and isinstance(values[s], Poison)
+            }
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
             started = host.run(m.RunPlan(self._number, flight.number, transfers, first, arguments))
             frame.tokens.append(started)
@@ -112,9 +114,6 @@ class RemoteEngine:
         rule = "a program whose executables are in this process"
         error = NotOverProcesses(what="asking XLA for costs", have_=have, rule=rule, where=caller())
         raise PathwaysError(error)
-
-    def progress(self, flight: Flight) -> None:
-        """Nothing is enqueued here that could stand still."""
 
 
 def _unload(hosts: Sequence[RemoteHost], number: int) -> None:

@@ -37,3 +37,8 @@ def copied(array: Array, side: Side) -> Array:
     if isinstance(array, RemoteArray):
         return array.copied()
     return pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
+
+
+def sharding_of(array: Array) -> Any:
+    """The JAX sharding of an array here; an array elsewhere has none."""
+    return None if isinstance(array, RemoteArray) else array.sharding

@@ -8,6 +8,7 @@ life of the process: programs that name the same island take turns on them.
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.nouns import Plan
@@ -38,6 +39,9 @@ class PhysicalIsland:
 
 class Machine:
     """All devices of this process."""
+
+    is_local: ClassVar[bool] = True
+    """Whether they are in this process: a watchdog sees then whether they work."""
 
     def __init__(self, platform: str) -> None:
         self.platform = platform

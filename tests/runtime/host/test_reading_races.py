@@ -14,8 +14,8 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.load.local_engine import LocalEngine
 
 jit: Any = jax.jit
 X = np.arange(1 << 10, dtype=np.float32)
@@ -145,7 +145,7 @@ def test_a_donation_waits_for_no_reader_and_spoils_nothing(devices: int, monkeyp
 
 def test_what_a_run_is_about_to_overwrite_cannot_be_read_or_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     step, elsewhere = pw.program(placed(2), donate_argnums=0), pw.program(placed(2))
-    array, real, codes = step(X), LoadedPlan._enqueue, list[str]()  # pyright: ignore[reportPrivateUsage]
+    array, real, codes = step(X), LocalEngine.enqueue, list[str]()
 
     def enqueue(self: Any, *arguments: Any) -> None:
         monkeypatch.undo()
@@ -153,7 +153,7 @@ def test_what_a_run_is_about_to_overwrite_cannot_be_read_or_shared(monkeypatch: 
         in_other_thread(lambda: codes.extend(code_of(use, array) for use in uses))
         real(self, *arguments)
 
-    monkeypatch.setattr(LoadedPlan, "_enqueue", enqueue)
+    monkeypatch.setattr(LocalEngine, "enqueue", enqueue)
     np.testing.assert_array_equal(np.asarray(step(array)), X + 2)
     assert set(codes) == {"PWC0207"} and len(codes) == 5
 
@@ -174,14 +174,14 @@ def test_deleting_what_a_run_returns_takes_nothing_from_its_result(monkeypatch: 
     array = pw.program(add)(X)
     there = array.sharding
     same(array, X)
-    real, held = LoadedPlan._enqueue, process().store.bytes  # pyright: ignore[reportPrivateUsage]
+    real, held = LocalEngine.enqueue, process().store.bytes
 
     def enqueue(self: Any, *arguments: Any) -> None:
         monkeypatch.undo()
         array.delete()
         real(self, *arguments)
 
-    monkeypatch.setattr(LoadedPlan, "_enqueue", enqueue)
+    monkeypatch.setattr(LocalEngine, "enqueue", enqueue)
     result = same(array, X)
     assert array.is_deleted() and code_of(np.asarray, array) == "PWC0217"
     np.testing.assert_array_equal(np.asarray(result[0]), X + 1)

@@ -1,0 +1,79 @@
+"""What runs a loaded plan: the devices of this process, or hosts in processes of their own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.nouns import Layout, Plan
+from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.remote_engine import RemoteEngine
+from pathways.runtime.control.controller import Controller
+from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.devices.layouts import Side, Sides
+from pathways.runtime.host.load.costs import IslandCost
+from pathways.runtime.host.load.local_engine import LocalEngine
+from pathways.runtime.host.run.dispatch import Dispatch
+from pathways.runtime.host.run.frame import Frame
+
+
+class Engine(Protocol):
+    """A plan, loaded. Slots are numbered over all islands: `offsets` has the first of each."""
+
+    @property
+    def size(self) -> int:
+        """The number of slots."""
+        ...
+
+    @property
+    def offsets(self) -> Mapping[str, int]: ...
+    @property
+    def types(self) -> Mapping[int, tuple[ArrayType, Layout]]: ...
+    @property
+    def sides(self) -> Sides: ...
+    @property
+    def turns(self) -> float:
+        """Turns that a run takes while other runs wait for theirs; a moving average where that depends on data."""
+        ...
+
+    @property
+    def constants(self) -> Sequence[tuple[int, Any]]:
+        """Slots that hold arrays of this process before a run begins."""
+        ...
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a run waits for values before all of it is enqueued."""
+        ...
+
+    @property
+    def pauses(self) -> bool:
+        """Whether other runs may be enqueued while one is."""
+        ...
+
+    def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
+        """Puts the argument of an input (by number), in its stored form, where the plan wants it."""
+        ...
+
+    def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]:
+        """Prepares to move arrays that lie at `source` to where an input (by number) is wanted."""
+        ...
+
+    def enqueue(self, frame: Frame, run: Dispatch) -> None:
+        """Enqueues a run: its arguments are in the frame, and so are its results when this returns."""
+        ...
+
+    def costs(self) -> dict[str, IslandCost]:
+        """The operations and bytes that XLA counts of a run, by island. Raises PWC0912 where it cannot be asked."""
+        ...
+
+
+def load_engine(
+    plan: Plan, islands: dict[str, PhysicalIsland], controller: Controller, path: str, *, sequential: bool
+) -> Engine:
+    """Loads a plan where its islands are."""
+    machine = controller.machine
+    if isinstance(machine, Cluster):
+        return RemoteEngine(plan, machine, islands, path, sequential=sequential)
+    return LocalEngine(plan, islands, controller.executables, path, sequential=sequential)

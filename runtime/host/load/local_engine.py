@@ -1,0 +1,81 @@
+"""A plan on devices of this process: prepared, and enqueued by the thread that calls it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.order import linearize
+from pathways.runtime.host.devices import transfers
+from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.in_flight_limit import unfinished
+from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
+from pathways.runtime.host.load.bodies import load_bodies, put_constants
+from pathways.runtime.host.load.costs import IslandCost, costs_of
+from pathways.runtime.host.load.precompile import load_ahead
+from pathways.runtime.host.load.steps import Preparer
+from pathways.runtime.host.load.waves import defer
+from pathways.runtime.host.run.dispatch import Dispatch
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.progress import drive
+
+
+class LocalEngine:
+    """Loads a plan, with its bodies and constants. Raises what compiling it and checking its order do."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        islands: Mapping[str, PhysicalIsland],
+        executables: Executables,
+        path: str,
+        *,
+        sequential: bool,
+    ) -> None:
+        self._plan = plan
+        self._executables = executables
+        self.sides = Sides(plan, islands)
+        load_ahead(plan, self.sides, executables)
+        bodies = load_bodies(plan, self.sides, executables, path, sequential=sequential)
+        prepared = Preparer(plan, self.sides, executables, bodies)
+        self.offsets, self.types = prepared.offsets, prepared.types
+        self.constants = put_constants(plan, self.sides)
+        self._waves = prepared.prepare(defer(plan, linearize(plan, path), everything=sequential))
+        self.size = prepared.size
+        self._launches = prepared.launches
+        self._compile_on = prepared.compile_on
+        self._queues = tuple(dict.fromkeys(q for i in islands.values() for q in i.queues))
+        self.turns = float(max(1, sum(len(w.parts) for w in self._waves)))
+        tasks = any(w.tasks for w in self._waves)
+        self.awaits = len(self._waves) > 1 or tasks
+        self.pauses = self.turns > 1 or tasks
+
+    def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
+        return put_on_side(array, type_, side)
+
+    def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]:
+        return transfers.prepare_transfer(type_, source, side, self._compile_on).move
+
+    def enqueue(self, frame: Frame, run: Dispatch) -> None:
+        """Enqueues all waves of a run, each as soon as it can be."""
+        frame.base = run.begin(None, self._launches)
+        try:
+            if not self.awaits:
+                (first,) = self._waves
+                for part in first.parts:
+                    run.enqueue(part, frame, last=part is first.parts[-1])
+                return
+            for pendings in drive(self._waves, frame, run):
+                run.wait(pendings)
+        finally:
+            if frame.early:
+                frame.tokens[:0] = unfinished(frame.early, self._queues)
+            if self.awaits:
+                frame.tokens.extend(run.tokens())
+                self.turns += (run.turns - self.turns) / 8
+
+    def costs(self) -> dict[str, IslandCost]:
+        return costs_of(self._plan, self.sides, self._executables)
