@@ -15,6 +15,7 @@ import numpy as np
 
 from pathways.api import npz
 from pathways.api.array import Array
+from pathways.api.cluster import cluster as start_cluster
 from pathways.api.process import process
 from pathways.api.reference import Difference, compare, run_reference
 from pathways.api.stages import DISPATCH, PARALLEL, Compiled, load
@@ -38,6 +39,7 @@ Examples:
   pwc run plan.bin --input 'x=@x.npy' --input 'scale=0.5' --repeat 10
   pwc run samples/train_lm.py --reference
   pwc run package.model:step --topology islands=2,devices=4 --placement min-cut --schedule 1f1b
+  pwc run plan.bin --cluster islands=2,devices=4    # a process an island
   pwc run plan.bin --repeat 5 --trace trace.json    # open it in https://ui.perfetto.dev
 """
 
@@ -55,6 +57,7 @@ Examples:
 @click.option("--placement", help=f"For sources: {', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
 @click.option("--schedule", help=f"For sources: {', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv.")
 @click.option("--dispatch", type=click.Choice(DISPATCH), default=PARALLEL, show_default=True, help="How to enqueue.")
+@click.option("--cluster", metavar="SPEC", help="Run each island in a process of its own: islands=2,devices=4.")
 @click.option("--all", "everything", is_flag=True, help="Print every result, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="Print results and timings as JSON.")
 def run(
@@ -70,6 +73,7 @@ def run(
     placement: str | None,
     schedule: str | None,
     dispatch: str,
+    cluster: str | None,
     everything: bool,
     as_json: bool,
 ) -> None:
@@ -82,6 +86,8 @@ def run(
         problem = f"the ending {outputs.suffix!r}"
         raise PathwaysError(CannotWrite(path=str(outputs), problem=problem, rule="a file that ends in .npz"))
     limit = None if fetch_limit is None else parse_bytes("--fetch-limit", fetch_limit)
+    if cluster is not None:
+        click.get_current_context().with_resource(start_cluster(cluster))
     options = {"--topology": topology, "--placement": placement, "--schedule": schedule}
     compiled, example = _prepare(source, dispatch, {o: v for o, v in options.items() if v is not None})
     controller = process().controller  # not before: a source may have settings of its own

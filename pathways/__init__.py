@@ -9,6 +9,7 @@ with collector_paused():  # what JAX has the collector call drops a Ctrl-C that 
     from pathways.api import testing as testing
     from pathways.api.array import Array as Array
     from pathways.api.client import Client as Client
+    from pathways.api.cluster import cluster as cluster
     from pathways.api.process import status as status
     from pathways.api.program import Program as Program
     from pathways.api.program import program as program
@@ -40,6 +41,7 @@ __all__ = [
     "VirtualDeviceSet",
     "VirtualSlice",
     "__version__",
+    "cluster",
     "load",
     "make_virtual_device_set",
     "program",

@@ -1,10 +1,11 @@
 """The objects that a process shares: its machine, the store of buffers, compiled code, and bindings of slices."""
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from pathways.runtime import interrupts
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, SchedulingPolicy
-from pathways.runtime.errors import Forked
+from pathways.runtime.errors import Forked, NotOverProcesses
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.analyze import XlaAnalyzer
 from pathways.runtime.host.devices.islands import Machine, host_islands
@@ -35,11 +36,15 @@ from pathways.runtime.status import Status, status_of
 
 @dataclass
 class Process:
-    """The embedded default: one controller, one machine."""
+    """A controller and its machine: the devices of this process, or hosts in processes of their own."""
 
     platform: str
     controller: Controller
+    topology: Topology | None = None
+    """The islands that there are, where they are not made for programs."""
     islands: dict[int, tuple[Island, Binding]] = field(default_factory=dict[int, tuple[Island, Binding]])
+    _bindings: dict[int, Binding] = field(default_factory=dict[int, Binding])
+    """By slice, where it was placed among the islands of `topology`."""
     _made: int = 0
     _noted: set[str | None] = field(default_factory=set[str | None])
 
@@ -47,9 +52,23 @@ class Process:
         """Makes the session for placement, on the given topology or one that keeps the bindings of earlier programs."""
         if topology is not None:
             return Session(topology)
+        if self.topology is not None:
+            return Session(self.topology, self._bound(slices))
         if platform_named(self.platform).made_at_will is None:
             return Session(host_topology())
         return self._made_session(program, slices)
+
+    def _bound(self, slices: Mapping[str, VirtualSlice]) -> dict[str, Binding]:
+        """Where slices are that an earlier program has placed: their arrays lie there."""
+        lost = self.lost_islands()
+        found = {symbol: self._bindings.get(virtual.number) for symbol, virtual in slices.items()}
+        return {symbol: bound for symbol, bound in found.items() if bound is not None and bound.island not in lost}
+
+    def keep_bindings(self, plan: Plan, slices: Mapping[str, VirtualSlice]) -> None:
+        """Notes where a plan has placed slices, for the programs that come."""
+        for one in plan.slices:
+            if one.name in slices and self.topology is not None:
+                self._bindings[slices[one.name].number] = Binding(one.island, one.devices)
 
     def _made_session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice]) -> Session:
         """Makes a session with one island a slice, the same for a slice in every program of the process.
@@ -93,6 +112,9 @@ class Process:
 
     def with_executables(self, plan: Plan) -> Plan:
         """Adds to a plan its code, compiled for this process's devices. Raises PWC0503 where it does not fit them."""
+        if not self.machine.is_local:
+            have, rule = f"{plan.name}, whose executables are in other processes", "executables of this process"
+            raise PathwaysError(NotOverProcesses(what="saving executables", have_=have, rule=rule, where=caller()))
         with COMPILING, transfer_guard("allow"), self.controller.executables.recording() as used:
             LoadedPlan(plan, self.controller)
             return replace(plan, executables=self.controller.executables.serialized(used))
@@ -179,7 +201,7 @@ def find_scheduling_policy(name: str) -> SchedulingPolicy:
 
 def process() -> Process:
     """Returns the one `Process`, made at first use. Raises PWC0520 in a child that was forked from it."""
-    if _current and _current[0].controller.forked:
+    if _current and _current[-1].controller.forked:
         raise PathwaysError(Forked(where=caller()))
     with _lock:
         if not _current:
@@ -188,7 +210,22 @@ def process() -> Process:
             _current.append(Process(platform, Controller(Machine(platform), policy)))
             interrupts.install()
             atexit.register(_current[0].controller.end)
-        return _current[0]
+        return _current[-1]
+
+
+def here() -> int:
+    """Names what programs are compiled for at this moment: this process, or a cluster that it has started."""
+    return len(_current) and id(_current[-1])
+
+
+@contextlib.contextmanager
+def inside_of(inner: Process) -> Generator[None]:
+    """Takes another controller and machine in place of this process's own, in all threads, until the block ends."""
+    _current.append(inner)
+    try:
+        yield
+    finally:
+        _current.remove(inner)
 
 
 def status() -> Status:

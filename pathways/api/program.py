@@ -11,7 +11,7 @@ import jax
 from pathways.api.arguments import NO_ARRAYS, aval_of_leaf, key_of, refusal
 from pathways.api.array import Array
 from pathways.api.binding import BoundCall, CallSignature, Chosen
-from pathways.api.process import COMPILING, process
+from pathways.api.process import COMPILING, here, process
 from pathways.api.stages import Compiled, Lowered
 from pathways.api.warn import warn
 from pathways.compiler.errors import BadArguments, EndlessCalls
@@ -62,7 +62,7 @@ class Program:
         self._plain = self._signature.plain
         self._methods: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
         self._settings: dict[Any, dict[Any, Compiled]] = {}
-        """Compiled programs, by the JAX settings that they were traced under, and by signature."""
+        """Compiled programs, by the JAX settings that they were traced under, the machine, and signature."""
         self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.where = Where(code.co_filename, code.co_firstlineno, self.name) if code is not None else caller()
@@ -99,7 +99,7 @@ class Program:
             if isinstance(leaf, Tracer):
                 return self._staged(bound, leaves, tree)
         settings, known = self._latest
-        now = compat.trace_context()
+        now = compat.trace_context(), here()
         if settings != now:
             known = self._settings.setdefault(now, {})
             self._latest = now, known

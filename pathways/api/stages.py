@@ -123,6 +123,8 @@ class Lowered:
         options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
         compilation = self.compiled(wanted, options)
         plan = compilation.plan()
+        if wanted is None:
+            process().keep_bindings(plan, self.slices)
         if schedule != PROGRAM and not plan.schedule.microbatches:
             warn(f"schedule {schedule!r} changes nothing in {plan.name}: {plan.schedule.note}")
         return Compiled(

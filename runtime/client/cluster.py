@@ -1,20 +1,28 @@
 """A cluster: islands in processes of their own, and the devices that this process has there by name."""
 
 import itertools
+import json
+import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology
 from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.silence import Silence, host_timeout
 from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
-from pathways.runtime.launch.processes import HostProcess, start_hosts
+from pathways.runtime.launch.processes import start_hosts
 from pathways.runtime.wire import messages as m
+
+LOOK = 0.2
+"""Seconds between two looks at when hosts were last heard of."""
 
 
 @dataclass(frozen=True)
@@ -41,30 +49,28 @@ class Cluster(Machine):
         self.topology = topology
         self.plans = itertools.count()
         """Numbers of plans."""
-        self.on_lost: Any = None
-        """Called with the island and the reason when a host is gone."""
-        self._processes = start_hosts(topology.islands, platform)
-        self.hosts = {p.island: RemoteHost(p.island, p.connection, self._lost) for p in self._processes}
+        self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = _ignore
+        """Called when a host is gone: whatever lay there is."""
+        self._changed = threading.Condition()
+        """Guards the hosts; notified when one has been started anew, or cannot be."""
+        self._starting: set[str] = set()
+        """Islands whose hosts are being started anew."""
+        self._closed = threading.Event()
+        self.processes = {p.island: p for p in start_hosts(topology.islands, platform)}
+        self.hosts = {p.island: RemoteHost(p.island, p.connection, self._lost) for p in self.processes.values()}
         for island in topology.islands:
             kind = platform if island.kind == "any" else island.kind
             devices = tuple(RemoteDevice(island.name, i, platform, kind) for i in range(island.size))
             queues = tuple(DeviceQueue() for _ in devices)
             self._bound[island.name, island.size] = PhysicalIsland(island.name, devices, queues, island.name)
-        self._connect()
+        self._join()
+        threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
 
-    def _connect(self) -> None:
-        """Tells every host where the data of the others comes from."""
-
-        def nothing(name: str, number: int) -> m.Message:
-            return m.Connect(number, {})
-
-        found = self.ask_all(list(self.hosts), nothing)
-        addresses = {name: answer.value for name, answer in found.items()}
-
-        def others(name: str, number: int) -> m.Message:
-            return m.Connect(number, {n: a for n, a in addresses.items() if n != name})
-
-        self.ask_all(list(self.hosts), others)
+    def host(self, island: str) -> RemoteHost:
+        """The host of an island; waits while it is started anew. Raises PWC0910 where it cannot be."""
+        with self._changed:
+            self._changed.wait_for(lambda: island not in self._starting)
+            return self.hosts[island]
 
     def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
         """Asks several hosts at once; `make` makes the request of one, of its island and a number."""
@@ -74,6 +80,60 @@ class Cluster(Machine):
 
         with ThreadPoolExecutor(len(islands), "pathways-ask") as pool:
             return dict(zip(islands, pool.map(ask, islands), strict=True))
+
+    def _join(self) -> None:
+        """Tells all hosts that are there where the data of the others comes from."""
+        there = [name for name, host in self.hosts.items() if host.lost is None]
+
+        def ask(name: str, number: int) -> m.Message:
+            return m.Connect(number, {n: "" for n in there if n != name})
+
+        found = {name: json.loads(answer.value) for name, answer in self.ask_all(there, ask).items()}
+
+        def tell(name: str, number: int) -> m.Message:
+            return m.Connect(number, {n: found[n][name] for n in there if n != name})
+
+        self.ask_all(there, tell)
+
+    def _listen(self) -> None:
+        """Loses hosts that have not been heard of for too long: frozen, or away."""
+        silence = Silence(host_timeout())
+        while not self._closed.wait(LOOK):
+            heard = {name: host.heard for name, host in self.hosts.items() if host.lost is None}
+            for name, seconds in silence.judge(time.monotonic(), heard).items():
+                self.hosts[name].lose(f"nothing was heard of it for {seconds:.1f} seconds")
+
+    def _lost(self, host: RemoteHost) -> None:
+        """Kills what is left of a host; tells the others, so that nothing waits for it; starts it anew."""
+        if self._closed.is_set():
+            return
+        with self._changed:
+            self._starting.add(host.island)
+        self.processes[host.island].kill()
+        for other in self.hosts.values():
+            other.post(m.Fence(host.island))
+        assert host.lost is not None
+        island = self.named(host.island)
+        assert island is not None
+        self.on_lost(island, host.lost)
+        threading.Thread(target=self._start_anew, args=(host.island,), name="pathways-start", daemon=True).start()
+
+    def _start_anew(self, name: str) -> None:
+        """Gives an island a new host; where none can be started, the old one stays lost."""
+        try:
+            (process,) = start_hosts([self.topology.island(name)], self.platform)
+            self.processes[name].end()
+            self.processes[name] = process
+            self.hosts[name] = RemoteHost(name, process.connection, self._lost)
+            self._join()
+        except PathwaysError as error:
+            print(f"note: {error}", file=sys.stderr)
+        finally:
+            with self._changed:
+                self._starting.discard(name)
+                self._changed.notify_all()
+            if self._closed.is_set():
+                self.processes[name].kill()
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
         """Finds the islands of a plan by name. Raises PWC0503, PWC0605 and PWC0910."""
@@ -91,28 +151,14 @@ class Cluster(Machine):
     def keep_for_ever(self) -> None:
         """A forked process has no connection to hosts, and no device that must be kept."""
 
-    def _lost(self, host: RemoteHost) -> None:
-        """Tells all others that a host is gone, so that nothing waits for it; then this process."""
-        assert host.lost is not None
-        for other in self.hosts.values():
-            if other is not host:
-                other.post(m.Fence(host.island))
-        if self.on_lost is not None:
-            self.on_lost(self.named(host.island), host.lost)
-
-    def process_of(self, island: str) -> HostProcess:
-        return next(p for p in self._processes if p.island == island)
-
     def close(self) -> None:
         """Ends all processes."""
-        self.on_lost = None
-        for process in self._processes:
-            process.connection.close()
-        for process in self._processes:
+        self._closed.set()
+        for host in self.hosts.values():
+            host.lose("the cluster has been closed")
+        for process in self.processes.values():
             process.end()
 
 
-def lose(controller: Any, island: PhysicalIsland, cause: Diagnostic) -> None:
-    """Marks all devices of an island as lost, for this cause: its arrays are poison from now on."""
-    for position in range(len(island.devices)):
-        controller.lose(island, position, "its host is gone", cause)
+def _ignore(island: PhysicalIsland, cause: Diagnostic) -> None:
+    """Nothing is told of a loss until there is a controller."""

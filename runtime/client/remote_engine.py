@@ -1,14 +1,16 @@
 """A plan on hosts in other processes: one message a host and run goes there, and one comes back."""
 
 import secrets
+import threading
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch
 from pathways.dialect.plan.nouns import Layout, Plan
@@ -37,13 +39,17 @@ class RemoteSides(Sides):
         return self._known[layout]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Share:
-    """What one host takes and gives in a run: slots (-1: an argument that is not read), and numbers of results."""
+    """What one island takes and gives in a run: slots (-1: an argument that is not read), and numbers of results.
 
-    host: RemoteHost
+    `host` has loaded the plan; another takes its place where that is gone.
+    """
+
+    island: str
     inputs: Sequence[int]
     results: Sequence[tuple[int, int]]
+    host: RemoteHost | None = None
 
 
 class RemoteEngine:
@@ -63,24 +69,42 @@ class RemoteEngine:
         offsets = self.offsets = offsets_of(plan)
         self.types = {offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)}
         self.size = len(self.types)
+        self._cluster = cluster
         self._number = next(cluster.plans)
-        self._hosts = [cluster.hosts[s.island] for s in plan.streams]
-        self._shares = [self._share(host) for host in self._hosts]
+        self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
+        self._shares = {s.island: self._share(s.island) for s in plan.streams}
         self._results = len(plan.results)
-        raw, number = write_plan(plan), self._number
-        names = [host.island for host in self._hosts]
-        cluster.ask_all(names, lambda _, request: m.Load(request, number, path, sequential, raw))
-        weakref.finalize(self, _unload, self._hosts, number)
+        self._loading = threading.Lock()
+        """One thread loads a plan on a host that was started anew."""
+        with ThreadPoolExecutor(len(self._shares), "pathways-load") as pool:
+            list(pool.map(self._load, self._shares.values()))
+        weakref.finalize(self, _unload, cluster, list(self._shares), self._number)
 
-    def _share(self, host: RemoteHost) -> _Share:
-        part, offset = part_of(self.plan, {host.island}), self.offsets[host.island]
+    def _share(self, island: str) -> _Share:
+        part, offset = part_of(self.plan, {island}), self.offsets[island]
         inputs = [offset + p.slot if p.slot >= 0 else -1 for p in part.plan.inputs]
         results = [(n, offset + p.slot) for n, p in zip(part.results, part.plan.results, strict=True)]
-        return _Share(host, inputs, results)
+        return _Share(island, inputs, results)
+
+    def _load(self, share: _Share) -> RemoteHost:
+        """The host of a share, which has the plan: loaded again where it was started anew. Raises what it answers."""
+        host = self._cluster.host(share.island)
+        if host is not share.host:
+            number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
+            host.ask(lambda request: m.Load(request, number, path, sequential, raw))
+            share.host = host
+        return host
+
+    def _host(self, share: _Share) -> RemoteHost:
+        host = share.host
+        if host is None or host.lost is not None:
+            with self._loading:
+                host = self._load(share)
+        return host
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> RemoteArray:
         """Sends an argument, which is in its stored form, to the host that reads it."""
-        host = next(h for h in self._hosts if h.island == self.plan.inputs[number].island)
+        host = self._host(self._shares[self.plan.inputs[number].island])
         name = new_numbers()
         host.post(m.Put(name, self._number, number, np.ascontiguousarray(array).tobytes()))
         return RemoteArray(host, name, type_)
@@ -93,11 +117,10 @@ class RemoteEngine:
         """Starts the run on all hosts; its results have their names when this returns."""
         first, transfers = new_numbers(self._results), secrets.randbits(62)
         values, flight = frame.values, run.flight
-        for share in self._shares:
-            host = share.host
-            poison = {
-                s: host.put_poison(values[s].cause) for s in share.inputs if s >= 0 and isinstance(values[s], Poison)
-            }
+        hosts = [(self._host(share), share) for share in self._shares.values()]
+        for host, share in hosts:
+            bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
+            poison = {slot: host.put_poison(cause) for slot, cause in bad.items()}
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
             started = host.run(m.RunPlan(self._number, flight.number, transfers, first, arguments))
             frame.tokens.append(started)
@@ -116,9 +139,16 @@ class RemoteEngine:
         raise PathwaysError(error)
 
 
-def _unload(hosts: Sequence[RemoteHost], number: int) -> None:
-    for host in hosts:
-        host.post(m.Unload(number))
+def _cause(host: RemoteHost, value: Any) -> Diagnostic | None:
+    """Why an argument is not there: it is poison, or lay on a host that is gone."""
+    if isinstance(value, Poison):
+        return value.cause
+    return None if value.store is host else value.store.lost
+
+
+def _unload(cluster: Cluster, islands: Sequence[str], number: int) -> None:
+    for island in islands:
+        cluster.hosts[island].post(m.Unload(number))
 
 
 def _check(plan: Plan) -> None:

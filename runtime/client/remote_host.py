@@ -3,6 +3,7 @@
 import itertools
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,8 +17,6 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
 
-MOST_FREED = 64
-"""The most arrays whose end is kept until a message goes to the host anyway."""
 _numbers = itertools.count(1)
 """Of arrays, of all hosts."""
 
@@ -44,6 +43,10 @@ class RemoteHost:
     def __init__(self, island: str, connection: Connection, on_lost: Callable[["RemoteHost"], None]) -> None:
         self.island = island
         self.lost: Diagnostic | None = None
+        self.heard = time.monotonic()
+        """When it last sent anything."""
+        self.arrays = 0
+        """How many arrays it had when it last said so."""
         self._connection = connection
         self._on_lost = on_lost
         self._requests: dict[int, _Request] = {}
@@ -111,7 +114,7 @@ class RemoteHost:
         self._freed.append(number)
 
     def free_now(self) -> None:
-        """Sends the ends of arrays, where there are many or nothing else will be sent."""
+        """Sends the ends of arrays, where nothing else is sent."""
         if self._freed and self.lost is None:
             try:
                 self._send_freed()
@@ -142,7 +145,9 @@ class RemoteHost:
     def _read(self) -> None:
         try:
             while True:
-                self._receive(self._connection.receive())
+                message = self._connection.receive()
+                self.heard = time.monotonic()
+                self._receive(message)
         except ConnectionEnded as error:
             self.lose(f"its process has ended: {error}")
         except Exception as error:  # whatever it sent, nothing more can be made of it
@@ -154,6 +159,9 @@ class RemoteHost:
                 self._ended(message.run, {})
             case m.Failed():
                 self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()})
+            case m.Beat():
+                self.arrays = message.arrays
+                self.free_now()
             case m.Answer():
                 request = self._requests.pop(message.request, None)
                 if request is not None:
@@ -161,8 +169,6 @@ class RemoteHost:
                     request.answered.set()
             case _:
                 raise ValueError(f"a {type(message).__name__} from a host")
-        if len(self._freed) >= MOST_FREED:
-            self.free_now()
 
     def _ended(self, number: int, causes: dict[int, Any]) -> None:
         run = self._runs.pop(number, None)

@@ -44,8 +44,9 @@ class Kept:
 def suspend(controller: Controller, client: ClientState, folder: Path | None) -> int:
     """Frees all device memory of a client when its runs are done; returns the bytes freed. A second call does nothing.
 
-    Raises PWC0606 where nothing can be written to `folder`.
+    Raises PWC0606 where nothing can be written to `folder`, PWC0912 where arrays are in other processes.
     """
+    controller.check_local("suspending a client")
     if folder is not None:
         write_folder(folder, {})
         _write(folder, b"").unlink()

@@ -20,7 +20,7 @@ from pathways.runtime.control.admission import Ticket, Turns
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
-from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits
+from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits, NotOverProcesses
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
@@ -82,12 +82,19 @@ class Controller:
 
     @contextlib.contextmanager
     def observed_by(self, observer: Observer) -> Generator[None]:
-        """Adds an observer of all runs for the length of a block."""
+        """Adds an observer of all runs for the length of a block. Raises PWC0912 where steps are elsewhere."""
+        self.check_local("recording runs, or making them fail")
         self.observers = (*self.observers, observer)
         try:
             yield
         finally:
             self.observers = tuple(o for o in self.observers if o is not observer)
+
+    def check_local(self, what: str) -> None:
+        """Raises PWC0912 for what can be done only where devices are in this process."""
+        if not self.machine.is_local:
+            have, rule = "islands in processes of their own", "islands in this process"
+            raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=caller()))
 
     def _held(self, devices: tuple[Hashable, ...], size: int) -> None:
         if self.ledger.limits:

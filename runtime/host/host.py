@@ -22,7 +22,6 @@ from pathways.runtime.errors import BadMessage, ComputationFailed, HostLost
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import Machine
-from pathways.runtime.host.devices.transfer_server import TransferServer
 from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import Exit, LoadedPart, load_part
 from pathways.runtime.host.run.frame import Frame, Part
@@ -30,6 +29,9 @@ from pathways.runtime.host.run.progress import drive, wait_any
 from pathways.runtime.host.run.runs_in_flight import Launch
 from pathways.runtime.host.run.store import Origin, Poison
 from pathways.runtime.wire import messages as m
+
+BEAT = 0.5
+"""Seconds between two signs of life."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +52,15 @@ class Host:
         self.machine = Machine(platform)
         physical = self.machine.bound([island], "a cluster")[island.name]
         self.islands = {island.name: physical}
-        self.neighbors = Neighbors(TransferServer(physical.devices[0]))
+        self.neighbors = Neighbors(physical.devices[0])
         self._post = post
         self._executables = Executables()
         self._plans: dict[int, LoadedPart] = {}
         self._arrays: dict[int, Any] = {}
         self._finished: queue.SimpleQueue[_Finished] = queue.SimpleQueue()
         self._fetches: queue.SimpleQueue[tuple[m.Fetch, Any]] = queue.SimpleQueue()
-        for work in (self._watch, self._serve_fetches):
+        self._runs = 0
+        for work in (self._watch, self._serve_fetches, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
     def receive(self, message: m.Message) -> None:
@@ -78,6 +81,8 @@ class Host:
                 self._arrays[message.array] = Poison(read_diagnostic(message.cause))
             case m.Fetch():
                 self._fetches.put((message, self._arrays.get(message.array)))
+            case m.Fence():
+                self.neighbors.server_for(message.island).forget()
             case m.Load() | m.Connect():
                 self._answer(message.request, lambda: self._prepare(message))
             case _:
@@ -85,7 +90,7 @@ class Host:
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
 
     def fence(self, island: str) -> None:
-        """Ends all waits for another host, which is gone. Any thread may call it."""
+        """Ends all waits for another host, which is gone, at once; offers to it end in the order of messages."""
         self.neighbors.lost[island] = HostLost(island=island, reason="its process has ended")
         source = self.neighbors.sources.get(island)
         if source is not None:
@@ -94,8 +99,9 @@ class Host:
     def _prepare(self, message: m.Load | m.Connect) -> str:
         if isinstance(message, m.Connect):
             for island, address in message.addresses.items():
-                self.neighbors.sources[island] = self.neighbors.server.connect(address)
-            return self.neighbors.server.address
+                if address:
+                    self.neighbors.connect(island, address)
+            return json.dumps({n: self.neighbors.server_for(n).address for n in message.addresses})
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
         self._check_island(plan)
@@ -133,6 +139,7 @@ class Host:
         made = [(exit_, _handed_out(frame, exit_)) for exit_ in part.results]
         self._arrays.update((message.results + exit_.number, value) for exit_, value in made)
         self._finished.put(_Finished(message.run, begin, frame.tokens, made))
+        self._runs += 1
 
     def _watch(self) -> None:
         """Tells the controller of the end of each run, oldest first."""
@@ -146,6 +153,11 @@ class Host:
                     causes[str(exit_.number)] = write_diagnostic(cause)
             spent = time.monotonic_ns() - run.begin
             self._post(m.Failed(run.number, spent, causes) if causes else m.Done(run.number, spent))
+
+    def _beat(self) -> None:
+        while True:
+            self._post(m.Beat(self._runs, len(self._arrays)))
+            time.sleep(BEAT)
 
     def _serve_fetches(self) -> None:
         while True:

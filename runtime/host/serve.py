@@ -68,8 +68,7 @@ def _read(connection: Connection, host: Host, todo: "queue.SimpleQueue[m.Message
             message = connection.receive()
             if isinstance(message, m.Fence):
                 host.fence(message.island)
-            else:
-                todo.put(message)
+            todo.put(message)
     except ConnectionEnded:
         os._exit(0)
     except BaseException:

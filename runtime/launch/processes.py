@@ -37,9 +37,12 @@ class HostProcess:
     process: "subprocess.Popen[bytes]"
     log: Path
 
+    def kill(self) -> None:
+        """Ends it now, also where it is frozen."""
+        self.process.kill()
+
     def end(self, seconds: float = 5.0) -> None:
-        """Ends its stream; kills it where it does not end by that."""
-        self.connection.close()
+        """Waits for its end, now that its stream has ended; kills it where it does not end by that."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -59,7 +59,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Connect:
-    """Where the data of other islands comes from: addresses of their transfer servers."""
+    """Where the data of other islands comes from: the addresses of their transfer servers for this one.
+
+    An empty address asks for that of this host's own server for the island: the answer's value is JSON, by island.
+    """
 
     request: int
     addresses: dict[str, str]
@@ -139,6 +142,14 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class Beat:
+    """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays."""
+
+    runs: int
+    arrays: int
+
+
+@dataclass(frozen=True)
 class Fence:
     """The host of an island is gone: nothing that it was to send will come."""
 
@@ -146,14 +157,28 @@ class Fence:
 
 
 Message: TypeAlias = (
-    Hello | Load | Unload | Answer | Connect | Put | PutPoison | RunPlan | Done | Failed | Copy | Free | Fetch | Fence
+    Hello
+    | Load
+    | Unload
+    | Answer
+    | Connect
+    | Put
+    | PutPoison
+    | RunPlan
+    | Done
+    | Failed
+    | Copy
+    | Free
+    | Fetch
+    | Beat
+    | Fence
 )
 MESSAGES: tuple[type[Message], ...] = (
-    Hello, Load, Unload, Answer, Connect, Put, PutPoison, RunPlan, Done, Failed, Copy, Free, Fetch, Fence,
+    Hello, Load, Unload, Answer, Connect, Put, PutPoison, RunPlan, Done, Failed, Copy, Free, Fetch, Beat, Fence,
 )  # fmt: skip
 _KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT = frozenset({Unload, RunPlan, Done, Copy, Free, Fetch})
+_HOT = frozenset({Unload, RunPlan, Done, Copy, Free, Fetch, Beat})
 _COUNT = struct.Struct("<I")
 
 

@@ -62,19 +62,19 @@ class ArrayStore(Protocol):
 class RemoteArray:
     """One array on a host: a future, as an array on a device of this process is one. Its death frees the array."""
 
-    __slots__ = ("_result", "_run", "_store", "number", "type")
+    __slots__ = ("_result", "_run", "number", "store", "type")
 
     def __init__(
         self, store: ArrayStore, number: int, type_: ArrayType, run: RemoteRun | None = None, result: int = -1
     ) -> None:
-        self._store = store
+        self.store = store
         self.number = number
         self.type = type_
         self._run = run
         self._result = result
 
     def __del__(self) -> None:
-        self._store.free(self.number)
+        self.store.free(self.number)
 
     def is_ready(self) -> bool:
         return self._run is None or self._run.is_ready()
@@ -88,15 +88,15 @@ class RemoteArray:
             self._run.block_until_ready()
             if (cause := self._run.cause(self._result)) is not None:
                 raise PathwaysError(cause)
-        if (lost := self._store.lost) is not None:
+        if (lost := self.store.lost) is not None:
             raise PathwaysError(lost)
 
     def fetch(self, shard: int = -1) -> "np.ndarray[Any, Any]":
         """Waits for it, and copies it, or one of its shards, to this process."""
         self.block_until_ready()
-        shape, raw = self._store.fetch(self.number, shard)
+        shape, raw = self.store.fetch(self.number, shard)
         return np.frombuffer(raw, numpy_dtype(self.type.dtype)).reshape(shape)
 
     def copied(self) -> "RemoteArray":
         """A copy on its host, made behind all runs that were started before."""
-        return RemoteArray(self._store, self._store.copy(self.number), self.type, self._run, self._result)
+        return RemoteArray(self.store, self.store.copy(self.number), self.type, self._run, self._result)

@@ -1,9 +1,10 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Arrays from process to process, by JAX's transfer server: offered by number and pulled by it, before they exist.
 
-The compat module for `jax.experimental.transfer`. Of its flat forms, which do no work on trees, and of one private
-name: `_poison_connection` ends the pulls of a connection whose other end is frozen; without it a frozen process would
-keep its neighbors waiting.
+The compat module for `jax.experimental.transfer`: for its flat forms, which do no work on trees, and for two private
+names. `_poison_connection` ends the pulls of a connection whose other end is frozen; without it a frozen process would
+keep its neighbors waiting. `_reset_rendevous_table` frees what was offered to a process that is gone; without it that
+would stay for as long as this process does (dropping the server frees nothing while its peer is frozen).
 
 Nothing here checks types: what is pulled must be what was offered, piece by piece (dialect/plan/part.py). A number is
 pulled once. What is offered must not be donated or deleted before it is pulled: the transfer would fail.
@@ -46,7 +47,7 @@ class Source:
 
 
 class TransferServer:
-    """The offers of this process, on the loopback interface."""
+    """What this process offers to one other, on the loopback interface."""
 
     def __init__(self, device: pjrt.Device) -> None:
         self._server = _transfer.start_transfer_server(device.client, "127.0.0.1:0", ["127.0.0.1:0"] * _TRANSPORTS)
@@ -57,6 +58,10 @@ class TransferServer:
 
     def connect(self, address: str) -> Source:
         return Source(self._server.connect(address))
+
+    def forget(self) -> None:
+        """Drops all offers that were not pulled, and their arrays: whoever was to pull them is gone."""
+        self._server._reset_rendevous_table()
 
     def offer(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> None:
         """Offers single-device arrays under a number, in this order."""

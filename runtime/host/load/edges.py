@@ -27,12 +27,26 @@ from pathways.runtime.host.run.store import Poison
 
 @dataclass(eq=False)
 class Neighbors:
-    """This host's transfer server, and its connections to those of other islands."""
+    """This host's transfer servers, one for each other island, and its connections to theirs."""
 
-    server: TransferServer
+    device: pjrt.Device
+    servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
     sources: dict[str, Source] = field(default_factory=dict[str, Source])
     lost: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
     """Islands whose hosts are gone, and what is said of it."""
+    _addresses: dict[str, str] = field(default_factory=dict[str, str])
+
+    def server_for(self, island: str) -> TransferServer:
+        if island not in self.servers:
+            self.servers[island] = TransferServer(self.device)
+        return self.servers[island]
+
+    def connect(self, island: str, address: str) -> None:
+        """Takes what comes from an island from this address, from now on."""
+        if self._addresses.get(island) != address:
+            self._addresses[island] = address
+            self.sources[island] = self.server_for(island).connect(address)
+            self.lost.pop(island, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +64,7 @@ class Edges:
         cut = prepare_cut(edge.type, side, pieces, boxes, compile_on)
         devices = [side.devices[p.source] for p in pieces]
         types = _types(edge.type, pieces)
-        server, number, copies = self.neighbors.server, edge.number, edge.may_be_overwritten
+        server, number, copies = self.neighbors.server_for(edge.target), edge.number, edge.may_be_overwritten
 
         def enqueue(frame: Frame) -> None:
             name = frame.transfers + number
