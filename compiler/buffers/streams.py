@@ -13,7 +13,7 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.places import number_slots, physical_devices
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.mlir import where_of
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.memory import Peak, peak_of, peaks
 from pathways.dialect.plan.nouns import BufferKind, Buffers, Layout, PlanMesh, Stream
@@ -153,7 +153,7 @@ class _Planner:
     def _run(self, node: Node) -> None:
         op, alive = node.op, self.alive
         draft = self._draft(op.island)
-        step, name = op.step, name_of(op.operation)
+        step, name = op.step, pw.shown_name(op)
         donated = self.donated.get(node.callee, ())
         if node.results:
             shardings = op.operation.attributes["out_shardings"]
@@ -193,7 +193,7 @@ class _Planner:
 
     def _branch(self, node: Node) -> None:
         """One instruction in the streams of all islands that have a part in it."""
-        op, step, name = node.op, node.op.step, name_of(node.op.operation)
+        op, step, name = node.op, node.op.step, pw.shown_name(node.op)
         for i, value in enumerate(node.results):
             self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value", (value,))
         bodies = [planned_body(self, b) for b in self.program.bodies_of(op)]
@@ -238,7 +238,7 @@ class _Planner:
 
     def _shown(self, value: int) -> str:
         maker = self.flow.makers[value]
-        return self.arguments[value].name if maker == BEFORE else name_of(self.flow.nodes[maker].op.operation)
+        return self.arguments[value].name if maker == BEFORE else pw.shown_name(self.flow.nodes[maker].op)
 
 
 @dataclass(frozen=True)
