@@ -44,6 +44,16 @@ def plan_streams(
     return _Planner(program, donated, temporaries or {}, donate).run()
 
 
+def device_peaks(program: ProgramIR, *, temporaries: Mapping[str, int]) -> dict[tuple[str, int], int]:
+    """The most bytes alive on each device, named by its island and its number there."""
+    planner, meshes = _Planner(program, None, temporaries, True), plan_meshes(program)
+    found: dict[tuple[str, int], int] = {}
+    for stream, _ in planner.run():
+        high = peaks(stream, meshes, planner.borrowed(stream.island))
+        found |= {(stream.island, device): size for device, size in high.items()}
+    return found
+
+
 class _Planner:
     def __init__(
         self,
