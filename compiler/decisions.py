@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pathways.dialect.call_labels import read_part
+from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.mlir import where_of
 from pathways.dialect.plan.nouns import Decision
 
 _AWAITED = "which body runs, or how often, is data; its calls are on several meshes: awaited by the controller"
@@ -45,7 +46,7 @@ def _nodes(program: ProgramIR) -> Iterator[Decision]:
         where = where_of(op.operation)
         steps = () if op.step is None else (op.step,)
         if node.callee:
-            name = name_of(op.operation)
+            name = pw.shown_name(op)
             chosen, reason, other = sources.call(node)
             if op.parts is None:
                 yield Decision("call", name, chosen, reason, other, steps, 0, where)
@@ -55,8 +56,9 @@ def _nodes(program: ProgramIR) -> Iterator[Decision]:
                 )
             continue
         if not node.is_transfer:
-            chosen = f"{name_of(op.operation)}: {', '.join(op.bodies)}"
-            yield Decision("branch", name_of(op.operation), chosen, _AWAITED, "", steps, 0, where)
+            name = pw.shown_name(op)
+            chosen = f"{name}: {', '.join(op.bodies)}"
+            yield Decision("branch", name, chosen, _AWAITED, "", steps, 0, where)
             continue
         (value,), (result,) = node.operands, node.results
         kind = "transfer" if sources.home[value] != sources.home[result] else "reshard"
@@ -77,7 +79,7 @@ class _Sources:
         self._calls: dict[tuple[str, str, bool, tuple[tuple[str, int], ...]], tuple[str, str, str]] = {}
         for node in flow.nodes:
             if not node.is_transfer:
-                self.names += [name_of(node.op.operation)] * len(node.results)
+                self.names += [pw.shown_name(node.op)] * len(node.results)
             else:
                 (source,), (result,) = node.operands, node.results
                 self.origin[result] = self.origin[source]

@@ -15,6 +15,7 @@ from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import WrongPhase
 from pathways.dialect.files import write_folder
+from pathways.dialect.host_callbacks import hold, read_callbacks
 from pathways.dialect.ir.program import ProgramIR, array_type, constant_name
 from pathways.dialect.ir.wellformed import check_wellformed
 from pathways.dialect.mlir import bytecode, parse_text, text
@@ -135,6 +136,9 @@ def parse_program(source: str, name: str) -> ProgramIR:
     check_wellformed(module)
     program = ProgramIR(module)
     verify_program(program)
+    for function in program.functions:
+        for computation in function.computations.values():
+            hold(program.context, read_callbacks(computation))
     return program
 
 

@@ -10,7 +10,7 @@ from pathways.compiler.instruction_ops import read_instruction
 from pathways.compiler.schedule.attribute import read_schedule
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR
-from pathways.dialect.host_callbacks import read_callbacks
+from pathways.dialect.host_callbacks import hold, read_callbacks
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.places import number_slots
 from pathways.dialect.ir.program import PER_DEVICE_OF, Argument, ProgramIR, constant_name
@@ -177,7 +177,7 @@ class _Reader:
     def computation(self, symbol: str, op: Operation) -> Computation:
         said = signature_of(op)
         share = self.program.per_device.get(symbol)
-        return Computation(
+        found = Computation(
             symbol,
             written(op) if self.with_bytes else b"",
             self.donated.get(symbol, ()),
@@ -189,6 +189,8 @@ class _Reader:
             read_callbacks(op),
             b"" if share is None or not self.with_bytes else _share_written(share),
         )
+        hold(found, found.callbacks)
+        return found
 
     def arguments(self) -> tuple[tuple[Port, ...], tuple[ConstantData, ...]]:
         """The inputs, and the buffers that hold constants."""

@@ -194,7 +194,7 @@ class PerhapsHang(Diagnostic):
 class UnknownCallback(Diagnostic):
     code: ClassVar[str] = "PWC0510"
     title: ClassVar[str] = "{computation} calls back to a Python process that is not this one"
-    have: ClassVar[str] = "a dump or plan of another process"
+    have: ClassVar[str] = "a dump or plan of another process, or a dump whose program is gone"
     need: ClassVar[str] = "the process in which the program was traced"
     hint: ClassVar[str] = "compile the program from its source, and call it there"
     computation: str

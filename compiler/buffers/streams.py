@@ -13,7 +13,7 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.places import number_slots, physical_devices
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.mlir import where_of
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.memory import Peak, peak_of, peaks
 from pathways.dialect.plan.nouns import BufferKind, Buffers, Layout, PlanMesh, Stream
@@ -42,6 +42,16 @@ def plan_streams(
     bytes on a device that its executable needs while it runs. `donate`: loops may overwrite what they carry.
     """
     return _Planner(program, donated, temporaries or {}, donate).run()
+
+
+def device_peaks(program: ProgramIR, *, temporaries: Mapping[str, int]) -> dict[tuple[str, int], int]:
+    """The most bytes alive on each device, named by its island and its number there."""
+    planner, meshes = _Planner(program, None, temporaries, True), plan_meshes(program)
+    found: dict[tuple[str, int], int] = {}
+    for stream, _ in planner.run():
+        high = peaks(stream, meshes, planner.borrowed(stream.island))
+        found |= {(stream.island, device): size for device, size in high.items()}
+    return found
 
 
 class _Planner:
@@ -153,7 +163,7 @@ class _Planner:
     def _run(self, node: Node) -> None:
         op, alive = node.op, self.alive
         draft = self._draft(op.island)
-        step, name = op.step, name_of(op.operation)
+        step, name = op.step, pw.shown_name(op)
         donated = self.donated.get(node.callee, ())
         if node.results:
             shardings = op.operation.attributes["out_shardings"]
@@ -193,7 +203,7 @@ class _Planner:
 
     def _branch(self, node: Node) -> None:
         """One instruction in the streams of all islands that have a part in it."""
-        op, step, name = node.op, node.op.step, name_of(node.op.operation)
+        op, step, name = node.op, node.op.step, pw.shown_name(node.op)
         for i, value in enumerate(node.results):
             self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value", (value,))
         bodies = [planned_body(self, b) for b in self.program.bodies_of(op)]
@@ -238,7 +248,7 @@ class _Planner:
 
     def _shown(self, value: int) -> str:
         maker = self.flow.makers[value]
-        return self.arguments[value].name if maker == BEFORE else name_of(self.flow.nodes[maker].op.operation)
+        return self.arguments[value].name if maker == BEFORE else pw.shown_name(self.flow.nodes[maker].op)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Draft, Node, Rewriting, renumbered
 from pathways.dialect.ir.places import Movement, movement, same_place
 from pathways.dialect.ir.program import Argument, ProgramIR
-from pathways.dialect.mlir import Value, ir, name_of
+from pathways.dialect.mlir import Value, ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed
 
@@ -167,9 +167,7 @@ class _Inserter:
         return ir.InsertionPoint.after(value.owner)
 
     def _reason(self, held: _Held, target: Placed, call: pw.CallOp | pw.ControlFlowOp) -> str:
-        source, name = held.place, name_of(call.operation)
-        if not name and isinstance(call, pw.CallOp):
-            name = call.callee
+        source, name = held.place, pw.shown_name(call)
         here, there = (self.program.slice_of(p.mesh) for p in (source, target))
         if here != there:
             return f"{name} runs on {there} and takes it, {here} holds it"

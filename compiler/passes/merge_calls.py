@@ -14,7 +14,7 @@ from pathways.dialect.call_labels import PartLabel, write_part
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Draft, Flow, Node, Rewriting, renumbered
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
+from pathways.dialect.mlir import Attribute, ir, location, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, write_shardings
 from pathways.dialect.sharding import Dims
@@ -192,7 +192,7 @@ class _Writer:
             built = self.built[whole, mesh] = self._build(whole, group)
         first = group[0].op
         self._hoist(operands, group)
-        name = _shortened([name_of(n.op.operation) or n.callee for n in group], "+")
+        name = _shortened([pw.shown_name(n.op) for n in group], "+")
         actions = [n.op.action for n in group if n.op.action is not None]
         op = pw.CallOp.create(
             ip=ir.InsertionPoint(first.operation),
@@ -297,7 +297,7 @@ def parts_of(node: Node) -> tuple[str, ...]:
     """The parts of a call: those it was merged of, or itself."""
     if node.op.parts is not None:
         return node.op.parts
-    name, where = name_of(node.op.operation) or node.callee, where_of(node.op.operation)
+    name, where = pw.shown_name(node.op), where_of(node.op.operation)
     return (write_part(PartLabel(what_it_does(node) or "", name, where)),)
 
 

@@ -1,10 +1,10 @@
 """Activations that do not fit are dropped, and computed again right before they are needed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from pathways.compiler.buffers.streams import plan_streams
+from pathways.compiler.buffers.streams import device_peaks
 from pathways.compiler.computations.temporaries import temporaries_of
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
@@ -16,16 +16,17 @@ from pathways.dialect.call_labels import Action
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import ir
+from pathways.dialect.mlir import Operation, Value, ir
 from pathways.dialect.phases import Phase
 
 
 @dataclass(frozen=True)
 class Rematerialize(Pass):
-    """Where an island's memory does not suffice, run the forward calls of a stage once more before its backward ones.
+    """Where a device's memory does not suffice, run the forward calls of a stage once more before its backward ones.
 
-    Stage by stage, the one that keeps most bytes first, until the plan fits or nothing is left to drop. The same
-    computations run again, so that nothing more is compiled; what a stage took must be kept until then.
+    Of each slice the stage that keeps most bytes first, until the plan fits or nothing is left to drop. The same
+    computations run again, so that nothing more is compiled. What a stage took must be kept until then, which may be
+    more than it made; where the estimated peak of its slice does not fall, the stage is left as it was.
 
     Requires: phase schedule, before calls are merged.
     Ensures: phase schedule: calls that compute something again say so.
@@ -35,7 +36,7 @@ class Rematerialize(Pass):
     requires: ClassVar[Phase] = Phase.SCHEDULE
     ensures: ClassVar[Phase] = Phase.SCHEDULE
     when: str = "auto"
-    """auto: where the plan does not fit; always: every stage that keeps something."""
+    """auto: where the plan does not fit; always: every stage whose slice then needs less memory."""
 
     def __post_init__(self) -> None:
         if self.when not in ("auto", "always"):
@@ -47,28 +48,47 @@ class Rematerialize(Pass):
             return
         temporaries = temporaries_of(program, session.analyzer)
         done: list[int] = []
-        kept = {stage: _kept_bytes(program, pipeline, stage) for stage in range(pipeline.stages)}
-        for stage in sorted(kept, key=lambda s: -kept[s]):
-            full = self.when == "always" or program.island_of(_mesh(program, pipeline, stage)) in _full(
-                program, temporaries
-            )
-            if full and _run_again(program, pipeline, stage):
-                done.append(stage)
-                pipeline = read_pipeline(program) or pipeline
+        peaks = _peaks(program, temporaries)
+        for stages in _rounds(program, pipeline):
+            # A slice has its devices to itself, so that what one does changes no peak of another: one estimate for all.
+            tried = {
+                stage: changed
+                for stage in stages
+                if (self.when == "always" or _is_full(program, pipeline.slices[pipeline.rows[stage]], peaks))
+                and (changed := _run_again(program, stage)) is not None
+            }
+            before, peaks = peaks, _peaks(program, temporaries) if tried else peaks
+            for stage, changed in tried.items():
+                slice_ = pipeline.slices[pipeline.rows[stage]]
+                if peaks[slice_] < before[slice_]:
+                    done.append(stage)
+                else:
+                    changed.undo(program)
+                    peaks[slice_] = before[slice_]
         if done:
             _note(program, sorted(done))
 
 
-def _mesh(program: ProgramIR, pipeline: Pipeline, stage: int) -> str:
-    calls = next(calls for action, calls in pipeline.calls.items() if action.stage == stage)
-    return program.flow.nodes[calls[0]].mesh
+def _rounds(program: ProgramIR, pipeline: Pipeline) -> list[list[int]]:
+    """Stages to be tried together, one a slice: first the one of each slice that keeps most bytes."""
+    kept = {stage: _kept_bytes(program, pipeline, stage) for stage in range(pipeline.stages)}
+    of_slice: dict[int, list[int]] = {}
+    for stage in sorted(kept, key=lambda s: -kept[s]):
+        of_slice.setdefault(pipeline.rows[stage], []).append(stage)
+    most = max(map(len, of_slice.values()))
+    return [[stages[i] for stages in of_slice.values() if i < len(stages)] for i in range(most)]
 
 
-def _full(program: ProgramIR, temporaries: dict[str, int]) -> set[str]:
-    """The islands whose memory does not suffice."""
-    planned = plan_streams(program, temporaries=temporaries)
-    limits = {name: island.memory for name, island in program.islands.items()}
-    return {s.island for s, peak in planned if (limit := limits[s.island]) is not None and peak.bytes > limit}
+def _peaks(program: ProgramIR, temporaries: dict[str, int]) -> dict[str, int]:
+    """The most bytes alive on one device of each slice."""
+    high = device_peaks(program, temporaries=temporaries)
+    bound = {symbol: [(op.island or "", d) for d in op.device_ids or ()] for symbol, op in program.slices.items()}
+    return {symbol: max((high.get(device, 0) for device in devices), default=0) for symbol, devices in bound.items()}
+
+
+def _is_full(program: ProgramIR, slice_: str, peaks: dict[str, int]) -> bool:
+    limit = program.islands[program.slices[slice_].island or ""].memory
+    return limit is not None and peaks[slice_] > limit
 
 
 def _kept(program: ProgramIR, pipeline: Pipeline, action: Action) -> Iterator[tuple[int, list[int]]]:
@@ -89,10 +109,33 @@ def _kept_bytes(program: ProgramIR, pipeline: Pipeline, stage: int) -> int:
     return sum(program.flow.types[v].bytes for v, _ in _kept(program, pipeline, action))
 
 
-def _run_again(program: ProgramIR, pipeline: Pipeline, stage: int) -> bool:
-    """Puts copies of a stage's forward calls before its backward ones; whether there was anything to drop."""
-    flow = program.flow
-    copied = False
+@dataclass
+class _Changed:
+    """What one stage was changed to: the copies of its calls, and what its backward calls took before."""
+
+    copies: list[Operation] = field(default_factory=list[Operation])
+    taken: list[tuple[Operation, int, Value]] = field(default_factory=list[tuple[Operation, int, Value]])
+
+    def undo(self, program: ProgramIR) -> None:
+        for op, i, value in self.taken:
+            op.operands[i] = value
+        for copy in reversed(self.copies):
+            copy.erase()
+        _renumber(program)
+
+
+def _renumber(program: ProgramIR) -> None:
+    program.changed()
+    with program.context:
+        number_nodes(program, list(range(len(program.flow.nodes))))
+
+
+def _run_again(program: ProgramIR, stage: int) -> _Changed | None:
+    """Puts copies of a stage's forward calls before its backward ones; None where there is nothing to drop."""
+    flow, pipeline = program.flow, read_pipeline(program)
+    changed = _Changed()
+    if pipeline is None:
+        return None
     for action, calls in pipeline.calls.items():
         if action.stage != stage or action.kind != "F":
             continue
@@ -107,6 +150,7 @@ def _run_again(program: ProgramIR, pipeline: Pipeline, stage: int) -> bool:
         for call in calls:
             node = flow.nodes[call]
             again = node.op.operation.clone(ir.InsertionPoint(backward.operation)).operation
+            changed.copies.append(again)
             for i, value in enumerate(node.operands):
                 if value in fresh:
                     again.operands[i] = fresh[value]
@@ -119,13 +163,12 @@ def _run_again(program: ProgramIR, pipeline: Pipeline, stage: int) -> bool:
                 op, operands = flow.nodes[user].op.operation, flow.nodes[user].operands
                 for i, operand in enumerate(operands):
                     if operand == value:
+                        changed.taken.append((op, i, flow.values[value]))
                         op.operands[i] = fresh[value]
-        copied = True
-    if copied:
-        program.changed()
-        with program.context:
-            number_nodes(program, list(range(len(program.flow.nodes))))
-    return copied
+    if not changed.copies:
+        return None
+    _renumber(program)
+    return changed
 
 
 def _works_between(program: ProgramIR, before: int, after: int) -> bool:

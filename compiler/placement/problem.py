@@ -19,8 +19,9 @@ from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.calls import PlacedCall, ValueSource, placed_calls
 from pathways.compiler.placement.memory import slice_memory
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
+from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.mlir import where_of
 from pathways.dialect.topology import Island, Topology
 
 
@@ -71,7 +72,7 @@ def build_graph(program: ProgramIR, bound: dict[str, Binding]) -> "nx.DiGraph[An
             work[node.callee] = flops_of(call.function.computations[node.callee])
         graph.add_node(
             call.number,
-            name=name_of(node.op.operation),
+            name=pw.shown_name(node.op),
             slice=program.slice_of(node.mesh),
             devices=program.mesh(node.mesh).size,
             bytes=sum(flow.sizes[node.results.start : node.results.stop]),

@@ -13,8 +13,9 @@ from pathways.compiler.schedule.table_csv import check_rows, needs_split, read_r
 from pathways.compiler.schedule.timeline import Cycle, Precedence, Timeline, play
 from pathways.dialect.call_labels import Action
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import name_of, where_of
+from pathways.dialect.mlir import where_of
 
 UNITS = {"F": 1, "B": 2, "I": 1, "W": 1}
 """How long the actions of equal stages take."""
@@ -169,10 +170,10 @@ def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str
             continue
         stands = before.get(action) == other
         why = f"stands behind {other} in row {row_of[action]}" if stands else f"needs what {other} makes"
-        op = program.flow.nodes[node].op.operation
-        where = where_of(op)
+        op = program.flow.nodes[node].op
+        where = where_of(op.operation)
         line = f" ({where.at})" if where else ""
-        shown.append((f"{action} {name_of(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
+        shown.append((f"{action} {pw.shown_name(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
     drawn = [f"{'-> ' if i else '   '}{what}: {why}" for i, (what, why, _) in enumerate(shown)]
     drawn.append(f"-> {shown[0][0]}")
     behind = next((i for i, (_, why, _) in enumerate(shown) if why.startswith("stands behind")), 0)

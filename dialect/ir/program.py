@@ -58,6 +58,10 @@ class Argument:
     def is_constant(self) -> bool:
         return self.value is not None or self.constant is not None
 
+    def shown(self, number: int) -> str:
+        """Names it in a message: by its number where it has no name."""
+        return self.name or f"argument {number}"
+
     def write(self) -> Attribute:
         """As a dictionary attribute; needs a context."""
         written: dict[str, Any] = {"pw.name": ir.StringAttr.get(self.name)}

@@ -23,7 +23,7 @@ from pathways.dialect.ir.declare import (
     PwOp,
 )
 from pathways.dialect.memo import remembered
-from pathways.dialect.mlir import ir, register_dialect, register_operation, sdy
+from pathways.dialect.mlir import ir, name_of, register_dialect, register_operation, sdy
 from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.sdy import Placed, has_sub_axes, read_axes, read_shardings, write_axes, write_shardings
 
@@ -280,6 +280,11 @@ class FreeOp(PwOp):
     OPERATION_NAME = "pw.free"
     step = Field(INTEGER, "its position in the order of the program")
     slots = Field(INTEGERS, "the buffers dropped")
+
+
+def shown_name(op: PwOp) -> str:
+    """Names a node in a message: as the user does, or by its computation or kind where IR says no names."""
+    return name_of(op.operation) or (op.callee if isinstance(op, CallOp) else op.OPERATION_NAME)
 
 
 OPS: tuple[type[PwOp], ...] = (

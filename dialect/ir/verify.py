@@ -13,11 +13,11 @@ from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.places import same_place
 from pathways.dialect.ir.program import ProgramIR, array_type, main_of
 from pathways.dialect.ir.verify_plan import broken_parts, check_per_device, check_plans
+from pathways.dialect.ir.verify_shardings import check_computations, check_shardings, check_written
 from pathways.dialect.ir.wellformed import Broken, declarations, known_ops, violation
-from pathways.dialect.mlir import Attribute, Operation, ir, problem_of, registered_only, short_text
+from pathways.dialect.mlir import ir, problem_of, registered_only, short_text
 from pathways.dialect.phases import Phase
 from pathways.dialect.ranges import LARGEST_RANGE, write_ranges
-from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import size_of_axes
 
 
@@ -199,56 +199,16 @@ def _signature(program: ProgramIR) -> Iterator[Broken]:
     counts = len(program.arguments), len(program.block.arguments)
     if counts[0] != counts[1]:
         yield func.operation, f"describes {counts[0]} of {counts[1]} arguments", "pw.name for every argument"
-    for value, argument in zip(program.block.arguments, program.arguments, strict=False):
+    for number, (value, argument) in enumerate(zip(program.block.arguments, program.arguments, strict=False)):
+        name = argument.shown(number)
         if argument.mesh is not None and argument.mesh not in program.meshes:
-            yield func.operation, f"puts {argument.name} on @{argument.mesh}, which does not exist", "a pw.mesh"
+            yield func.operation, f"puts {name} on @{argument.mesh}, which does not exist", "a pw.mesh"
+        if argument.mesh is None and argument.sharding is not None:
+            yield func.operation, f"splits {name}, which has no mesh", "pw.mesh beside pw.sharding"
         if argument.mesh is None and list(value.uses):
-            yield func.operation, f"uses {argument.name}, which has no mesh", "pw.mesh on every argument in use"
+            yield func.operation, f"uses {name}, which has no mesh", "pw.mesh on every argument in use"
         if argument.value is not None and len(argument.value) != 2 * array_type(value).bytes:
-            yield func.operation, f"has a constant {argument.name} of the wrong size", "as many bytes as its type"
-
-
-def _attributes(node: Node) -> tuple[str, ...]:
-    """Where a node states its shardings."""
-    return ("sharding",) if node.is_transfer else ("in_shardings", "out_shardings")
-
-
-_SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "result"}
-
-
-def _shardings(program: ProgramIR) -> Iterator[Broken]:
-    flow = program.flow
-    types = flow.types
-    checked: set[tuple[str, str, str, Attribute]] = set()
-    divided: set[tuple[ArrayType, Placed]] = set()
-    for node in flow.nodes:
-        op, attributes = node.op, node.op.operation.attributes
-        for name in _attributes(node):
-            values, what = node.operands if name == "in_shardings" else node.results, _SIDES[name]
-            key = node.callee, node.mesh, name, attributes.get(name)
-            if node.callee and key in checked:  # the types are those of the computation
-                continue
-            shardings = getattr(op, name)
-            if shardings is None or len(shardings) != len(values):
-                yield op.operation, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
-                continue
-            checked.add(key)
-            for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
-                if (types[value], placed) not in divided:
-                    divided.add((types[value], placed))
-                    yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
-                if node.mesh and placed.mesh != node.mesh:
-                    yield op.operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
-    for value, argument in zip(flow.arguments, program.arguments, strict=True):
-        if argument.mesh is not None:
-            if argument.sharding is None or argument.sharding.mesh != argument.mesh:
-                yield (
-                    program.func.operation,
-                    f"gives {argument.name} no sharding on its mesh",
-                    "pw.sharding from phase shard on",
-                )
-            else:
-                yield from _divides(program, program.func.operation, types[value], argument.sharding, argument.name)
+            yield func.operation, f"has a constant {name} of the wrong size", "as many bytes as its type"
 
 
 def _branch_places(program: ProgramIR) -> Iterator[Broken]:
@@ -275,21 +235,6 @@ def _body_places(program: ProgramIR, node: Node) -> Iterator[Broken]:
         for value, placed in zip(flow.returned, op.out_shardings, strict=True):
             if not same_place(program, flow.types[value], flow.place(value), placed):
                 yield op.operation, f"takes from @{body.name} a value elsewhere than it makes it", "equal places"
-
-
-def _divides(program: ProgramIR, op: Operation, type_: ArrayType, placed: Placed, what: str) -> Iterator[Broken]:
-    shape = type_.shape
-    if placed.mesh not in program.meshes:
-        yield op, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
-        return
-    mesh = program.mesh(placed.mesh)
-    names = {name for name, _ in mesh.axes}
-    used = [a for axes in placed.dims for a in axes]
-    if len(placed.dims) != len(shape) or not names.issuperset(used) or len(set(used)) != len(used):
-        yield op, f"splits {what} of shape {list(shape)} as {placed.dims}", f"one entry a dimension, axes of {mesh}"
-    elif bad := program.sharding(placed).undivided(shape):
-        dim, parts = bad[0]
-        yield op, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
 
 
 def _bindings(program: ProgramIR) -> Iterator[Broken]:
@@ -324,9 +269,10 @@ def _bindings(program: ProgramIR) -> Iterator[Broken]:
 def _movement(program: ProgramIR) -> Iterator[Broken]:
     flow = program.flow
     places, types = flow.places, flow.types
-    for argument in program.arguments:
+    for number, argument in enumerate(program.arguments):
         if argument.is_constant and argument.mesh is None:
-            yield program.func.operation, f"keeps {argument.name}, which nothing uses", "no constant without a mesh"
+            name = argument.shown(number)
+            yield program.func.operation, f"keeps {name}, which nothing uses", "no constant without a mesh"
     for node in flow.nodes:
         op = node.op
         if node.is_transfer:
@@ -368,8 +314,9 @@ _RULES: dict[Phase, dict[Callable[[ProgramIR], Iterator[Broken]], frozenset[str]
         _actions: frozenset({"action", "parts", "gathered", "mesh"}),
         _signature: frozenset({"arguments"}),
         _branches: frozenset({"bodies", "meshes"}),
+        check_written: _STATED - {"arguments"},
     },
-    Phase.SHARD: {_shardings: _STATED, _branch_places: _STATED},
+    Phase.SHARD: {check_shardings: _STATED, check_computations: _STATED, _branch_places: _STATED},
     Phase.PLACE: {_bindings: frozenset({"mesh", "island"})},
     Phase.TRANSFER: {_movement: _STATED | {"route", "bytes", "source"}},
     Phase.SCHEDULE: {_order: frozenset({"step"})},

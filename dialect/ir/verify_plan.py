@@ -3,6 +3,7 @@
 What a plan must be beyond that, slots and donation and channels, is checked of the plan itself (dialect/plan/check.py).
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +15,13 @@ from pathways.dialect.mlir import Attribute
 
 
 def check_plans(program: ProgramIR) -> Iterator[Broken]:
-    """The streams of one function."""
+    """The streams of one function: one for each island that holds its values."""
+    held = _values_held(program)
     for island, plan in program.plans.items():
         if island not in program.islands:
             yield plan.operation, f"is for @{island}, which does not exist", "a pw.island of the module"
+        if plan.body is not None and plan.body not in program.bodies:
+            yield plan.operation, f"is for the body @{plan.body}, which does not exist", "a pw.body function"
         operations = [op for block in plan.operation.regions[0].blocks for op in block.operations]
         declared = 0
         for op in operations:
@@ -25,9 +29,26 @@ def check_plans(program: ProgramIR) -> Iterator[Broken]:
                 if op.slot != declared:
                     yield op.operation, f"begins at slot {op.slot}", f"slot {declared}: buffers follow each other"
                 declared += len(op.types)
+        if declared != (need := held.pop(island, 0)):
+            yield plan.operation, f"declares {declared} buffers", f"{need}: one for each value on @{island}"
         fit: set[tuple[Attribute, Attribute]] = set()
         for op in operations:
             yield from _buffers(program, op, fit) if isinstance(op, pw.BuffersOp) else _named(program, op)
+    for island in held:
+        yield program.func.operation, f"has no pw.plan for @{island}", "in phase plan one for each island with values"
+
+
+def _values_held(program: ProgramIR) -> Counter[str]:
+    """Counts the values of a function on each island."""
+    held: Counter[str] = Counter()
+    meshes = [argument.mesh for argument in program.arguments if argument.mesh is not None]
+    for node in program.flow.nodes:
+        if node.mesh:
+            held[program.island_of(node.mesh)] += len(node.results)
+        else:
+            meshes += node.op.meshes
+    held.update(map(program.island_of, meshes))
+    return +held
 
 
 def check_per_device(program: ProgramIR) -> Iterator[Broken]:

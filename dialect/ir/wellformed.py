@@ -37,7 +37,7 @@ def check_computation(computation: Operation) -> None:
 
 def violation(op: Operation, problem: str, rule: str) -> InvalidIR:
     """What breaks a rule, at its op's user line."""
-    name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}"
+    name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}".rstrip()
     return InvalidIR(op=name, problem=problem, have_=short_text(op), rule=rule, where=where_of(op))
 
 

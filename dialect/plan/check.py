@@ -188,7 +188,7 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
         yield f"runs computation {run.computation} on mesh {run.mesh}", "ones that exist"
         return
     computation, mesh = plan.computations[run.computation], plan.meshes[run.mesh]
-    name = f"({run.name})"
+    name = f"({run.name or computation.name})"
     if mesh.axes != computation.axes or mesh.island != stream.island:
         yield f"{name} runs on {mesh.axes} of {mesh.island}", f"{computation.axes} on {stream.island}"
     if run.donated != computation.donated:

@@ -32,27 +32,28 @@ def port_problems(plan: Plan) -> _Problems:
         yield f"several inputs or constants in {shared}", "a slot of its own for each"
     for port in (*plan.inputs, *plan.results):
         yield from _port(streams, port)
-    for port in plan.results:
+    for number, port in enumerate(plan.results):
         if port.slot < 0:
-            yield f"result {port.name} without a slot", "a slot for every result"
+            yield f"result {port.name or number} without a slot", "a slot for every result"
     for held in plan.constant_buffers:
         yield from _constant(plan, streams, held)
 
 
 def _port(streams: dict[str, Stream], port: Port) -> _Problems:
+    name = port.name or "an array without a name"
     if port.slot < -1:
-        yield f"{port.name} in slot {port.slot}", "a slot, or -1"
+        yield f"{name} in slot {port.slot}", "a slot, or -1"
     elif port.slot >= 0:
         stream = streams.get(port.island)
         if stream is None or port.slot >= len(stream.buffers):
-            yield f"{port.name} in slot {port.slot} of {port.island}", "a slot that exists"
+            yield f"{name} in slot {port.slot} of {port.island}", "a slot that exists"
             return
         if stream.buffers[port.slot].type != port.type:
-            yield f"{port.name} is {port.type}, its buffer {stream.buffers[port.slot].type}", "equal types"
+            yield f"{name} is {port.type}, its buffer {stream.buffers[port.slot].type}", "equal types"
     if (problem := type_problem(port.type)) is not None:
-        yield f"{port.name} {problem[0]}", problem[1]
+        yield f"{name} {problem[0]}", problem[1]
     elif not _is_stored_as(port.dtype, port.type):
-        yield f"{port.name} of {port.dtype}, stored as {port.type}", "an element type, and how JAX stores it"
+        yield f"{name} of {port.dtype}, stored as {port.type}", "an element type, and how JAX stores it"
 
 
 def _is_stored_as(dtype: str, type_: ArrayType) -> bool:

@@ -61,7 +61,7 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
   }
   "pw.plan"() ({
     "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 16>, deaths = array<i64: 0>, name = "x", owner = "x", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 0 : i64, types = [tensor<8xf32>]} : () -> ()
-    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 16>, deaths = array<i64: -1>, name = "", owner = "results", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
+    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 16>, deaths = array<i64: -1>, name = "f", owner = "results", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.run"() {callee = @f, donated = array<i64>, inputs = array<i64: 0>, mesh = @m0, outputs = array<i64: 1>, step = 0 : i64} : () -> ()
     "pw.free"() {slots = array<i64: 0>, step = 0 : i64} : () -> ()
   }) {body = @no, island = @island0, peak_bytes = 32 : i64} : () -> ()
@@ -69,13 +69,13 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
     "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 16>, deaths = array<i64: 0>, name = "x", owner = "x", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 0 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.send"() {channel = 0 : i64, slot = 0 : i64, step = 0 : i64, to = @island1} : () -> ()
     "pw.free"() {slots = array<i64: 0>, step = 0 : i64} : () -> ()
-    "pw.buffers"() {birth = 2 : i64, bytes = array<i64: 16>, deaths = array<i64: -1>, name = " moved", owner = "results", role = "copy", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
+    "pw.buffers"() {birth = 2 : i64, bytes = array<i64: 16>, deaths = array<i64: -1>, name = "g moved", owner = "results", role = "copy", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.recv"() {channel = 2 : i64, slot = 1 : i64, source = @island1, step = 2 : i64} : () -> ()
   }) {body = @yes, island = @island0, peak_bytes = 32 : i64} : () -> ()
   "pw.plan"() ({
     "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 32>, deaths = array<i64: 1>, name = "x moved", owner = "transfer buffers", role = "copy", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 0 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.recv"() {channel = 0 : i64, slot = 0 : i64, source = @island0, step = 0 : i64} : () -> ()
-    "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 32>, deaths = array<i64: 2>, name = "", owner = "g", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
+    "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 32>, deaths = array<i64: 2>, name = "g", owner = "g", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.run"() {callee = @g, donated = array<i64: 0>, inputs = array<i64: 0>, mesh = @m1, outputs = array<i64: 1>, step = 1 : i64} : () -> ()
     "pw.send"() {channel = 2 : i64, slot = 1 : i64, step = 2 : i64, to = @island0} : () -> ()
     "pw.free"() {slots = array<i64: 1>, step = 2 : i64} : () -> ()
@@ -83,7 +83,7 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
   "pw.plan"() ({
     "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 4>, deaths = array<i64: 0>, name = "i", owner = "i", role = "input", sharding = #sdy.sharding_per_value<[<@m0, []>]>, shards = [tensor<i32>], slot = 0 : i64, types = [tensor<i32>]} : () -> ()
     "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 16>, deaths = array<i64: 0>, name = "x", owner = "x", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
-    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 16>, deaths = array<i64: -1>, name = "", owner = "results", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 2 : i64, types = [tensor<8xf32>]} : () -> ()
+    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 16>, deaths = array<i64: -1>, name = "pw.cond", owner = "results", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 2 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.branch"() {bodies = [@no, @yes], donated = array<i64>, inputs = array<i64: 0, 1>, kind = "cond", made = array<i64: 0>, meshes = [@m0], outputs = array<i64: 2>, step = 0 : i64, taken = array<i64: 0, 1>} : () -> ()
     "pw.free"() {slots = array<i64: 0, 1>, step = 0 : i64} : () -> ()
   }) {island = @island0, peak_bytes = 36 : i64} : () -> ()

@@ -12,7 +12,7 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call  is of microbatch 2 of 2
+error[PWC0701]: the IR is not valid: pw.call is of microbatch 2 of 2
   --> -:9
   have:  %1 = "pw.call"(%0) {action = "0F2", callee = @f, mesh = @m0} : (tensor<f32>) -> tensor<f32>
   need:  each microbatch from 0 to the last

@@ -6,7 +6,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   "pw.island"() {name = "i0", hosts = 1 : i64, devices = 1 : i64, kind = "any"} : () -> ()
   "pw.slice"() {sym_name = "s0", devices = 1 : i64, island = @nowhere, device_ids = "0"} : () -> ()
   "pw.mesh"() {sym_name = "m0", slice = @s0, axes = #sdy.mesh<["x"=1]>, devices = "0"} : () -> ()
-  module @f attributes {mhlo.num_partitions = 1 : i32} { func.func @main(%x: !t) -> !t { return %x : !t } }
+  module @f attributes {mhlo.num_partitions = 1 : i32} { sdy.mesh @m = <["x"=1]> func.func @main(%x: !t) -> !t { return %x : !t } }
   func.func @p(%x: !t {pw.name = "x", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, []>}) -> !t attributes {pw.program} {
     %a = "pw.call"(%x) {callee = @f, mesh = @m0, island = @nowhere, in_shardings = #x, out_shardings = #x} : (!t) -> !t
     return %a : !t

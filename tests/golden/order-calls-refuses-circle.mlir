@@ -17,8 +17,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
 // EXPECTED exit 3
 error[PWC0402]: the schedule program cannot finish: 2 actions wait for each other in a circle
   --> -:11
-  have:     0F1  (-:11) on s0: stands behind 0F0 in row 1
-         -> 0F0  (-:12) on s0: needs what 0F1 makes
-         -> 0F1  (-:11) on s0
+  have:     0F1 f (-:11) on s0: stands behind 0F0 in row 1
+         -> 0F0 f (-:12) on s0: needs what 0F1 makes
+         -> 0F1 f (-:11) on s0
   need:  an order in which every action stands behind all that it needs
   try:   move 0F1 forward in row 1

@@ -27,7 +27,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
 error[PWC0302]: the program does not fit the memory of i
   --> -:21
   have:  7 bytes a device
-  need:  16 bytes on one device at step 4 (0B0 ), 9 B too many:
+  need:  16 bytes on one device at step 4 (0B0 f), 9 B too many:
                 4 B  constants
                 4 B  gradients of 1 microbatch (0)
                 4 B  results

@@ -74,7 +74,7 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\
   "pw.plan"() ({
     "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 128>, deaths = array<i64: 0>, name = "w", owner = "w", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{}, {}]>]>, shards = [tensor<8x4xf32>], slot = 0 : i64, types = [tensor<8x4xf32>]} : () -> ()
     "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 64>, deaths = array<i64: 0>, name = "x", owner = "x", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, shards = [tensor<4x4xf32>], slot = 1 : i64, types = [tensor<8x4xf32>]} : () -> ()
-    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 64>, deaths = array<i64: 4>, name = "", owner = "f", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, shards = [tensor<4x4xf32>], slot = 2 : i64, types = [tensor<8x4xf32>]} : () -> ()
+    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 64>, deaths = array<i64: 4>, name = "f", owner = "f", role = "value", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}, {}]>]>, shards = [tensor<4x4xf32>], slot = 2 : i64, types = [tensor<8x4xf32>]} : () -> ()
     "pw.run"() {callee = @f, donated = array<i64: 1>, inputs = array<i64: 0, 1>, mesh = @m0, outputs = array<i64: 2>, step = 0 : i64} : () -> ()
     "pw.free"() {slots = array<i64: 0>, step = 0 : i64} : () -> ()
     "pw.send"() {channel = 1 : i64, slot = 2 : i64, step = 1 : i64, to = @i1} : () -> ()
@@ -82,14 +82,14 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\
     "pw.free"() {slots = array<i64: 2>, step = 4 : i64} : () -> ()
   }) {island = @i0, peak_bytes = 192 : i64} : () -> ()
   "pw.plan"() ({
-    "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 32>, deaths = array<i64: 2>, name = " moved", owner = "transfer buffers", role = "copy", sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, shards = [tensor<8x1xf32>], slot = 0 : i64, types = [tensor<8x4xf32>]} : () -> ()
+    "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 32>, deaths = array<i64: 2>, name = "f moved", owner = "transfer buffers", role = "copy", sharding = #sdy.sharding_per_value<[<@m1, [{}, {"y"}]>]>, shards = [tensor<8x1xf32>], slot = 0 : i64, types = [tensor<8x4xf32>]} : () -> ()
     "pw.recv"() {channel = 1 : i64, slot = 0 : i64, source = @i0, step = 1 : i64} : () -> ()
-    "pw.buffers"() {birth = 2 : i64, bytes = array<i64: 32>, deaths = array<i64: 3>, name = "", owner = "g", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
+    "pw.buffers"() {birth = 2 : i64, bytes = array<i64: 32>, deaths = array<i64: 3>, name = "g", owner = "g", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.run"() {callee = @g, donated = array<i64>, inputs = array<i64: 0>, mesh = @m1, outputs = array<i64: 1>, step = 2 : i64} : () -> ()
     "pw.free"() {slots = array<i64: 0>, step = 2 : i64} : () -> ()
-    "pw.buffers"() {birth = 3 : i64, bytes = array<i64: 32>, deaths = array<i64: -1>, name = "", owner = "results", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 2 : i64, types = [tensor<8xf32>]} : () -> ()
+    "pw.buffers"() {birth = 3 : i64, bytes = array<i64: 32>, deaths = array<i64: -1>, name = "h", owner = "results", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 2 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.run"() {callee = @h, donated = array<i64: 0>, inputs = array<i64: 1>, mesh = @m1, outputs = array<i64: 2>, step = 3 : i64} : () -> ()
-    "pw.buffers"() {birth = 4 : i64, bytes = array<i64: 32>, deaths = array<i64: -1>, name = " moved", owner = "results", role = "copy", sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, shards = [tensor<2x4xf32>], slot = 3 : i64, types = [tensor<8x4xf32>]} : () -> ()
+    "pw.buffers"() {birth = 4 : i64, bytes = array<i64: 32>, deaths = array<i64: -1>, name = "f moved", owner = "results", role = "copy", sharding = #sdy.sharding_per_value<[<@m1, [{"y"}, {}]>]>, shards = [tensor<2x4xf32>], slot = 3 : i64, types = [tensor<8x4xf32>]} : () -> ()
     "pw.recv"() {channel = 4 : i64, slot = 3 : i64, source = @i0, step = 4 : i64} : () -> ()
   }) {island = @i1, peak_bytes = 64 : i64} : () -> ()
 }

@@ -10,7 +10,7 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call  calls @f, which is not there
+error[PWC0701]: the IR is not valid: pw.call calls @f, which is not there
   --> -:7
   have:  %0 = "pw.call"(%arg0) {callee = @f, mesh = @m0} : (tensor<8xf32>) -> tensor<8xf32>
   need:  a nested module that no other function calls

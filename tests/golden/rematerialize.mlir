@@ -1,5 +1,5 @@
 // RUN: pwc opt - --no-debug-info --pass-pipeline='rematerialize{when=always}'
-// Forward calls are run again right before the backward ones that take what they made, with their action; what they took is kept.
+// Forward calls are run again right before the backward ones that take what they made, with their action; what they took is kept. Stage 0 keeps as much as it took, and is left.
 #p = #sdy.sharding<@m0, []>
 #q = #sdy.sharding<@m1, []>
 #a = #sdy.sharding_per_value<[<@m0, []>]>
@@ -43,7 +43,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.phase = "schedule", pw.platform = "cpu"
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "schedule", pw.platform = "cpu", pw.schedule = {bound = 0.11111111111111116 : f64, bubble = 0.27272727272727271 : f64, estimated_bound = 0.99850262041427507 : f64, estimated_bubble = 0.9992507492507493 : f64, estimated_seconds = 8.0080000000000013E-9 : f64, microbatches = 2 : i64, name = "program", note = "activations of stages 0, 1 are computed again before backward, to save memory", slices = 2 : i64, stages = 2 : i64}} {
+module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "schedule", pw.platform = "cpu", pw.schedule = {bound = 0.22222222222222221 : f64, bubble = 0.36363636363636365 : f64, estimated_bound = 0.99875218367856255 : f64, estimated_bubble = 0.99937562437562432 : f64, estimated_seconds = 8.0080000000000013E-9 : f64, microbatches = 2 : i64, name = "program", note = "activations of stage 1 are computed again before backward, to save memory", slices = 2 : i64, stages = 2 : i64}} {
   "pw.island"() {devices = 1 : i64, hosts = 1 : i64, kind = "any", name = "i0"} : () -> ()
   "pw.island"() {devices = 1 : i64, hosts = 1 : i64, kind = "any", name = "i1"} : () -> ()
   "pw.slice"() {device_ids = "0", devices = 1 : i64, island = @i0, sym_name = "s0"} : () -> ()
@@ -88,16 +88,14 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\
     %8 = "pw.call"(%arg2, %2) {action = "1B0", again, callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>, step = 8 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
     %9:2 = "pw.call"(%2, %8) {action = "1B0", callee = @h, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, step = 9 : i64} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
     %10 = "pw.transfer"(%9#1) {bytes = 4 : i64, mesh = @m0, route = "dcn", sharding = #sdy.sharding_per_value<[<@m0, []>]>, source = #sdy.sharding_per_value<[<@m1, []>]>, step = 10 : i64} : (tensor<f32>) -> tensor<f32>
-    %11 = "pw.call"(%arg1, %0) {action = "0B0", again, callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 11 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-    %12 = "pw.call"(%11, %10) {action = "0B0", callee = @b, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 12 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-    %13 = "pw.call"(%arg2, %6) {action = "1B1", again, callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>, step = 13 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-    %14:2 = "pw.call"(%6, %13) {action = "1B1", callee = @h, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, step = 14 : i64} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
-    %15 = "pw.transfer"(%14#1) {bytes = 4 : i64, mesh = @m0, route = "dcn", sharding = #sdy.sharding_per_value<[<@m0, []>]>, source = #sdy.sharding_per_value<[<@m1, []>]>, step = 15 : i64} : (tensor<f32>) -> tensor<f32>
-    %16 = "pw.call"(%arg1, %4) {action = "0B1", again, callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 16 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-    %17 = "pw.call"(%16, %15) {action = "0B1", callee = @b, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 17 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-    %18 = "pw.call"(%9#0, %14#0) {callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>, step = 18 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-    %19 = "pw.call"(%12, %17) {callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 19 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-    return %18, %19 : tensor<f32>, tensor<f32>
+    %11 = "pw.call"(%1, %10) {action = "0B0", callee = @b, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 11 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    %12 = "pw.call"(%arg2, %6) {action = "1B1", again, callee = @f, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>, step = 12 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    %13:2 = "pw.call"(%6, %12) {action = "1B1", callee = @h, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, step = 13 : i64} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+    %14 = "pw.transfer"(%13#1) {bytes = 4 : i64, mesh = @m0, route = "dcn", sharding = #sdy.sharding_per_value<[<@m0, []>]>, source = #sdy.sharding_per_value<[<@m1, []>]>, step = 14 : i64} : (tensor<f32>) -> tensor<f32>
+    %15 = "pw.call"(%5, %14) {action = "0B1", callee = @b, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 15 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    %16 = "pw.call"(%9#0, %13#0) {callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m1, []>, <@m1, []>]>, island = @i1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>, step = 16 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    %17 = "pw.call"(%11, %15) {callee = @add, dispatch = "parallel", gathered, in_shardings = #sdy.sharding_per_value<[<@m0, []>, <@m0, []>]>, island = @i0, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 17 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    return %16, %17 : tensor<f32>, tensor<f32>
   }
 }
 

@@ -12,7 +12,7 @@ module attributes {pw.phase = "trace", pw.platform = "cpu",
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call  has an unknown attribute gathred
+error[PWC0701]: the IR is not valid: pw.call has an unknown attribute gathred
   --> -:9
   have:  %0 = "pw.call"(%arg0) {callee = @f, gathred, mesh = @m0} : (tensor<f32>) -> tensor<f32>
   need:  attributes and operands as the dialect's reference says

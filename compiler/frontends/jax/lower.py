@@ -98,7 +98,7 @@ class Lowering:
         self.seconds += time.perf_counter() - start
         with module.context:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
-            write_callbacks(module.operation, register(compat.host_callbacks(lowered)))
+            write_callbacks(module.operation, register(compat.host_callbacks(lowered), self))
         return CalledComputation(symbol, self._written(module))
 
     def _written(self, module: Module) -> bytes:

@@ -100,6 +100,8 @@ def test_two_operands_and_one_result_to_take_their_memory() -> None:
     one = pw.program(lambda a, b: add(a, b), donate_argnums=(0, 1)).lower(X, X).compile()
     two = pw.program(lambda a, b: both(a, b), donate_argnums=(0, 1)).lower(X, X).compile()
     assert overwritten(one.plan, Run) == [1] and overwritten(two.plan, Run) == [2]
+    twice = pw.program(lambda a: [add(y, y) for y in both(a, a)]).lower(X).compile(merge=False)
+    assert overwritten(twice.plan, Run) == [0, 0, 0]
     kept = pw.program(lambda a, b: add(a, b), donate_argnums=1).lower(X, X).compile()
     (run,) = kept.plan.runs()
     assert run.donated == (1,)

@@ -5,11 +5,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.compiler.computations.merge import count_operations
+from pathways.compiler.driver import Compilation
+from pathways.compiler.pass_manager import Options
+from pathways.compiler.passes.base import Session
+from pathways.compiler.passes.merge_calls import LARGE, find_groups
+from pathways.dialect.ir import pw as pw_ops
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Run
+from pathways.dialect.topology import parse_topology
 
 jit: Any = jax.jit
 X = np.ones((4, 8), np.float32)
@@ -74,3 +84,73 @@ def test_what_others_wait_for_is_sent_before_the_next_call_runs() -> None:
     s = Slices()
     f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
     assert runs(lambda x: [(g(y), k(y)) for y in [f(x)]], X) == [["f", "g"], ["k"]]
+
+
+def ordered(program: Any, *arguments: Any) -> ProgramIR:
+    """A program in its final order, nothing of which is merged."""
+    lowered = pw.program(program).lower(*arguments)
+    compilation = Compilation(
+        ProgramIR(lowered.module), lowered.constants, Session(parse_topology("islands=2,devices=1"))
+    )
+    compilation.advance(Phase.SCHEDULE, options=Options(merge=False))
+    return compilation.program
+
+
+def groups(program: ProgramIR, limit: int) -> list[list[str]]:
+    return [[pw_ops.shown_name(node.op) for node in group] for group in find_groups(program, limit)]
+
+
+def test_a_merged_call_has_as_many_parts_as_the_limit_says() -> None:
+    s = Slices()
+    f, g, h = (s.call(n, 0) for n in "fgh")
+    program = ordered(lambda x: h(g(f(x))), X)
+    assert groups(program, 2) == [["f", "g"]] and groups(program, 3) == [["f", "g", "h"]]
+
+
+def test_parts_of_what_was_merged_before_count_each() -> None:
+    s = Slices()
+    f, g, h = (s.call(n, 0) for n in "fgh")
+    program = ordered(lambda x: h(g(f(x))), X)
+    next(program.calls()).parts = ("- a m.py:1", "- b m.py:2")
+    assert groups(program, 3) == [["f", "g"]] and groups(program, 4) == [["f", "g", "h"]]
+
+
+def long(name: str, operations: int, slices: Slices) -> Any:
+    """A computation of so many operations, its return among them."""
+
+    def function(x: Any) -> Any:
+        for _ in range(operations - 1):
+            x = jnp.tanh(x)
+        return x
+
+    function.__name__ = name
+    return jit(function, in_shardings=slices.homes[0])
+
+
+def test_a_large_computation_is_not_repeated_inside_of_one_executable() -> None:
+    s = Slices()
+    for operations, merged in ((LARGE, [["f", "f"]]), (LARGE + 1, [])):
+        f = long("f", operations, s)
+        program = ordered(lambda x, f=f: f(f(x)), X)
+        assert count_operations(program.computations["f"]) == operations
+        assert groups(program, 128) == merged
+
+
+def test_a_large_computation_is_merged_with_what_follows_half_of_its_calls() -> None:
+    s = Slices()
+    f = long("f", LARGE + 1, s)
+    g, h, k = (long(n, i, s) for i, n in enumerate("ghk", 2))
+    assert groups(ordered(lambda x: h(f(g(f(x)))), X), 128) == [["f", "g"], ["f", "h"]]
+    assert groups(ordered(lambda x: k(f(h(f(g(f(x)))))), X), 128) == []
+
+
+def test_what_control_flow_makes_is_waited_for() -> None:
+    """What a loop makes of an argument is there when the loop has ended: `f` does not wait for that."""
+    s = Slices()
+    f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
+
+    def program(x: Any, y: Any) -> Any:
+        return g(f(x), lax.while_loop(lambda v: v.sum() < 10, lambda v: k(f(v)), y))
+
+    found = ordered(program, X, X)
+    assert list(found.flow.branches()) and groups(found, 128) == []

@@ -79,6 +79,43 @@ def test_a_plan_that_just_fits_is_left_alone() -> None:
     assert "computed again" in again.schedule.note
 
 
+def narrow(params: Any, x: Any) -> Any:
+    """A stage that keeps a hundredth of what it takes."""
+    return deep(params, jnp.broadcast_to(x.mean(0), (1, WIDTH)))
+
+
+def narrowing(first: Any) -> Any:
+    """A training step whose second stage needs nothing of what it takes, once it has run."""
+    made = pw.make_virtual_device_set()
+    functions = (first, narrow)
+    stages = [jit(f, in_shardings=NamedSharding(made.add_slice(devices=1).mesh("x"), P())) for f in functions]
+
+    def loss(params: Any, x: Any) -> Any:
+        for stage, own in zip(stages, params, strict=True):
+            x = stage(own, x)
+        return (x**2).mean()
+
+    def step(params: Any, xs: Any) -> Any:
+        def body(total: Any, x: Any) -> Any:
+            return jax.tree.map(jnp.add, total, jax.grad(loss)(params, x)), None
+
+        return lax.scan(body, jax.tree.map(jnp.zeros_like, params), xs)[0]
+
+    weights = np.eye(WIDTH, dtype=np.float32)
+    return pw.program(step).lower([[weights] * 4, [weights]], np.ones((4, 100, WIDTH), np.float32))
+
+
+def test_what_would_need_more_memory_is_left_as_it_was() -> None:
+    """To run the second stage again would keep what it takes, which is a hundred times what it makes."""
+    lowered = narrowing(deep)
+    free = lowered.compile("islands=2,devices=1", schedule="gpipe").plan
+    plan = lowered.compile("islands=2,devices=1", schedule="gpipe", remat="always").plan
+    assert plan.schedule.note.startswith("activations of stage 0 are computed again")
+    assert plan.streams[0].peak_bytes < free.streams[0].peak_bytes
+    assert plan.streams[1].peak_bytes == free.streams[1].peak_bytes
+    assert len(plan.streams[1].instructions) == len(free.streams[1].instructions)
+
+
 def test_what_backward_follows_at_once_is_not_computed_again() -> None:
     """The last stage, which makes the loss, keeps nothing in between under 1F1B."""
     step, arguments = uneven((1, 1), with_loss=True)

@@ -114,6 +114,34 @@ def test_slices_that_fill_an_island_to_the_last_device_fit(name: str) -> None:
     assert {b.island for b in split.bindings.values()} == {"a", "b"}
 
 
+def test_min_cut_fills_an_island_to_its_limit() -> None:
+    """Only as a third on its island the last slice is with those that it exchanges something with."""
+    slices = [SliceRequest(symbol, devices) for symbol, devices in (("a", 1), ("b", 1), ("c", 2), ("d", 1))]
+    graph = make_graph(slices, [(s.symbol, 0.0) for s in slices], {(0, 3): GB, (1, 3): GB})
+    found = POLICIES["min-cut"](graph, Topology((Island("i0", devices=3), Island("i1", devices=3))))
+    assert len({found.bindings[s].island for s in "abd"}) == 1
+
+
+def test_balanced_keeps_a_split_whose_busiest_slice_is_the_least_busy() -> None:
+    """The work of the slices of one island is not added up: they are different devices."""
+    slices = [SliceRequest(f"s{i}", 1) for i in range(5)]
+    calls = [("s0", 4e9), *((f"s{i}", 1e9) for i in range(1, 5))]
+    graph = make_graph(slices, calls, {(0, 1): GB, (0, 2): 2 * GB, (1, 2): 4 * GB, (1, 3): 2 * GB})
+    islands = Island("fast", 2, flops=2e9, ici_gbps=10.0), Island("roomy", 4, flops=1e9, ici_gbps=10.0)
+    found = POLICIES["balanced"](graph, Topology(islands, dcn_gbps=1.0))
+    assert [found.bindings[s.symbol].island for s in slices] == ["fast", *["roomy"] * 4]
+
+
+def test_balanced_counts_what_goes_back_to_an_earlier_slice() -> None:
+    """Forward nothing is handed on; backward s2 hands four seconds of bytes to s1, which it is kept with."""
+    slices = [SliceRequest(f"s{i}", 1) for i in range(3)]
+    forward = [("s0", 1e9), ("s1", 2e9), ("s2", 4e9)]
+    graph = make_graph(slices, [*forward, ("s2", 4e9), ("s1", 4e9), ("s0", 4e9)], {(3, 4): 4 * GB})
+    islands = tuple(Island(f"i{n}", 3, flops=2e9, ici_gbps=10.0) for n in range(2))
+    found = POLICIES["balanced"](graph, Topology(islands, dcn_gbps=1.0))
+    assert [found.bindings[s.symbol].island for s in slices] == ["i0", "i1", "i1"]
+
+
 def test_of_splits_that_cost_the_same_that_which_fills_islands_least_is_taken() -> None:
     slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
     graph = make_graph(slices, [("s0", 0.0), ("s1", 0.0)], {})

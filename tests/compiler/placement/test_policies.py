@@ -151,6 +151,27 @@ def test_never_more_in_flight_than_the_limit(launches: list[str]) -> None:
             gangs[name].started((Both(tokens), None))
 
 
+def in_flight(most: int, launches: int) -> list[int]:
+    """How many quick executions are in flight on one device behind each launch."""
+    gang, running = Gang([DeviceQueue(most)]), list[Token]()
+    found: list[int] = []
+    for _ in range(launches):
+        due = gang.admit()
+        token = Token(running)
+        if due:
+            gang.started((token, None))
+        found.append(len(running))
+    return found
+
+
+@pytest.mark.parametrize("most", [16, 32])
+def test_as_many_are_in_flight_as_the_limit_says(most: int) -> None:
+    """First each has a token of its own, and room is left for those that soon have none; then eight share one."""
+    found = in_flight(most, 100)
+    assert found[: most - TOKEN_STRIDE + 1] == list(range(1, most - TOKEN_STRIDE + 2))
+    assert max(found) == most and min(found[50:]) == most - TOKEN_STRIDE
+
+
 class Both:
     """The token of a gang: done when it is done on every device."""
 
@@ -163,4 +184,5 @@ class Both:
 
 
 def test_the_limit_is_what_the_measurements_allow() -> None:
-    assert TOKEN_STRIDE < DeviceQueue().most <= 16
+    """Below two strides, executions that have no token yet would be above it."""
+    assert 2 * TOKEN_STRIDE <= DeviceQueue().most <= 16

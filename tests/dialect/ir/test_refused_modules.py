@@ -15,7 +15,7 @@ from support.small_modules import BRANCHING, STRAIGHT
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.ir import verify as rules
-from pathways.dialect.ir import verify_plan
+from pathways.dialect.ir import verify_plan, verify_shardings
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import parse_text
 from pathways.dialect.phases import Phase
@@ -48,6 +48,9 @@ RETYPED = (
     "8xf32>) -> tensor<8xf32>\n    return %c",
     "8xi32>) -> tensor<8xf32>\n    return %c",
 )
+MESH = 'sdy.mesh @mesh = <["x"=2]>\n'
+TAKES = '(%a: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>})'
+MAKES = '-> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>})'
 TRACED = ('pw.phase = "plan"', 'pw.phase = "trace"')
 MANY = 1 << 40
 
@@ -87,6 +90,74 @@ STRAIGHT_ONES: dict[str, Breakage] = {
     "a dimension too few": (OUT, OUT.replace('[{"x"}]', "[]"), "splits result 0 of shape [8] as ()"),
     "an argument without a sharding": (f", {X}", "", "gives x no sharding on its mesh"),
     "an argument on two meshes": (X, X.replace("m0", "m1"), "gives x no sharding on its mesh"),
+    "a sharding without a mesh": ('pw.name = "z"', f'pw.name = "z", {X}', "splits z, which has no mesh"),
+    "what has no name": ('"x", pw.mesh = @m0', '"", pw.mesh = @m9', "puts argument 0 on @m9, which does not exist"),
+    "partitions of a computation": (
+        "@double attributes {mhlo.num_partitions = 2",
+        "@double attributes {mhlo.num_partitions = 4",
+        "calls @double, which runs on 4 devices",
+    ),
+    "no partitions of a computation": (
+        "@double attributes {mhlo.num_partitions = 2 : i32}",
+        "@double",
+        "calls @double, which does not say on how many devices",
+    ),
+    "a computation without a mesh": (
+        MESH,
+        "",
+        TAKES,
+        "(%a: tensor<8xf32>)",
+        MAKES,
+        "-> (tensor<8xf32>)",
+        "calls @double, which has no mesh of x=2",
+    ),
+    "a computation with a mesh of other axes": (
+        MESH,
+        MESH.replace('"x"=2', '"z"=1,"x"=2'),
+        "calls @double, which has no mesh of x=2",
+    ),
+    "a computation that is open": (
+        TAKES,
+        TAKES.replace('"x"', '"x", ?'),
+        "calls @double, which says no sharding of argument 0",
+    ),
+    "an argument of a computation": (
+        TAKES,
+        "(%a: tensor<8xf32>)",
+        "calls @double, which says no sharding of argument 0",
+    ),
+    "a result of a computation": (MAKES, "-> (tensor<8xf32>)", "calls @double, which says no sharding of result 0"),
+    "a computation that says otherwise": (
+        MAKES,
+        MAKES.replace('"x"', ""),
+        "calls @double, which splits result 0 as ((),)",
+    ),
+    "a computation of two meshes": (
+        MESH,
+        f'{MESH}sdy.mesh @other = <["x"=2, "y"=2]>\n',
+        MAKES,
+        MAKES.replace("@mesh", "@other"),
+        "calls @double, which splits result 0 as (('x',),)",
+    ),
+    "an axis of a transfer when traced": (
+        *TRACED,
+        "sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>,\n      source",
+        'sharding = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>,\n      source',
+        "splits result 0 of shape [8] as (('x',),)",
+    ),
+    "an axis of a call when traced": (
+        *TRACED,
+        OUT,
+        OUT.replace('"x"', '"y"'),
+        "splits result 0 of shape [8] as (('y',),)",
+    ),
+    "a sharding too few when traced": (
+        *TRACED,
+        "sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>,\n      source",
+        "sharding = #sdy.sharding_per_value<[]>,\n      source",
+        "states 0 shardings of 1 results",
+    ),
+    "another mesh when traced": (*TRACED, IN, IN.replace('m0, [{"x"}]', 'm1, [{"y"}]'), "puts operand 0 on @m1"),
     "an argument in uneven parts": ("8xf32", "7xf32", "splits dimension 0 of operand 0 (7) in 2"),
     "island of a slice": (S0, S0.replace("left", "nowhere"), "is not bound to an island"),
     "devices of a slice": (S0, S0.replace(', device_ids = "0:2"', ""), "is not bound to an island"),
@@ -99,7 +170,30 @@ STRAIGHT_ONES: dict[str, Breakage] = {
     "no bytes": (" bytes = 64 : i64,", "", "does not state its route, bytes and source"),
     "no source": (f"{SOURCE}, ", "", "does not state its route, bytes and source"),
     "another source": (SOURCE, SOURCE.replace('{"x"}', "{}"), "states another source than its operand's place"),
-    "an operand elsewhere": (IN, IN.replace('{"x"}', "{}"), "reads operand 0 from another place"),
+    "an operand elsewhere": (
+        IN,
+        IN.replace('{"x"}', "{}"),
+        TAKES,
+        TAKES.replace('{"x"}', "{}"),
+        "reads operand 0 from another place",
+    ),
+    "no plan of an island": ("{island = @left, peak", "{island = @right, peak", "has no pw.plan for @left"),
+    "a plan of no body": (
+        "{island = @left, peak",
+        "{body = @gone, island = @left, peak",
+        "is for the body @gone, which does not exist",
+    ),
+    "a value without a buffer": (
+        "array<i64: 32, 32>",
+        "array<i64: 32>",
+        "8xf32>, tensor<8xf32>]",
+        "8xf32>]",
+        "array<i64: 2, -1>",
+        "array<i64: 2>",
+        "[<@m1, [{}]>, <@m1, [{}]>]",
+        "[<@m1, [{}]>]",
+        "declares 1 buffers",
+    ),
     "no step": ("bytes = 64 : i64, step = 1 : i64", "bytes = 64 : i64", "has no step"),
     "a step twice": ('"1F0", step = 2', '"1F0", step = 1', "has step 1 behind step 1"),
     "a plan of no island": (
@@ -130,8 +224,8 @@ STRAIGHT_ONES: dict[str, Breakage] = {
     ),
     "callee of a run": ("0 : i64, callee = @double", "0 : i64, callee = @gone", "runs @gone, which is not there"),
     "mesh of a run": (
-        "@double, mesh = @m1, inputs",
-        "@double, mesh = @m9, inputs",
+        "@twice, mesh = @m1, inputs",
+        "@twice, mesh = @m9, inputs",
         "names the mesh @m9, which does not exist",
     ),
     "a module for one device of nothing": (
@@ -266,7 +360,7 @@ UNREACHED = {"describes "}
 
 def test_every_rule_has_a_refusing_module() -> None:
     """Every place where the verifier says that something is wrong, is one where a module above made it say so."""
-    files = [inspect.getfile(m) for m in (rules, verify_plan)]
+    files = [inspect.getfile(m) for m in (rules, verify_plan, verify_shardings)]
     with lines_run_in(*files) as seen:
         for base, breakage in MODULES.values():
             said_of(broken(base, breakage))

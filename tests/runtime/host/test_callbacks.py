@@ -1,5 +1,6 @@
 """Computations that call back to the host: their values, their failures, and what waits for them."""
 
+import gc
 import threading
 from dataclasses import replace
 from typing import Any
@@ -13,9 +14,12 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.api.process import process
+from pathways.dialect import host_callbacks
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.memo import forget
 from pathways.dialect.mlir import bytecode, make_context, parse, portable
 from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import linearize
 from pathways.runtime.host.devices.callbacks import result_types
 from pathways.runtime.host.load.waves import defer
@@ -227,3 +231,41 @@ def test_a_plan_of_another_process_cannot_call_back_to_it() -> None:
     with pytest.raises(pw.PathwaysError, match="a Python process that is not this one") as caught:
         pw.Compiled(replace(plan, computations=tuple(elsewhere)))
     assert caught.value.code == "PWC0510"
+
+
+def test_a_function_goes_with_what_may_call_it() -> None:
+    """With the last of its owners, whatever their order; a number of another process is nothing to hold."""
+    owners = [Owner() for _ in range(3)]
+    (number, other) = host_callbacks.register([len, min], owners[0])
+    host_callbacks.hold(owners[1], [number, number, 5])
+    host_callbacks.hold(owners[1], [number])
+    host_callbacks.hold(owners[2], [other])
+    owners[0] = Owner()
+    assert host_callbacks.find(number) is len and host_callbacks.find(other) is min
+    owners[1] = Owner()
+    assert host_callbacks.find(number) is None and host_callbacks.find(other) is min
+    owners.clear()
+    assert host_callbacks.find(other) is None and host_callbacks.find(5) is None
+
+
+class Owner:
+    """An object that lives for as long as it is named."""
+
+
+def test_programs_that_are_gone_leave_no_functions_behind() -> None:
+    """A plan alone keeps what it calls: its IR may be gone. Without it, the table is as it was."""
+
+    def plan_of() -> Plan:
+        (mesh,) = slices(1, 1)
+        return pw.program(placed(sine, mesh)).lower(X).compile().plan
+
+    def alive() -> list[bool]:
+        forget()
+        gc.collect()
+        return [host_callbacks.find(n) is not None for n in numbers]
+
+    plan = plan_of()
+    numbers = [n for c in plan.computations for n in c.callbacks]
+    assert numbers and all(alive())
+    del plan
+    assert not any(alive())

@@ -41,6 +41,11 @@ def test_a_callback_that_does_nothing_proves_a_hang_beside_others_that_compute()
     assert judge(evidence(called=LIMIT - 1, beside=True), LIMIT) is not Verdict.HUNG
 
 
+def test_a_run_that_is_still_for_as_long_as_the_limit_is_judged() -> None:
+    assert judge(evidence(still=LIMIT, idle=LIMIT), LIMIT) is Verdict.HUNG
+    assert judge(evidence(still=LIMIT, beside=True), LIMIT) is Verdict.SUSPECTED
+
+
 def test_what_cannot_be_told_is_suspected() -> None:
     assert judge(evidence(beside=True), LIMIT) is Verdict.SUSPECTED  # whose CPU time is it?
     assert judge(evidence(devices_idle=LIMIT), LIMIT) is Verdict.SUSPECTED  # Python computes, devices do not

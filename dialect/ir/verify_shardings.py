@@ -1,0 +1,170 @@
+"""The rules of shardings: those written before propagation, those of every value from phase `shard` on, and those of
+computations, which must say what their calls say.
+
+XLA lays out what nothing is said of as it likes, and the plan is read off the computations; so a call and its
+computation must agree. Nodes are many and alike: each kind of them is looked at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.program import ProgramIR, described, main_of
+from pathways.dialect.ir.wellformed import Broken
+from pathways.dialect.mlir import Attribute, Operation
+from pathways.dialect.phases import Phase
+from pathways.dialect.sdy import Placed, is_closed, meshes_of, read_sharding
+from pathways.dialect.sharding import Axes
+
+
+def _attributes(node: Node) -> tuple[str, ...]:
+    """Where a node states its shardings."""
+    return ("sharding",) if node.is_transfer else ("in_shardings", "out_shardings")
+
+
+def _values(node: Node, attribute: str) -> Sequence[int]:
+    """The values whose shardings an attribute of a node states."""
+    return node.operands if attribute == "in_shardings" else node.results
+
+
+_SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "result"}
+
+
+def check_written(program: ProgramIR) -> Iterator[Broken]:
+    """Finds shardings that cannot be among those that are written before propagation decides the others.
+
+    They may name fewer dimensions than there are: the storage of PRNG keys has one that the user does not see.
+    """
+    if program.phase.reached(Phase.SHARD):
+        return
+    types = program.flow.types
+    divided: set[tuple[ArrayType, Placed]] = set()
+    for node in program.flow.nodes:
+        operation: Operation = node.op.operation
+        attributes = operation.attributes
+        for name in _attributes(node):
+            if name not in attributes:
+                continue
+            values, what, shardings = _values(node, name), _SIDES[name], getattr(node.op, name)
+            if len(shardings) != len(values):
+                yield operation, f"states {len(shardings)} shardings of {len(values)} {what}s", "one for each"
+                continue
+            for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
+                type_ = types[value]
+                if (type_, placed) not in divided:
+                    divided.add((type_, placed))
+                    whole = Placed(placed.mesh, placed.dims + ((),) * (len(type_.shape) - len(placed.dims)))
+                    yield from _divides(program, operation, type_, whole, f"{what} {i}")
+                if node.mesh and placed.mesh != node.mesh:
+                    yield operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
+
+
+def check_shardings(program: ProgramIR) -> Iterator[Broken]:
+    """Finds what does not state its shardings, and shardings that cannot be; from phase `shard` on."""
+    flow = program.flow
+    types = flow.types
+    checked: set[tuple[str, str, str, Attribute]] = set()
+    divided: set[tuple[ArrayType, Placed]] = set()
+    for node in flow.nodes:
+        op, attributes = node.op, node.op.operation.attributes
+        for name in _attributes(node):
+            values, what = _values(node, name), _SIDES[name]
+            key = node.callee, node.mesh, name, attributes.get(name)
+            if node.callee and key in checked:  # the types are those of the computation
+                continue
+            shardings = getattr(op, name)
+            if shardings is None or len(shardings) != len(values):
+                yield op.operation, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
+                continue
+            checked.add(key)
+            for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
+                if (types[value], placed) not in divided:
+                    divided.add((types[value], placed))
+                    yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
+                if node.mesh and placed.mesh != node.mesh:
+                    yield op.operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
+    for value, argument in zip(flow.arguments, program.arguments, strict=True):
+        if argument.mesh is not None:
+            op, name = program.func.operation, argument.shown(value)
+            if argument.sharding is None or argument.sharding.mesh != argument.mesh:
+                yield op, f"gives {name} no sharding on its mesh", "pw.sharding from phase shard on"
+            else:
+                yield from _divides(program, op, types[value], argument.sharding, name)
+
+
+def _divides(program: ProgramIR, op: Operation, type_: ArrayType, placed: Placed, what: str) -> Iterator[Broken]:
+    shape = type_.shape
+    if placed.mesh not in program.meshes:
+        yield op, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
+        return
+    mesh = program.mesh(placed.mesh)
+    names = {name for name, _ in mesh.axes}
+    used = [a for axes in placed.dims for a in axes]
+    if len(placed.dims) != len(shape) or not names.issuperset(used) or len(set(used)) != len(used):
+        yield op, f"splits {what} of shape {list(shape)} as {placed.dims}", f"one entry a dimension, axes of {mesh}"
+    elif bad := program.sharding(placed).undivided(shape):
+        dim, parts = bad[0]
+        yield op, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
+
+
+_Sides: TypeAlias = tuple[tuple[str, tuple[Placed | None, ...]], ...]
+"""The arguments and the results of a computation, each with its sharding; None: it has none that is closed."""
+
+
+def check_computations(program: ProgramIR) -> Iterator[Broken]:
+    """Finds calls of computations that do not say how they are sharded, or say something else than the call."""
+    seen: set[tuple[str, str, Attribute, Attribute]] = set()
+    sides: dict[str, _Sides] = {}
+    meshes: dict[str, dict[str, Axes]] = {}
+    for node in program.flow.calls():
+        attributes, callee = node.op.operation.attributes, node.callee
+        key = callee, node.mesh, attributes["in_shardings"], attributes["out_shardings"]
+        if key in seen:
+            continue
+        seen.add(key)
+        if callee not in sides:
+            computation = program.computations[callee]
+            sides[callee], meshes[callee] = _sides(computation), meshes_of(computation)
+        for problem, rule in _problems(program, node.op, sides[callee], meshes[callee]):
+            yield node.op.operation, f"calls @{callee}, {problem}", rule
+
+
+def _problems(program: ProgramIR, op: Any, sides: _Sides, meshes: dict[str, Axes]) -> Iterator[tuple[str, str]]:
+    mesh = program.mesh(op.mesh)
+    axes = mesh.axes
+    attributes = program.computations[op.callee].attributes
+    partitions: Any = attributes["mhlo.num_partitions"] if "mhlo.num_partitions" in attributes else None  # noqa: SIM401
+    if partitions is None or partitions.value != mesh.size:
+        have = "does not say on how many devices" if partitions is None else f"runs on {partitions.value} devices"
+        yield f"which {have}", f"mhlo.num_partitions = {mesh.size}, as its mesh @{op.mesh} has"
+    if axes not in meshes.values():
+        yield f"which has no mesh of {mesh}", "an sdy.mesh with the axes of the call from phase shard on"
+        return
+    for (what, have), need in zip(sides, (op.in_shardings, op.out_shardings), strict=True):
+        for i, (placed, stated) in enumerate(zip(have, need, strict=True)):
+            if placed is None:
+                if mesh.size > 1:
+                    rule = "a closed sdy.sharding on all that @main takes and makes from phase shard on"
+                    yield f"which says no sharding of {what} {i}", rule
+            elif placed.dims != stated.dims or (any(placed.dims) and meshes.get(placed.mesh) != axes):
+                yield f"which splits {what} {i} as {placed.dims}", f"{stated.dims} on its mesh, as the call says"
+
+
+def _sides(computation: Operation) -> _Sides:
+    main = main_of(computation)
+    return tuple(
+        (what, tuple(map(_sharding, described(main, key, len(types)))))
+        for what, key, types in (
+            ("argument", "arg_attrs", main.type.inputs),
+            ("result", "res_attrs", main.type.results),
+        )
+    )
+
+
+def _sharding(attribute: Any) -> Placed | None:
+    if "sdy.sharding" not in attribute:
+        return None
+    sharding = attribute["sdy.sharding"]
+    return read_sharding(sharding) if pw.is_sharding(sharding) and is_closed(sharding) else None
