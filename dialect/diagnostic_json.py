@@ -13,18 +13,16 @@ class ForeignDiagnostic(Diagnostic):
     """An error of a class that this process does not know: its words as the other process had them."""
 
     title: ClassVar[str] = "{title_}"
-    have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "{need_}"
-    hint: ClassVar[str] = "{hint_}"
     code_: str
     title_: str
     have_: str = ""
     need_: str = ""
     hint_: str = ""
 
-    @property
-    def code(self) -> str:  # type: ignore[override]
-        return self.code_
+    def __post_init__(self) -> None:
+        for name in ("have", "need", "hint"):  # what was not said has no line
+            object.__setattr__(self, name, f"{{{name}_}}" if getattr(self, f"{name}_") else "")
+        object.__setattr__(self, "code", self.code_)
 
 
 def write_diagnostic(diagnostic: Diagnostic) -> str:

@@ -16,7 +16,7 @@ from pathways.dialect.diagnostics import Diagnostic
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 FILES = [p for p in sorted(TESTS.rglob("*.py")) if p != Path(__file__)]
-ERRORS = ("dialect", "compiler", "runtime", "api", "cli")
+ERRORS = ("dialect", "compiler", "runtime", "runtime.wire", "api", "cli")
 """The layers, each with its errors in `errors.py`."""
 PRODUCT = ("dialect", "compiler", "runtime", "cli", "pathways/api")
 _PERSONS = re.compile(r"\b(nobody|somebody|whoever|anybody|everybody)\b", re.I)

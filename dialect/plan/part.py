@@ -30,7 +30,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Part:
+class PlanPart:
     """The part of a plan: `plan` has the streams, inputs, results and constants of its islands alone.
 
     `order` is that of the whole plan, of what is here: indices of streams are those of the part. `inputs` and `results`
@@ -46,7 +46,7 @@ class Part:
     received: dict[int, Edge]
 
 
-def part_of(plan: Plan, islands: Collection[str]) -> Part:
+def part_of(plan: Plan, islands: Collection[str]) -> PlanPart:
     """Finds the part of the host that has these islands. The plan has no bodies. Raises PWC0604 as `linearize`."""
     streams = [i for i, s in enumerate(plan.streams) if s.island in islands]
     number = {old: new for new, old in enumerate(streams)}
@@ -54,7 +54,7 @@ def part_of(plan: Plan, islands: Collection[str]) -> Part:
     inputs = tuple(i for i, p in enumerate(plan.inputs) if p.island in islands)
     results = tuple(i for i, p in enumerate(plan.results) if p.island in islands)
     crossing = [e for e in edges_of(plan) if (e.source in islands) != (e.target in islands)]
-    return Part(
+    return PlanPart(
         replace(
             plan,
             streams=tuple(plan.streams[i] for i in streams),

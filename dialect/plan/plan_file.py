@@ -42,6 +42,8 @@ _MARK_SIZE = len(_MARK) + 2 * signing.SIZE
 _SIGNED_AS = "plan.bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 VERSION = "0.1.0"
+WRITER = {"pathways": VERSION, "jax": VERSION_OF_JAX, "jaxlib": jaxlib.version.__version__}
+"""What this process is, to those that read what it writes."""
 
 
 def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
@@ -58,7 +60,7 @@ def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
         "program": plan.name,
         "platform": plan.platform,
         "topology": str(plan.topology),
-        "writer": {"pathways": VERSION, "jax": VERSION_OF_JAX, "jaxlib": jaxlib.version.__version__},
+        "writer": WRITER,
         "members": {name: hashlib.sha256(members[name]).hexdigest() for name in sorted(members)},
     }
     out = io.BytesIO()

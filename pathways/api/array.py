@@ -126,7 +126,7 @@ class Array(ArrayMethods, JaxArray):
     def addressable_data(self, index: int) -> Any:
         """Returns the part on one virtual device, by position in the mesh, as a `jax.Array` on JAX's default device."""
         size = self.handle.buffer.bytes
-        return self._as_jax(self._read(size, lambda array: arrays.shard_to_host(array, index)))
+        return self._as_jax(self._read(size, lambda array: arrays.fetched_shard(array, index)))
 
     def on_device_size_in_bytes(self) -> int:
         """The bytes on all of its devices together."""
@@ -188,7 +188,7 @@ class Array(ArrayMethods, JaxArray):
 
     def copy_to_host_async(self) -> None:
         """Starts the copy to the host that a later read returns."""
-        self._read(self.nbytes, arrays.start_copy_to_host)
+        self._read(self.nbytes, arrays.start_fetching)
 
     def _future(self, timeout: float | None = None) -> Any:
         array = self.handle.known(timeout)
@@ -220,7 +220,7 @@ class Array(ArrayMethods, JaxArray):
 
     def stored(self) -> "np.ndarray[Any, Any]":
         """Returns a copy on the host in its stored form: keys as their data. Waits, and raises as above."""
-        return self._read(self.nbytes, arrays.to_host)
+        return self._read(self.nbytes, arrays.fetched)
 
     def to_jax(self) -> Any:
         """Returns a `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys.

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from pathways.compiler.errors import BadArguments
@@ -26,12 +27,13 @@ from pathways.runtime import interrupts
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, SchedulingPolicy
-from pathways.runtime.errors import Forked, NotOverProcesses
+from pathways.runtime.errors import Forked
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.analyze import XlaAnalyzer
 from pathways.runtime.host.devices.islands import Machine, host_islands
 from pathways.runtime.host.run.store import Store
 from pathways.runtime.status import Status, status_of
+from pathways.runtime.wire.errors import NotOverProcesses
 
 
 @dataclass
@@ -59,10 +61,19 @@ class Process:
         return self._made_session(program, slices)
 
     def _bound(self, slices: Mapping[str, VirtualSlice]) -> dict[str, Binding]:
-        """Where slices are that an earlier program has placed: their arrays lie there."""
-        lost = self.lost_islands()
-        found = {symbol: self._bindings.get(virtual.number) for symbol, virtual in slices.items()}
-        return {symbol: bound for symbol, bound in found.items() if bound is not None and bound.island not in lost}
+        """Where slices are that an earlier program has placed: their arrays lie there.
+
+        Of slices that no program had together, and that would share devices, the first stays.
+        """
+        lost, taken = self.lost_islands(), set[tuple[str, int]]()
+        found: dict[str, Binding] = {}
+        for symbol, virtual in slices.items():
+            bound = self._bindings.get(virtual.number)
+            devices = {(bound.island, d) for d in bound.devices} if bound is not None else set[tuple[str, int]]()
+            if bound is not None and bound.island not in lost and taken.isdisjoint(devices):
+                found[symbol] = bound
+                taken |= devices
+        return found
 
     def keep_bindings(self, plan: Plan, slices: Mapping[str, VirtualSlice]) -> None:
         """Notes where a plan has placed slices, for the programs that come."""
@@ -122,6 +133,11 @@ class Process:
     @property
     def machine(self) -> Machine:
         return self.controller.machine
+
+    @cached_property
+    def local_machine(self) -> Machine:
+        """The devices of this process itself, for what is run beside a cluster."""
+        return self.machine if self.machine.is_local else Machine(self.platform)
 
     @property
     def store(self) -> Store:
@@ -225,7 +241,7 @@ def inside_of(inner: Process) -> Generator[None]:
     try:
         yield
     finally:
-        _current.remove(inner)
+        del _current[max(i for i, one in enumerate(_current) if one is inner)]
 
 
 def status() -> Status:

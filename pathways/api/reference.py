@@ -67,7 +67,7 @@ def _run(plan: Plan, arguments: Sequence[Any], called: dict[tuple[int, int], Any
     """Runs the program or a body; `called` are its computations as functions."""
     values: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
     channels: dict[int, np.ndarray[Any, Any]] = {}
-    islands = process().machine.islands_for(plan)
+    islands = process().local_machine.islands_for(plan)
     for port, value in zip(plan.inputs, arguments, strict=True):
         if port.slot >= 0:
             values[port.island, port.slot] = value

@@ -6,7 +6,7 @@ from typing import Any
 
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.client.ports import Input
-from pathways.runtime.host.devices.arrays import copied, is_array
+from pathways.runtime.host.devices.arrays import copied, is_any_array
 from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
 
 
@@ -48,7 +48,7 @@ class Binder:
             array = wanted.arrive(handle)
             buffer = handle.buffer
             in_place = array is buffer.array
-            if in_place and port.donated and is_array(array):
+            if in_place and port.donated and is_any_array(array):
                 if used[id(buffer)] > 1 or not store.claim(handle, self._program, bound.claims):
                     array = copied(array, wanted.side)
             elif in_place and not port.donated:

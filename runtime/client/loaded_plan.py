@@ -25,7 +25,7 @@ from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import CalledInside, ComputationFailed
 from pathways.runtime.host.devices import callbacks
-from pathways.runtime.host.devices.arrays import is_array
+from pathways.runtime.host.devices.arrays import is_any_array
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.host.load.costs import IslandCost
@@ -275,7 +275,7 @@ class LoadedPlan:
 
     def _is_done(self, values: list[Any]) -> bool:
         """Returns whether a run of one computation is done already: a small one runs on the thread that enqueues it."""
-        return bool(self._only) and all(is_array(values[i]) and values[i].is_ready() for i in self._only)
+        return bool(self._only) and all(is_any_array(values[i]) and values[i].is_ready() for i in self._only)
 
     @uninterrupted
     def _flown(self, ticket: Ticket | None, flight: Flight | None, values: list[Any]) -> None:

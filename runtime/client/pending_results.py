@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from pathways.runtime.client.ports import Input, Result
-from pathways.runtime.host.devices.arrays import is_array
+from pathways.runtime.host.devices.arrays import is_any_array
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
 
@@ -37,7 +37,7 @@ class PromisedResults:
             buffer = self._promised.get(result.index)
             if buffer is not None:
                 array = handle.buffer.array
-                counts = is_array(array) and not buffer.pinned
+                counts = is_any_array(array) and not buffer.pinned
                 self._store.replace(buffer, self._promise, array, held=counts)
         self._promise.resolve()
 

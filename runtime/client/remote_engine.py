@@ -19,7 +19,6 @@ from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.cluster import Cluster
 from pathways.runtime.client.remote_host import RemoteHost, new_numbers
-from pathways.runtime.errors import NotOverProcesses
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
 from pathways.runtime.host.devices.remote_array import RemoteArray
@@ -28,6 +27,7 @@ from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.errors import NotOverProcesses
 
 
 class RemoteSides(Sides):
@@ -91,7 +91,7 @@ class RemoteEngine:
         host = self._cluster.host(share.island)
         if host is not share.host:
             number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
-            host.ask(lambda request: m.Load(request, number, path, sequential, raw))
+            host.ask(lambda request: m.LoadPlan(request, number, path, sequential, raw))
             share.host = host
         return host
 
@@ -106,7 +106,7 @@ class RemoteEngine:
         """Sends an argument, which is in its stored form, to the host that reads it."""
         host = self._host(self._shares[self.plan.inputs[number].island])
         name = new_numbers()
-        host.post(m.Put(name, self._number, number, np.ascontiguousarray(array).tobytes()))
+        host.post(m.PutArray(name, self._number, number, np.ascontiguousarray(array).tobytes()))
         return RemoteArray(host, name, type_)
 
     def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]:
@@ -148,7 +148,7 @@ def _cause(host: RemoteHost, value: Any) -> Diagnostic | None:
 
 def _unload(cluster: Cluster, islands: Sequence[str], number: int) -> None:
     for island in islands:
-        cluster.hosts[island].post(m.Unload(number))
+        cluster.hosts[island].post(m.UnloadPlan(number))
 
 
 def _check(plan: Plan) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.runtime.errors import HostLost
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
 
 _numbers = itertools.count(1)
@@ -97,12 +97,12 @@ class RemoteHost:
         return run
 
     def fetch(self, number: int, shard: int) -> tuple[tuple[int, ...], bytes]:
-        answer = self.ask(lambda request: m.Fetch(request, number, shard))
+        answer = self.ask(lambda request: m.FetchArray(request, number, shard))
         return tuple(json.loads(answer.value)), answer.blob
 
     def copy(self, number: int) -> int:
         target = new_numbers()
-        self.post(m.Copy(number, target))
+        self.post(m.CopyArray(number, target))
         return target
 
     def put_poison(self, cause: Diagnostic) -> int:
@@ -124,7 +124,7 @@ class RemoteHost:
     def _send_freed(self) -> None:
         if self._freed:
             count = len(self._freed)
-            self._connection.post(m.Free(tuple(self._freed.popleft() for _ in range(count))))
+            self._connection.post(m.FreeArrays(tuple(self._freed.popleft() for _ in range(count))))
 
     def lose(self, reason: str) -> None:
         """Ends all that waits for the host: its process has ended, or sent what is no message."""

@@ -17,7 +17,7 @@ from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import SnapshotGone
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.arrays import is_array
+from pathways.runtime.host.devices.arrays import is_any_array
 from pathways.runtime.host.run.store import Poison, StoredBuffer, Suspended, lost_among
 
 
@@ -58,7 +58,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
     freed = 0
     for buffer in controller.store.of(client):
         array = buffer.array
-        if buffer.pinned or not is_array(array):
+        if buffer.pinned or not is_any_array(array):
             continue
         with contextlib.suppress(*pjrt.FAILURES):  # an array whose computation failed stays as it is
             host: np.ndarray[Any, Any] | Path = pjrt.to_host(array)
@@ -96,7 +96,7 @@ def resume(controller: Controller, client: ClientState) -> None:
             if buffer.array is one.where:
                 back = _back(controller, buffer, one)
                 # Unless its last handle was dropped meanwhile, or another thread was quicker.
-                controller.store.replace(buffer, one.where, back, held=is_array(back))
+                controller.store.replace(buffer, one.where, back, held=is_any_array(back))
         client.forget_kept()
         client.suspended = False
     finally:

@@ -20,7 +20,7 @@ from pathways.runtime.control.admission import Ticket, Turns
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
-from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits, NotOverProcesses
+from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
@@ -29,6 +29,7 @@ from pathways.runtime.host.run.background import BackgroundRuns, Promise
 from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.store import Poison, Store, closed, lost_poison
+from pathways.runtime.wire.errors import NotOverProcesses
 
 FETCH_LIMIT, MOST_FETCHED = "PATHWAYS_FETCH_LIMIT", "16GiB"
 

@@ -18,17 +18,18 @@ from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
 from pathways.dialect.topology import Island
-from pathways.runtime.errors import BadMessage, ComputationFailed, HostLost
+from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.load.edges import Neighbors
-from pathways.runtime.host.load.loaded_part import Exit, LoadedPart, load_part
+from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
 from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.progress import drive, wait_any
 from pathways.runtime.host.run.runs_in_flight import Launch
 from pathways.runtime.host.run.store import Origin, Poison
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.errors import BadMessage, HostLost
 
 BEAT = 0.5
 """Seconds between two signs of life."""
@@ -41,7 +42,7 @@ class _Finished:
     number: int
     begin: int
     tokens: Sequence[Any]
-    results: Sequence[tuple[Exit, Any]]
+    results: Sequence[tuple[PartResult, Any]]
 
 
 class Host:
@@ -58,7 +59,7 @@ class Host:
         self._plans: dict[int, LoadedPart] = {}
         self._arrays: dict[int, Any] = {}
         self._finished: queue.SimpleQueue[_Finished] = queue.SimpleQueue()
-        self._fetches: queue.SimpleQueue[tuple[m.Fetch, Any]] = queue.SimpleQueue()
+        self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
         self._runs = 0
         for work in (self._watch, self._serve_fetches, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
@@ -68,22 +69,22 @@ class Host:
         match message:
             case m.RunPlan():
                 self._run(message)
-            case m.Free():
+            case m.FreeArrays():
                 for array in message.arrays:
                     self._arrays.pop(array, None)
-            case m.Unload():
+            case m.UnloadPlan():
                 self._plans.pop(message.plan, None)
-            case m.Copy():
+            case m.CopyArray():
                 self._arrays[message.target] = _copied(self._arrays[message.source])
-            case m.Put():
+            case m.PutArray():
                 self._arrays[message.array] = self._plans[message.plan].inputs[message.input].put(message.blob)
             case m.PutPoison():
                 self._arrays[message.array] = Poison(read_diagnostic(message.cause))
-            case m.Fetch():
+            case m.FetchArray():
                 self._fetches.put((message, self._arrays.get(message.array)))
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
-            case m.Load() | m.Connect():
+            case m.LoadPlan() | m.Connect():
                 self._answer(message.request, lambda: self._prepare(message))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
@@ -96,7 +97,7 @@ class Host:
         if source is not None:
             source.close()
 
-    def _prepare(self, message: m.Load | m.Connect) -> str:
+    def _prepare(self, message: m.LoadPlan | m.Connect) -> str:
         if isinstance(message, m.Connect):
             for island, address in message.addresses.items():
                 if address:
@@ -136,8 +137,8 @@ class Host:
         frame.base = self.machine.take_launches(len(part.launches))
         for pendings in drive(part.waves, frame, _Enqueuer(self.machine)):
             wait_any(pendings)
-        made = [(exit_, _handed_out(frame, exit_)) for exit_ in part.results]
-        self._arrays.update((message.results + exit_.number, value) for exit_, value in made)
+        made = [(result, _handed_out(frame, result)) for result in part.results]
+        self._arrays.update((message.results + result.number, value) for result, value in made)
         self._finished.put(_Finished(message.run, begin, frame.tokens, made))
         self._runs += 1
 
@@ -148,9 +149,9 @@ class Host:
             for token in run.tokens:
                 _wait_for(token)
             causes: dict[str, str] = {}
-            for exit_, value in run.results:
-                if (cause := _failure(value, exit_.origin)) is not None:
-                    causes[str(exit_.number)] = write_diagnostic(cause)
+            for result, value in run.results:
+                if (cause := _failure(value, result.origin)) is not None:
+                    causes[str(result.number)] = write_diagnostic(cause)
             spent = time.monotonic_ns() - run.begin
             self._post(m.Failed(run.number, spent, causes) if causes else m.Done(run.number, spent))
 
@@ -164,7 +165,7 @@ class Host:
             message, array = self._fetches.get()
             self._answer_fetch(message, array)
 
-    def _answer_fetch(self, message: m.Fetch, array: Any) -> None:
+    def _answer_fetch(self, message: m.FetchArray, array: Any) -> None:
         try:
             if array is None:
                 raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
@@ -196,9 +197,9 @@ class _Enqueuer:
         """Bodies do not run here."""
 
 
-def _handed_out(frame: Frame, exit_: Exit) -> Any:
-    value = frame.values[exit_.slot]
-    return value if exit_.copy is None or isinstance(value, Poison) else exit_.copy(value)
+def _handed_out(frame: Frame, result: PartResult) -> Any:
+    value = frame.values[result.slot]
+    return value if result.copy is None or isinstance(value, Poison) else result.copy(value)
 
 
 def _copied(array: Any) -> Any:

@@ -6,7 +6,6 @@ behind a run is done at once. When the stream ends, however it ends, the process
 
 import argparse
 import os
-import platform
 import queue
 import signal
 import socket
@@ -14,28 +13,15 @@ import sys
 import threading
 import traceback
 
-import jaxlib.version
-
-from pathways.dialect.jax_api import JAX_VERSION
-from pathways.dialect.plan.plan_file import VERSION
 from pathways.dialect.topology import Island
 from pathways.runtime.host.host import Host
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.versions import VERSIONS
 
 
-def versions() -> dict[str, str]:
-    """What must be the same in all processes of a cluster."""
-    return {
-        "pathways": VERSION,
-        "jax": JAX_VERSION,
-        "jaxlib": jaxlib.version.__version__,
-        "python": ".".join(platform.python_version_tuple()[:2]),
-    }
-
-
-def main() -> None:
+def serve() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--socket", required=True)
     parser.add_argument("--island", required=True)
@@ -46,7 +32,7 @@ def main() -> None:
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(chosen.socket)
     connection = Connection(sock)
-    connection.post(m.Hello(chosen.island, os.getpid(), versions()))
+    connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS))
     host = Host(Island(chosen.island, devices=chosen.devices), chosen.platform, connection.post)
     todo: queue.SimpleQueue[m.Message] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(connection, host, todo), name="pathways-reader", daemon=True).start()
@@ -78,4 +64,4 @@ def _read(connection: Connection, host: Host, todo: "queue.SimpleQueue[m.Message
 
 
 if __name__ == "__main__":
-    main()
+    serve()

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
-from pathways.runtime.errors import HostLost
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.errors import HostLost
+from pathways.runtime.wire.versions import difference
 
 START = 120.0
 """Seconds that hosts may take to start."""
@@ -120,4 +121,6 @@ def _welcomed(sock: socket.socket, started: "dict[str, subprocess.Popen[bytes]]"
     if not isinstance(hello, m.Hello) or hello.island != name:
         connection.close()
         return None
+    if other := difference(hello.versions):
+        raise PathwaysError(HostLost(island=name, reason=f"it is of another version: {other}"))
     return HostProcess(name, connection, started[name], folder / f"{name}.log")

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.errors import BadMessage
+from pathways.runtime.wire.errors import BadMessage
 
 HEADER = struct.Struct("<QB")
 SMALL = 1 << 16

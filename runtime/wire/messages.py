@@ -8,10 +8,10 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias, cast, get_type_hints
+from typing import Any, TypeAlias, cast, get_args, get_type_hints
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.errors import BadMessage
+from pathways.runtime.wire.errors import BadMessage
 
 Ids: TypeAlias = tuple[int, ...]
 MOST_HOT = 1 << 20
@@ -30,7 +30,7 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadPlan:
     """Load a plan (`blob`: the bytes of plan.bin), of which a host executes what is on its island."""
 
     request: int
@@ -41,7 +41,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Unload:
+class UnloadPlan:
     """No run of this plan will come any more."""
 
     plan: int
@@ -69,7 +69,7 @@ class Connect:
 
 
 @dataclass(frozen=True)
-class Put:
+class PutArray:
     """An argument of a plan, by the index of its input: `blob` is the whole array, in its stored form."""
 
     array: int
@@ -118,7 +118,7 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyArray:
     """Make a copy of an array, which a later run may overwrite."""
 
     source: int
@@ -126,14 +126,14 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeArrays:
     """No run will name these arrays again."""
 
     arrays: Ids
 
 
 @dataclass(frozen=True)
-class Fetch:
+class FetchArray:
     """Send the values of an array; of one shard, by position, or of the whole (-1)."""
 
     request: int
@@ -158,27 +158,25 @@ class Fence:
 
 Message: TypeAlias = (
     Hello
-    | Load
-    | Unload
+    | LoadPlan
+    | UnloadPlan
     | Answer
     | Connect
-    | Put
+    | PutArray
     | PutPoison
     | RunPlan
     | Done
     | Failed
-    | Copy
-    | Free
-    | Fetch
+    | CopyArray
+    | FreeArrays
+    | FetchArray
     | Beat
     | Fence
 )
-MESSAGES: tuple[type[Message], ...] = (
-    Hello, Load, Unload, Answer, Connect, Put, PutPoison, RunPlan, Done, Failed, Copy, Free, Fetch, Beat, Fence,
-)  # fmt: skip
+MESSAGES: tuple[type[Message], ...] = get_args(Message)
 _KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT = frozenset({Unload, RunPlan, Done, Copy, Free, Fetch, Beat})
+_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat})
 _COUNT = struct.Struct("<I")
 
 

@@ -12,22 +12,22 @@ Array: TypeAlias = Any
 """A `jax.Array` on our devices, or a `RemoteArray`; a future."""
 
 
-def is_array(value: Any) -> bool:
+def is_any_array(value: Any) -> bool:
     return isinstance(value, RemoteArray) or pjrt.is_array(value)
 
 
-def to_host(array: Array) -> "np.ndarray[Any, Any]":
+def fetched(array: Array) -> "np.ndarray[Any, Any]":
     """Copies an array to this process. Raises one of `pjrt.FAILURES`, or the first cause, where it never comes."""
     return array.fetch() if isinstance(array, RemoteArray) else pjrt.to_host(array)
 
 
-def shard_to_host(array: Array, position: int) -> "np.ndarray[Any, Any]":
-    """Copies the shard at a position of its mesh; raises as `to_host`."""
+def fetched_shard(array: Array, position: int) -> "np.ndarray[Any, Any]":
+    """Copies the shard at a position of its mesh; raises as `fetched`."""
     return array.fetch(position) if isinstance(array, RemoteArray) else pjrt.to_host(pjrt.shard(array, position))
 
 
-def start_copy_to_host(array: Array) -> None:
-    """Starts the copy that a later `to_host` returns, where that can be started."""
+def start_fetching(array: Array) -> None:
+    """Starts the copy that a later `fetched` returns, where that can be started."""
     if not isinstance(array, RemoteArray):
         pjrt.start_copy_to_host(array)
 

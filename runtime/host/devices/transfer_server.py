@@ -25,7 +25,7 @@ _TRANSPORTS = 2
 """Connections that the data of one pair of processes is spread over; with none, offering kills the process."""
 
 
-class Source:
+class TransferSource:
     """A connection to the transfer server of another process."""
 
     def __init__(self, connection: Any) -> None:
@@ -56,11 +56,11 @@ class TransferServer:
     def address(self) -> str:
         return str(self._server.address())
 
-    def connect(self, address: str) -> Source:
-        return Source(self._server.connect(address))
+    def connect(self, address: str) -> TransferSource:
+        return TransferSource(self._server.connect(address))
 
     def forget(self) -> None:
-        """Drops all offers that were not pulled, and their arrays: whoever was to pull them is gone."""
+        """Drops all offers that were not pulled, and their arrays: the process that was to pull them is gone."""
         self._server._reset_rendevous_table()
 
     def offer(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> None:

@@ -18,7 +18,7 @@ from pathways.dialect.reshard import Piece, ReshardPlan, plan_reshard
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards, Side
-from pathways.runtime.host.devices.transfer_server import Source, TransferServer, error_array
+from pathways.runtime.host.devices.transfer_server import TransferServer, TransferSource, error_array
 from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import Enqueuer, Work
@@ -31,7 +31,7 @@ class Neighbors:
 
     device: pjrt.Device
     servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
-    sources: dict[str, Source] = field(default_factory=dict[str, Source])
+    sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
     lost: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
     """Islands whose hosts are gone, and what is said of it."""
     _addresses: dict[str, str] = field(default_factory=dict[str, str])
@@ -140,7 +140,7 @@ class Pulled:
         try:
             self.pieces.block_until_ready()
         except pjrt.FAILURES:
-            return  # whoever joins them meets the error
+            return  # joining them raises it
 
 
 _MARK = "<<pathways {} pathways>>"

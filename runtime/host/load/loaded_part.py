@@ -8,7 +8,7 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.plan.part import Part, part_of
+from pathways.dialect.plan.part import PlanPart, part_of
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -26,7 +26,7 @@ from pathways.runtime.host.run.store import Origin
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class PartInput:
     """An input of a part: the slot that its argument goes to (-1: it is not read), its type and layout."""
 
     slot: int
@@ -42,7 +42,7 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
-class Exit:
+class PartResult:
     """A result of a part: its number in the whole plan, its slot, and the computation that makes it.
 
     A constant is copied before it is handed out, since a later run may overwrite what it got.
@@ -62,8 +62,8 @@ class LoadedPart:
     constants: list[tuple[int, Any]]
     launches: list[Launch]
     waves: list[PreparedWave]
-    inputs: Mapping[int, Entry]
-    results: list[Exit]
+    inputs: Mapping[int, PartInput]
+    results: list[PartResult]
 
     def frame(self, transfers: int) -> Frame:
         return Frame(self.size, self.constants, transfers=transfers)
@@ -91,29 +91,29 @@ def load_part(
         constants,
         prepared.launches,
         waves,
-        _entries(part, prepared, sides),
-        _exits(part, prepared, sides, {slot for slot, _ in constants}),
+        _inputs(part, prepared, sides),
+        _results(part, prepared, sides, {slot for slot, _ in constants}),
     )
 
 
-def _entries(part: Part, prepared: Preparer, sides: Sides) -> dict[int, Entry]:
-    found: dict[int, Entry] = {}
+def _inputs(part: PlanPart, prepared: Preparer, sides: Sides) -> dict[int, PartInput]:
+    found: dict[int, PartInput] = {}
     for number, port in zip(part.inputs, part.plan.inputs, strict=True):
         if port.slot < 0:
-            found[number] = Entry(-1, port.type, None)
+            found[number] = PartInput(-1, port.type, None)
             continue
         slot = prepared.offsets[port.island] + port.slot
         type_, layout = prepared.types[slot]
-        found[number] = Entry(slot, type_, sides.of(layout))
+        found[number] = PartInput(slot, type_, sides.of(layout))
     return found
 
 
-def _exits(part: Part, prepared: Preparer, sides: Sides, constants: set[int]) -> list[Exit]:
-    found: list[Exit] = []
+def _results(part: PlanPart, prepared: Preparer, sides: Sides, constants: set[int]) -> list[PartResult]:
+    found: list[PartResult] = []
     for number, port, origin in zip(part.results, part.plan.results, origins_of(part.plan), strict=True):
         slot = prepared.offsets[port.island] + port.slot
         side = sides.of(prepared.types[slot][1])
-        found.append(Exit(number, slot, origin, _copier(side) if slot in constants else None))
+        found.append(PartResult(number, slot, origin, _copier(side) if slot in constants else None))
     return found
 
 

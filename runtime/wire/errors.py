@@ -1,0 +1,42 @@
+"""Errors of processes that work together: one is gone, of another version, or cannot do something."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.dialect.diagnostics import Diagnostic, Exit
+
+
+@dataclass(frozen=True)
+class HostLost(Diagnostic):
+    code: ClassVar[str] = "PWC0910"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "the host of {island} is gone"
+    have: ClassVar[str] = "{reason}"
+    need: ClassVar[str] = "the process that has the devices of the island"
+    hint: ClassVar[str] = "arrays of other islands are still there; a new cluster goes on from values that were saved"
+    island: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class BadMessage(Diagnostic):
+    code: ClassVar[str] = "PWC0911"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "a process of the cluster sent what is no message"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "start all processes of a cluster from one installation; if they are, please file a bug"
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class NotOverProcesses(Diagnostic):
+    code: ClassVar[str] = "PWC0912"
+    title: ClassVar[str] = "{what} cannot be done where islands are in processes of their own"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "run it without --cluster and pw.cluster: one process can do all of it"
+    what: str
+    have_: str
+    rule: str

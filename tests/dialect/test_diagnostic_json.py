@@ -1,0 +1,66 @@
+"""Errors keep their code, their words and the user's line on the way to another process."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
+from pathways.runtime.errors import ComputationFailed, DeviceLost, Hang
+
+LINE = Where("model.py", 3, "step", "/home/me/model.py")
+SOME: list[Diagnostic] = [
+    ComputationFailed(computation="f", island="island0", cause='a "quoted" {cause}\nof two lines', where=LINE),
+    ComputationFailed(computation="f", island="island0", cause="no line"),
+    DeviceLost(island="pod", device=3, reason="it was away"),
+    Hang(seconds="120", program="p", run=7, client="main", calls="a", others="b", where=LINE),
+]
+
+
+@pytest.mark.parametrize("diagnostic", SOME)
+def test_it_is_the_same_behind_the_way(diagnostic: Diagnostic) -> None:
+    read = read_diagnostic(write_diagnostic(diagnostic))
+    assert read == diagnostic and str(PathwaysError(read)) == str(PathwaysError(diagnostic))
+    assert (None if read.where is None else read.where.here) == (diagnostic.where and diagnostic.where.here)
+
+
+def test_an_error_that_is_not_known_here_keeps_its_words() -> None:
+    def made() -> type[Diagnostic]:
+        @dataclass(frozen=True)
+        class OfAnotherVersion(Diagnostic):
+            code: ClassVar[str] = "PWC0999"
+            title: ClassVar[str] = "{name} is new"
+            have: ClassVar[str] = "{{braces}}"
+            hint: ClassVar[str] = "update"
+            name: str
+
+        return OfAnotherVersion
+
+    cls: Any = made()
+    text = write_diagnostic(cls(name="x", where=LINE)).replace("OfAnotherVersion", "Elsewhere")
+    read = read_diagnostic(text)
+    assert PathwaysError(read).code == "PWC0999" and read.where == LINE
+    assert str(PathwaysError(read)) == str(PathwaysError(cls(name="x", where=LINE)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "3", "{}", '{"class": "DeviceLost"}',
+        json.dumps({"class": "X", "code": "PWC1", "fields": {}, "where": ["a"], "said": {}}),
+        json.dumps({"class": "X", "code": "PWC1", "fields": {}, "where": [1, 2, 3, 4], "said": {}}),
+        json.dumps({"class": "X", "code": "PWC1", "fields": {}, "where": None, "said": {"title": "t"}}),
+    ],
+)  # fmt: skip
+def test_what_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_diagnostic(text)
+
+
+def test_fields_of_another_kind_are_not_believed() -> None:
+    written = json.loads(write_diagnostic(SOME[2]))
+    written["fields"]["reason"] = ["a", "list"]
+    read = read_diagnostic(json.dumps(written))
+    assert not isinstance(read, DeviceLost) and PathwaysError(read).code == "PWC0512"

@@ -1,0 +1,43 @@
+"""When a host that is not heard of is gone."""
+
+import pytest
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.client.silence import MOST_AWAY, TIMEOUT, Silence, host_timeout
+
+
+def test_a_host_is_gone_when_it_was_silent_for_longer_than_the_limit() -> None:
+    silence = Silence(10.0)
+    assert silence.judge(100.0, {"a": 100.0, "b": 95.0}) == {}
+    for tenth in range(50):
+        assert silence.judge(100.0 + tenth / 10, {"a": 100.0, "b": 95.0}) == {}
+    assert silence.judge(105.0, {"a": 100.0, "b": 95.0}) == {}  # the limit itself is not too long
+    assert silence.judge(105.5, {"a": 105.0, "b": 95.0}) == {"b": 10.5}
+
+
+def test_time_in_which_this_process_was_stopped_does_not_count() -> None:
+    silence = Silence(10.0)
+    silence.judge(100.0, {"a": 100.0})
+    assert silence.judge(100.0 + MOST_AWAY + 60, {"a": 100.0}) == {}
+    now = 100.0 + MOST_AWAY + 60
+    while now < 100.0 + MOST_AWAY + 70:
+        now += 0.5
+        assert silence.judge(now, {"a": 100.0}) == {}
+    assert silence.judge(now + 0.5, {"a": 100.0}) == {"a": 10.5}
+
+
+def test_a_pause_between_looks_that_is_short_excuses_nothing() -> None:
+    silence = Silence(3.0)
+    silence.judge(0.0, {"a": 0.0})
+    assert silence.judge(MOST_AWAY, {"a": 0.0}) == {}
+    assert silence.judge(2 * MOST_AWAY, {"a": 0.0}) == {"a": 2 * MOST_AWAY}
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "", "nan"])
+def test_a_limit_that_is_none_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TIMEOUT, value)
+    with pytest.raises(PathwaysError) as caught:
+        host_timeout()
+    assert caught.value.code == "PWC0707"
+    monkeypatch.setenv(TIMEOUT, "0.5")
+    assert host_timeout() == 0.5

@@ -1,0 +1,139 @@
+"""Messages between processes: what is sent is what arrives, and nothing else is believed."""
+
+import random
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire import frames
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.versions import VERSIONS, difference
+
+INT = st.integers(-(1 << 63), (1 << 63) - 1)
+OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    int: INT,
+    bool: st.booleans(),
+    str: st.text(),
+    bytes: st.binary(max_size=100),
+    dict[str, str]: st.dictionaries(st.text(), st.text(), max_size=4),
+    m.Ids: st.lists(INT, max_size=5).map(tuple),
+}
+ANY = st.one_of([st.builds(cls, **{n: OF_TYPE[t] for n, t in get_type_hints(cls).items()}) for cls in m.MESSAGES])
+
+
+@pytest.fixture
+def pair() -> Iterator[Callable[[], tuple[Connection, socket.socket, Connection]]]:
+    """Makes two ends of a connection, the first also as the socket that it is."""
+    made: list[Connection] = []
+
+    def make() -> tuple[Connection, socket.socket, Connection]:
+        here, there = socket.socketpair()
+        made.extend((Connection(here), Connection(there)))
+        return made[-2], here, made[-1]
+
+    yield make
+    for connection in made:
+        connection.close()
+
+
+Pair: TypeAlias = Callable[[], tuple[Connection, socket.socket, Connection]]
+
+
+def written(message: m.Message) -> tuple[int, bytes]:
+    kind, payload, blob = m.encode(message)
+    return kind, payload + blob
+
+
+@given(ANY)
+@settings(max_examples=300, deadline=None)
+def test_a_message_is_read_as_it_was_written(message: m.Message) -> None:
+    assert m.decode(*written(message)) == message
+
+
+@given(ANY, st.integers(0, 1 << 30), st.integers(0, 255))
+@settings(max_examples=300, deadline=None)
+def test_a_damaged_message_is_another_or_refused(message: m.Message, position: int, byte: int) -> None:
+    kind, payload = written(message)
+    damaged = bytearray(payload)
+    if damaged:
+        damaged[position % len(damaged)] = byte
+    for text in (damaged, damaged[: position % (len(damaged) + 1)]):
+        try:
+            assert isinstance(m.decode(kind, text), type(message))
+        except PathwaysError as error:
+            assert error.code == "PWC0911"
+
+
+@pytest.mark.parametrize("kind", range(-1, len(m.MESSAGES) + 2))
+def test_noise_is_no_message(kind: int) -> None:
+    rng = random.Random(kind)
+    for size in (1, 3, 5, 9, 33):
+        try:
+            assert type(m.decode(kind, rng.randbytes(size))) in m.MESSAGES
+        except PathwaysError as error:
+            assert error.code == "PWC0911"
+
+
+def test_messages_arrive_in_their_order_with_their_data(pair: Pair) -> None:
+    here, _, there = pair()
+    blob = bytes(range(256)) * 30
+    sent = [m.CopyArray(1, 2), m.PutArray(3, 4, 5, blob), m.RunPlan(1, 2, 1 << 61, 4, (5, 6)), m.FreeArrays(())]
+    for message in sent:
+        here.post(message)
+    assert [there.receive() for _ in sent] == sent
+
+
+def test_a_message_of_a_run_does_not_grow_with_its_arrays() -> None:
+    small = len(written(m.RunPlan(0, 1, 1 << 61, 7, (1, 2)))[1])
+    assert small == 8 * 6 and len(written(m.RunPlan(1, 2, 1 << 61, 1 << 40, (1 << 40, 2)))[1]) == small
+
+
+def test_a_message_that_says_it_is_too_large_is_refused_before_it_is_there(pair: Pair) -> None:
+    here, raw, there = pair()
+    kind = m.MESSAGES.index(m.Done)
+    raw.sendall(frames.HEADER.pack(m.MOST_HOT + 1, kind))
+    with pytest.raises(PathwaysError, match="1,048,577 bytes") as caught:
+        there.receive()
+    assert caught.value.code == "PWC0911"
+    raw.sendall(frames.HEADER.pack(m.MOST_COLD, m.MESSAGES.index(m.PutArray)) + b"cut")
+    here.close()
+    with pytest.raises(ConnectionEnded):  # and not MemoryError: room is made as bytes come
+        there.receive()
+
+
+def test_a_stream_that_ends_anywhere_is_an_end(pair: Pair) -> None:
+    kind, payload = written(m.Beat(1, 2))
+    whole = frames.HEADER.pack(len(payload), kind) + payload
+    for length in range(len(whole)):
+        here, raw, there = pair()
+        raw.sendall(whole[:length])
+        here.close()
+        with pytest.raises(ConnectionEnded):
+            there.receive()
+
+
+def test_sending_to_what_is_gone_is_an_end(pair: Pair) -> None:
+    here, _, there = pair()
+    there.close()
+    with pytest.raises(ConnectionEnded):
+        for _ in range(100):
+            here.post(m.PutArray(0, 0, 0, bytes(1 << 16)))
+
+
+def test_numbers_beyond_64_bits_are_a_mistake_of_the_sender() -> None:
+    with pytest.raises(struct.error):
+        m.encode(m.CopyArray(1 << 63, 0))
+
+
+def test_other_versions_are_named() -> None:
+    assert not difference(dict(VERSIONS))
+    assert difference(VERSIONS | {"jax": "0.9"}) == f"jax 0.9 there, {VERSIONS['jax']} here"
+    assert "python none there" in difference({n: v for n, v in VERSIONS.items() if n != "python"})

@@ -1,0 +1,63 @@
+"""Programs on islands in processes of their own, and what is seen of the processes."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import pathways as pw
+from pathways.api.process import process
+from pathways.runtime.client.cluster import Cluster
+
+PATIENCE = 60.0
+"""Seconds after which what a test waits for will not come."""
+
+
+def this_cluster() -> Cluster:
+    machine = process().machine
+    assert isinstance(machine, Cluster)
+    return machine
+
+
+def pid_of(island: str) -> int:
+    return this_cluster().processes[island].process.pid
+
+
+def send(island: str, how: signal.Signals) -> None:
+    """Sends a signal to the process of an island."""
+    os.kill(pid_of(island), how)
+
+
+def becomes(true: Callable[[], bool]) -> bool:
+    """Waits until something is true; gives whether it is."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        if time.monotonic() > end:
+            return False
+        process().controller.flights.drain(0.02)
+    return True
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine is there, and not only what is left of it."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def values(results: Any) -> list[Any]:
+    return [np.asarray(r) for r in results]
+
+
+def code_of(use: Callable[..., Any], *arguments: Any) -> str:
+    """The code of the error that a use of something raises."""
+    try:
+        use(*arguments)
+    except pw.PathwaysError as error:
+        return error.code
+    return ""
