@@ -1,0 +1,150 @@
+"""A host that dies or freezes takes what lay there with it, and nothing else; it is started anew."""
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster, values
+from support.processes import start_python
+
+import pathways as pw
+from pathways.runtime.client.silence import TIMEOUT
+
+jit: Any = jax.jit
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+SLICES = pw.make_virtual_device_set()
+HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
+f = jit(lambda x: x * 2 + 1, in_shardings=HERE, out_shardings=HERE)
+g = jit(lambda x: x @ x.T, in_shardings=THERE, out_shardings=THERE)
+here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))
+
+
+@pw.program
+def both(x: Any) -> Any:
+    for _ in range(3):
+        x = g(f(x)) / 100
+    return x, f(x)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(TIMEOUT, "2")
+        with pw.cluster(islands=2, devices=2):
+            yield
+
+
+def island_of(array: pw.Array) -> str:
+    return array.handle.buffer.origin[1]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
+def test_a_host_that_is_gone(how: signal.Signals) -> None:
+    want = values(both(X))
+    kept, taken = here(X), there(X)
+    values((kept, taken))
+    lost, old = island_of(taken), pid_of(island_of(taken))
+    assert lost != island_of(kept)
+    running = [both(X) for _ in range(5)]
+    send(lost, how)
+    running += [both(X) for _ in range(3)]
+    codes = {code_of(np.asarray, result) for results in running for result in results}
+    assert codes <= {"", "PWC0910"}  # what was done before is good
+    assert becomes(lambda: this_cluster().hosts[lost].lost is None and pid_of(lost) != old)
+    assert code_of(np.asarray, taken) == "PWC0910" and code_of(both, taken) in ("", "PWC0910")
+    np.testing.assert_array_equal(np.asarray(kept), X * 2 + 1)
+    for ours, theirs in zip(values(both(X)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert not is_alive(old)
+
+
+def test_dependents_on_other_islands_carry_the_first_cause() -> None:
+    taken = there(X)
+    values([taken])
+    lost = island_of(taken)
+    old = pid_of(lost)
+    send(lost, signal.SIGKILL)
+    assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
+    after = pw.program(lambda y: f(g(y)))(taken)
+    with pytest.raises(pw.PathwaysError, match=f"the host of {lost} is gone"):
+        np.asarray(after)
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_host_that_dies_in_the_middle_of_a_transfer(end: str) -> None:
+    many = pw.program(lambda xs: [g(f(x)) for x in xs])
+    xs = [np.ones((1024, 1024), np.float32)] * 6
+    want = values(many(xs))
+    source, target = island_of(here(X)), island_of(there(X))
+    lost = source if end == "source" else target
+    old = pid_of(lost)
+    results = many(xs)
+    send(lost, signal.SIGKILL)
+    assert {code_of(np.asarray, r) for r in results} <= {"", "PWC0910", "PWC0504"}
+    assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
+    for ours, theirs in zip(values(many(xs)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_training_goes_on_from_what_the_client_holds() -> None:
+    step = pw.program(lambda w, x: (w + 0 * f(x) + f(g(x)) / 1000, g(x).sum()), donate_argnums=0)
+    want = np.zeros((4, 4), np.float32)
+    for _ in range(24):
+        w, _ = step(want, X)
+        want = np.asarray(w)
+    saved = now = np.zeros((4, 4), np.float32)
+    done, lost = 0, 0
+    while done < 24:
+        try:
+            if done % 8 == 5 and lost <= done // 8:
+                lost += 1
+                send(("island0", "island1")[lost % 2], signal.SIGKILL)
+            now, _ = step(now, X)
+            saved = np.asarray(now)
+            done += 1
+        except pw.PathwaysError as error:
+            assert error.code == "PWC0910", error
+            now = saved
+    assert lost == 3
+    np.testing.assert_array_equal(saved, want)
+    hosts = this_cluster().hosts.values()
+    del now
+    assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)
+
+
+CLIENT = """
+import os, sys
+import numpy as np, jax
+import pathways as pw
+from jax.sharding import NamedSharding, PartitionSpec as P
+from pathways.api.process import process
+s = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
+f = pw.program(lambda x: jax.jit(lambda v: v + 1, in_shardings=s)(x))
+with pw.cluster(islands=2, devices=1):
+    assert np.asarray(f(np.ones(3, np.float32)))[0] == 2
+    print(*(p.process.pid for p in process().machine.processes.values()), flush=True)
+    {ending}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "returned"),
+    [("sys.stdin.read()", -signal.SIGKILL), ("os._exit(7)", 7), ("raise KeyError", 1), ("pass", 0), ("sys.exit(5)", 5)],
+)
+def test_hosts_end_with_their_client_however_it_ends(ending: str, returned: int) -> None:
+    client = start_python("-c", CLIENT.replace("{ending}", ending))
+    assert client.stdout is not None and client.stderr is not None
+    line = client.stdout.readline()
+    pids = [int(pid) for pid in line.split()]
+    if returned == -signal.SIGKILL:
+        client.kill()
+    _, stderr = client.communicate(timeout=60)
+    assert client.returncode == returned and len(pids) == 2, stderr
+    assert becomes(lambda: not any(is_alive(pid) for pid in pids))
+    assert os.getpid() not in pids

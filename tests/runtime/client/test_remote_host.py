@@ -1,0 +1,130 @@
+"""A host as its controller sees it: whatever it sends, and however it ends, nothing waits for it for ever."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pathways.dialect.diagnostic_json import write_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
+from pathways.runtime.client.remote_host import RemoteHost, new_numbers
+from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.devices.remote_array import RemoteArray
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import HEADER
+
+CAUSE = ComputationFailed(computation="f", island="island0", cause="boom")
+
+
+class Far:
+    """The far end: a host that does what a test says."""
+
+    def __init__(self) -> None:
+        here, self.raw = socket.socketpair()
+        self.connection = Connection(self.raw)
+        self.lost = threading.Event()
+        self.host = RemoteHost("island0", Connection(here), lambda _: self.lost.set())
+
+    def answers(self, *answers: Callable[[Any], m.Message]) -> None:
+        """Answers so many messages, each as its function says, in a thread of its own."""
+
+        def work() -> None:
+            for answer in answers:
+                self.connection.post(answer(self.connection.receive()))
+
+        threading.Thread(target=work, daemon=True).start()
+
+
+@pytest.fixture
+def far() -> Iterator[Far]:
+    made = Far()
+    yield made
+    made.connection.close()
+    assert made.lost.wait(60)
+
+
+def load(number: int) -> m.Message:
+    return m.LoadPlan(number, 0, "plan", False, b"")
+
+
+def test_answers_come_to_those_who_asked(far: Far) -> None:
+    far.answers(lambda q: m.Answer(q.request, value="one"), lambda q: m.Answer(q.request, value="two"))
+    assert [far.host.ask(load).value for _ in range(2)] == ["one", "two"]
+
+
+def test_a_refusal_is_raised_as_it_was_said(far: Far) -> None:
+    far.answers(lambda q: m.Answer(q.request, error=write_diagnostic(CAUSE)))
+    with pytest.raises(PathwaysError) as caught:
+        far.host.ask(load)
+    assert caught.value.diagnostic == CAUSE
+
+
+def test_a_run_ends_good_or_with_the_cause_of_each_result(far: Far) -> None:
+    far.answers(lambda r: m.Done(r.run, 5), lambda r: m.Failed(r.run, 5, {"1": write_diagnostic(CAUSE)}))
+    good, bad = (far.host.run(m.RunPlan(0, n, 0, 10, ())) for n in range(2))
+    type_ = ArrayType((2,), "int8")
+    first, second = (RemoteArray(far.host, new_numbers(), type_, bad, n) for n in range(2))
+    good.block_until_ready()
+    first.block_until_ready()
+    with pytest.raises(PathwaysError, match="boom"):
+        second.block_until_ready()
+    assert first.is_ready() and second.is_ready()
+
+
+def test_values_are_fetched_as_they_were(far: Far) -> None:
+    want = np.arange(6, dtype=np.int16).reshape(2, 3)
+    far.answers(lambda q: m.Answer(q.request, value="[2, 3]", blob=want.tobytes()))
+    got = RemoteArray(far.host, new_numbers(), ArrayType((2, 3), "int16")).fetch()
+    np.testing.assert_array_equal(got, want)
+
+
+def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
+    numbers = [new_numbers() for _ in range(3)]
+    arrays = [RemoteArray(far.host, n, ArrayType((), "int8")) for n in numbers]
+    arrays.clear()
+    far.host.post(m.CopyArray(1, 2))
+    freed = far.connection.receive()
+    assert isinstance(freed, m.FreeArrays) and set(freed.arrays) == set(numbers)
+    assert far.connection.receive() == m.CopyArray(1, 2)
+
+
+@pytest.mark.parametrize("how", ["end", "noise", "unasked", "too large", "a number that is none"])
+def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
+    run = far.host.run(m.RunPlan(0, 0, 0, 10, ()))
+    raised: list[str] = []
+
+    def ask() -> None:
+        try:
+            far.host.ask(load)
+        except PathwaysError as error:
+            raised.append(error.code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert isinstance(far.connection.receive(), m.RunPlan) and isinstance(far.connection.receive(), m.LoadPlan)
+    match how:
+        case "end":
+            far.connection.close()
+        case "noise":
+            far.raw.sendall(HEADER.pack(3, 1) + b"abc")
+        case "unasked":
+            far.connection.post(m.Fence("island1"))
+        case "too large":
+            far.raw.sendall(HEADER.pack(1 << 60, m.MESSAGES.index(m.Done)))
+        case _:
+            far.connection.post(m.Failed(0, 1, {"one": write_diagnostic(CAUSE)}))
+    asking.join(60)
+    run.block_until_ready()
+    assert raised == ["PWC0910"] and far.lost.wait(60)
+    if how != "a number that is none":
+        assert run.everything is not None and run.everything.code == "PWC0910"
+    with pytest.raises(PathwaysError):
+        far.host.ask(load)
+    after = far.host.run(m.RunPlan(0, 1, 0, 10, ()))
+    assert after.is_ready() and after.everything is far.host.lost
+    far.host.post(m.CopyArray(1, 2))  # no error: what it would have been for has its own

@@ -1,0 +1,97 @@
+"""Hosts are processes that were started here, of this version; others are not let in."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import Island
+from pathways.runtime.launch import processes
+from pathways.runtime.launch.processes import start_hosts
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.versions import VERSIONS
+
+
+class Known:
+    """A process that was started: this one."""
+
+    pid = os.getpid()
+
+
+welcomed: Any = processes._welcomed  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, Connection]]:
+    here, there = socket.socketpair()
+    connection = Connection(there)
+    yield here, connection
+    here.close()
+    connection.close()
+
+
+def test_a_process_that_was_started_here_is_let_in(pair: tuple[socket.socket, Connection]) -> None:
+    pair[1].post(m.Hello("island0", os.getpid(), dict(VERSIONS)))
+    found = welcomed(pair[0], {"island0": Known()}, Path("."))
+    assert found.island == "island0"
+
+
+@pytest.mark.parametrize("case", ["another process", "another user", "another island", "no hello"])
+def test_others_are_not(case: str, pair: tuple[socket.socket, Connection], monkeypatch: pytest.MonkeyPatch) -> None:
+    pair[1].post(m.Beat(0, 0) if case == "no hello" else m.Hello("island0", os.getpid(), dict(VERSIONS)))
+    started: dict[str, Any] = {"island1" if case == "another island" else "island0": Known()}
+    if case == "another process":
+        started["island0"] = type("Other", (), {"pid": 1})()
+    if case == "another user":
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert welcomed(pair[0], started, Path(".")) is None
+    assert pair[0].fileno() == -1  # closed
+
+
+def test_a_host_of_another_version_is_named(pair: tuple[socket.socket, Connection]) -> None:
+    pair[1].post(m.Hello("island0", os.getpid(), VERSIONS | {"jaxlib": "0.1"}))
+    with pytest.raises(PathwaysError, match="island0 is gone") as caught:
+        welcomed(pair[0], {"island0": Known()}, Path("."))
+    assert caught.value.code == "PWC0910" and "jaxlib 0.1 there" in str(caught.value)
+
+
+def test_a_host_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    real = subprocess.Popen
+
+    def start(command: list[str], **options: Any) -> Any:
+        seen.append(real([sys.executable, "-c", "import sys; print('no room'); sys.exit(3)"], **options))
+        return seen[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with pytest.raises(PathwaysError) as caught:
+        start_hosts([Island("island0", devices=1), Island("island1", devices=1)], "cpu")
+    assert caught.value.code == "PWC0910" and "ended with 3: no room" in str(caught.value)
+    assert len(seen) == 2 and all(p.poll() is not None for p in seen)
+
+
+def test_a_host_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    real = subprocess.Popen
+
+    def start(command: list[str], **options: Any) -> Any:
+        seen.append(
+            real(
+                [sys.executable, "-c", "import sys; sys.stdin.read(); import threading; threading.Event().wait()"],
+                **options,
+            )
+        )
+        return seen[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(processes, "START", 0.5)
+    with pytest.raises(PathwaysError, match="island0 is gone") as caught:
+        start_hosts([Island("island0", devices=1)], "cpu")
+    assert "did not start" in str(caught.value) and seen[0].poll() is not None
