@@ -1,7 +1,7 @@
 """Each distinct computation once, as a StableHLO module complete by itself.
 
-Calls of the same traced function, and groups of the same shape, are recognized before they are lowered; what is left
-is compared by content when it is called (builder.py), so that equal stages on different slices share one module.
+Calls of the same traced function, on whatever slices, and groups of the same shape, are recognized before they are
+lowered; what is left is compared by content when it is called (builder.py), so that equal stages share one module.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 
 from pathways.compiler.frontends.builder import CalledComputation, symbol_of
 from pathways.compiler.frontends.jax import compat
@@ -19,6 +19,7 @@ from pathways.compiler.frontends.jax.devices import lowering_for
 from pathways.compiler.frontends.jax.gather import Group
 from pathways.compiler.frontends.jax.graph import Call, Operand, TracedValue
 from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
+from pathways.compiler.frontends.jax.meshes import JaxSharding, slice_mesh
 from pathways.dialect.host_callbacks import register, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
 from pathways.dialect.memo import remembered_by_identity
@@ -51,7 +52,11 @@ class Lowering:
         key = ("call", call.mesh.spec, *callee.key)  # the jaxpr says the types
         if key not in self._by_key:
             self._alive.append(callee.jaxpr)
-            self._by_key[key] = self._lower(callee.name, *_function_of(call), call.inputs)
+            sides = (tuple(map(_on_its_slice, s)) for s in (callee.in_shardings, callee.out_shardings))
+            same = ("call", call.mesh.spec, id(callee.jaxpr), callee.name, *sides)
+            if same not in self._by_key:
+                self._by_key[same] = self._lower(callee.name, *_function_of(call), call.inputs)
+            self._by_key[key] = self._by_key[same]
         return self._by_key[key]
 
     def _group(self, group: Group) -> CalledComputation:
@@ -114,6 +119,13 @@ def _as_parsed(module: Module) -> Module:
     """The module as its dump gives it back: a reduction printed in short loses the locations inside it."""
     printed = text(module)
     return parse(printed, module.context) if " applies " in printed else module
+
+
+def _on_its_slice(sharding: JaxSharding) -> Any:
+    """What a sharding says beside the slice that it is on: stages of one function differ in nothing else."""
+    if isinstance(sharding, NamedSharding):
+        return sharding.spec, slice_mesh(sharding.mesh, "a sharding", None).spec
+    return None if compat.is_unspecified(sharding) else sharding
 
 
 def _function_of(call: Call) -> tuple[Callable[..., Any], dict[str, Any]]:

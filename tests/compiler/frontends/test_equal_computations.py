@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.compiler.frontends.jax.lower import Lowering
 from pathways.dialect.ir.program import ProgramIR
 
 jit: Any = jax.jit
@@ -78,3 +79,36 @@ def test_what_is_made_of_numbers_joins_who_uses_it() -> None:
     plain = np.sin(X) + numbers, np.sin(X) * numbers, np.sin(numbers)
     for ours, theirs in zip(pw.program(program)(X), plain, strict=True):
         np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-5, atol=1e-6)
+
+
+def lowered(spec: Callable[[int], Any], shape: Callable[[int], tuple[int, ...]], count: int) -> int:
+    """How often JAX lowers a function that is placed on several slices, with a sharding and a mesh for each."""
+    made = pw.make_virtual_device_set()
+    meshes = [made.add_slice(devices=4).mesh(("x", "y"), shape(i)) for i in range(count)]
+    calls = [jit(stage, in_shardings=NamedSharding(mesh, spec(i))) for i, mesh in enumerate(meshes)]
+
+    def program(x: Any) -> Any:
+        for call in calls:
+            x = call(x)
+        return x
+
+    found: list[str] = []
+    real = Lowering._lower  # pyright: ignore[reportPrivateUsage]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lowering, "_lower", lambda self, name, *rest: found.append(name) or real(self, name, *rest))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType, reportUnknownMemberType]
+        x = np.ones((4, 4), np.float32)
+        np.testing.assert_allclose(np.asarray(pw.program(program)(x)), x + count)
+    return found.count("stage")
+
+
+def stage(x: Any) -> Any:
+    return x + 1
+
+
+def test_equal_stages_on_other_slices_are_lowered_once() -> None:
+    assert lowered(lambda _: P("x"), lambda _: (2, 2), 4) == 1
+
+
+def test_stages_that_are_split_otherwise_are_not_taken_for_the_same() -> None:
+    assert lowered(lambda i: (P("x"), P("y"))[i], lambda _: (2, 2), 2) == 2
+    assert lowered(lambda _: P("x"), lambda i: ((4, 1), (2, 2))[i], 2) == 2
