@@ -1,6 +1,7 @@
 """Injects faults, to test how a program behaves when something breaks: `pw.testing`."""
 
 import contextlib
+import json
 from collections.abc import Generator
 
 from pathways.api.process import process
@@ -8,11 +9,13 @@ from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.cluster import Cluster
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import faults
 from pathways.runtime.host.observe.fault_steps import FaultSteps
 from pathways.runtime.host.observe.faults import Fault as Fault
 from pathways.runtime.host.observe.faults import InjectedFault as InjectedFault
+from pathways.runtime.wire.errors import NotOverProcesses
 
 
 @contextlib.contextmanager
@@ -54,22 +57,49 @@ def fault(
         raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
     made = Fault(kind, program, computation, step, client, device, seconds, times, after, message)
     controller = process().controller
+    if isinstance(controller.machine, Cluster):
+        with _on_hosts(controller.machine, made):
+            yield made
+            controller.flights.drain()
+        return
     steps = FaultSteps(made, controller.executables, controller.machine.take_launches, controller.lose)
     with controller.observed_by(steps):
         yield made
         controller.background.drain()
-    if not made.happened:
-        wanted = {"program": program, "computation": computation, "step": step, "client": client}
-        asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items() if value is not None) or "any step"
-        raise PathwaysError(
-            BadArguments(
-                problem=f"no step met the fault {kind!r}, so that nothing went wrong",
-                have_=f"{asked}, after {made.after} more" if made.after else asked,
-                rule="a run of such a step while the block lasts",
-                advice="names as pwc inspect shows them; the run belongs inside of the with block",
-                where=caller(),
-            )
+    _check_happened(made)
+
+
+def _check_happened(made: Fault) -> None:
+    if made.happened:
+        return
+    names = ("program", "computation", "step", "client")
+    wanted = {name: value for name in names if (value := getattr(made, name)) is not None}
+    asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items()) or "any step"
+    raise PathwaysError(
+        BadArguments(
+            problem=f"no step met the fault {made.kind!r}, so that nothing went wrong",
+            have_=f"{asked}, after {made.after} more" if made.after else asked,
+            rule="a run of such a step while the block lasts",
+            advice="names as pwc inspect shows them; the run belongs inside of the with block",
+            where=caller(),
         )
+    )
+
+
+@contextlib.contextmanager
+def _on_hosts(cluster: Cluster, made: Fault) -> Generator[None]:
+    """Has the hosts of a cluster bring a fault to their steps. Raises PWC0912 for what they cannot tell apart."""
+    if made.kind == "lose" or made.client is not None or made.computation is None:
+        have = f"a fault of kind {made.kind!r} at computation {made.computation!r}, of client {made.client!r}"
+        rule = "raise, delay or hang, at a computation that is named, of any client"
+        raise PathwaysError(NotOverProcesses(what="this fault", have_=have, rule=rule, where=caller()))
+    names = ("kind", "program", "computation", "step", "device", "seconds", "times", "after", "message")
+    cluster.inject(json.dumps({name: getattr(made, name) for name in names}))
+    try:
+        yield
+    finally:
+        made.happened = cluster.inject("")
+    _check_happened(made)
 
 
 def lose_device(island: str, device: int = 0, reason: str = "lost on purpose") -> None:

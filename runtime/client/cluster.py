@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology
@@ -53,6 +54,8 @@ class Cluster(Machine):
         """Called when a host is gone: whatever lay there is."""
         self._changed = threading.Condition()
         """Guards the hosts; notified when one has been started anew, or cannot be."""
+        self._faults = 0
+        """Faults that happened on hosts that are gone."""
         self._starting: set[str] = set()
         """Islands whose hosts are being started anew."""
         self._closed = threading.Event()
@@ -110,9 +113,11 @@ class Cluster(Machine):
         with self._changed:
             self._starting.add(host.island)
         self.processes[host.island].kill()
-        for other in self.hosts.values():
-            other.post(m.Fence(host.island))
         assert host.lost is not None
+        cause = write_diagnostic(host.lost)
+        for other in self.hosts.values():
+            other.post(m.Fence(host.island, cause))
+        self._faults += host.faults
         island = self.named(host.island)
         assert island is not None
         self.on_lost(island, host.lost)
@@ -147,6 +152,17 @@ class Cluster(Machine):
             needs = ", ".join(f"{i.name} of {i.size} devices" for i in missing)
             raise PathwaysError(NotEnoughDevices(program=plan.name, have_=have, needs=needs))
         return {i.name: self._bound[i.name, i.size] for i in wanted}
+
+    def inject(self, fault: str) -> int:
+        """Brings a fault (JSON) to runs on all hosts; without one, ends it, and gives how often it has happened."""
+        there = [name for name in self.hosts if self.host(name).lost is None]
+
+        def ask(name: str, number: int) -> m.Message:
+            return m.Inject(number, fault)
+
+        happened = sum(int(answer.value) for answer in self.ask_all(there, ask).values()) + self._faults
+        self._faults = 0
+        return happened
 
     def keep_for_ever(self) -> None:
         """A forked process has no connection to hosts, and no device that must be kept."""

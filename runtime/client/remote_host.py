@@ -47,6 +47,8 @@ class RemoteHost:
         """When it last sent anything."""
         self.arrays = 0
         """How many arrays it had when it last said so."""
+        self.faults = 0
+        """How many faults happened before it hung."""
         self._connection = connection
         self._on_lost = on_lost
         self._requests: dict[int, _Request] = {}
@@ -126,12 +128,12 @@ class RemoteHost:
             count = len(self._freed)
             self._connection.post(m.FreeArrays(tuple(self._freed.popleft() for _ in range(count))))
 
-    def lose(self, reason: str) -> None:
-        """Ends all that waits for the host: its process has ended, or sent what is no message."""
+    def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
+        """Ends all that waits for the host: its process has ended, hangs (the cause), or sent what is no message."""
         with self._lock:
             if self.lost is not None:
                 return
-            self.lost = HostLost(island=self.island, reason=reason)
+            self.lost = cause or HostLost(island=self.island, reason=reason)
             runs, requests = list(self._runs.values()), list(self._requests.values())
             self._runs.clear()
             self._requests.clear()
@@ -159,6 +161,9 @@ class RemoteHost:
                 self._ended(message.run, {})
             case m.Failed():
                 self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()})
+            case m.Hangs():
+                self.faults = message.faults
+                self.lose("", read_diagnostic(message.cause))
             case m.Beat():
                 self.arrays = message.arrays
                 self.free_now()

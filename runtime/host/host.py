@@ -8,7 +8,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,31 +18,29 @@ from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
 from pathways.dialect.topology import Island
-from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.errors import ComputationFailed, Hang
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
-from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
+from pathways.runtime.host.observe.fault_steps import FaultSteps
+from pathways.runtime.host.observe.faults import Fault
+from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.frame import Frame, Part
-from pathways.runtime.host.run.progress import drive, wait_any
-from pathways.runtime.host.run.runs_in_flight import Launch
+from pathways.runtime.host.run.observer import enqueue_observed
+from pathways.runtime.host.run.progress import drive
+from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
 from pathways.runtime.host.run.store import Origin, Poison
+from pathways.runtime.host.run.waiting_flight import WaitingFlight
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.errors import BadMessage, HostLost
+from pathways.runtime.wire.errors import BadMessage
 
+_CLIENT = "of the cluster"
+"""What a host calls all clients: it does not know of them."""
 BEAT = 0.5
 """Seconds between two signs of life."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Finished:
-    """A run, all of which is in the queues of devices."""
-
-    number: int
-    begin: int
-    tokens: Sequence[Any]
-    results: Sequence[tuple[PartResult, Any]]
 
 
 class Host:
@@ -58,10 +56,13 @@ class Host:
         self._executables = Executables()
         self._plans: dict[int, LoadedPart] = {}
         self._arrays: dict[int, Any] = {}
-        self._finished: queue.SimpleQueue[_Finished] = queue.SimpleQueue()
+        self._flights = Flights()
+        self._line = self._flights.line(island.name)
+        self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
+        self._fault: FaultSteps | None = None
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
         self._runs = 0
-        for work in (self._watch, self._serve_fetches, self._beat):
+        for work in (self._serve_fetches, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
     def receive(self, message: m.Message) -> None:
@@ -84,20 +85,19 @@ class Host:
                 self._fetches.put((message, self._arrays.get(message.array)))
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
-            case m.LoadPlan() | m.Connect():
+            case m.LoadPlan() | m.Connect() | m.Inject():
                 self._answer(message.request, lambda: self._prepare(message))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
 
-    def fence(self, island: str) -> None:
+    def fence(self, message: m.Fence) -> None:
         """Ends all waits for another host, which is gone, at once; offers to it end in the order of messages."""
-        self.neighbors.lost[island] = HostLost(island=island, reason="its process has ended")
-        source = self.neighbors.sources.get(island)
-        if source is not None:
-            source.close()
+        self.neighbors.lose(message.island, read_diagnostic(message.cause))
 
-    def _prepare(self, message: m.LoadPlan | m.Connect) -> str:
+    def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject) -> str:
+        if isinstance(message, m.Inject):
+            return self._inject(message.fault)
         if isinstance(message, m.Connect):
             for island, address in message.addresses.items():
                 if address:
@@ -126,34 +126,54 @@ class Host:
             failed = ComputationFailed(computation="a request", island=self.island.name, cause=_text(error))
             self._post(m.Answer(request, error=write_diagnostic(failed)))
 
+    def _inject(self, fault: str) -> str:
+        """Begins or ends a fault; gives how often the last has happened."""
+        happened = 0 if self._fault is None else self._fault.fault.happened
+        self._fault = None
+        if fault:
+            self._fault = FaultSteps(Fault(**json.loads(fault)), self._executables, self.machine.take_launches, _kept)
+        return str(happened)
+
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
-        begin = time.monotonic_ns()
         part = self._plans[message.plan]
         frame = part.frame(message.transfers)
+        results: list[tuple[PartResult, Any]] = []
+
+        def done(seconds: float) -> None:
+            self._tell_end(message.run, seconds, results)
+
+        flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, _CLIENT, done)
         for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
             if entry.slot >= 0:
                 frame.values[entry.slot] = self._arrays[array]
         frame.base = self.machine.take_launches(len(part.launches))
-        for pendings in drive(part.waves, frame, _Enqueuer(self.machine)):
-            wait_any(pendings)
-        made = [(result, _handed_out(frame, result)) for result in part.results]
-        self._arrays.update((message.results + result.number, value) for result, value in made)
-        self._finished.put(_Finished(message.run, begin, frame.tokens, made))
+        flight.begin(None, frame.base, part.launches)
+        self._watchdog.ensure()
+        run = _Enqueuer(self.machine, flight, self._fault)
+        flight.thread = threading.get_ident()
+        self._flights.enqueuing[flight.number] = flight
+        for pendings in drive(part.waves, frame, run):
+            flight.wait(pendings, frame)
+        results += [(result, _handed_out(frame, result)) for result in part.results]
+        self._arrays.update((message.results + result.number, value) for result, value in results)
         self._runs += 1
+        flight.thread = 0
+        self._line.put(flight, eager=True)
+        self._flights.enqueuing.pop(flight.number)
 
-    def _watch(self) -> None:
-        """Tells the controller of the end of each run, oldest first."""
-        while True:
-            run = self._finished.get()
-            for token in run.tokens:
-                _wait_for(token)
-            causes: dict[str, str] = {}
-            for result, value in run.results:
-                if (cause := _failure(value, result.origin)) is not None:
-                    causes[str(result.number)] = write_diagnostic(cause)
-            spent = time.monotonic_ns() - run.begin
-            self._post(m.Failed(run.number, spent, causes) if causes else m.Done(run.number, spent))
+    def _tell_end(self, number: int, seconds: float, results: Sequence[tuple[PartResult, Any]]) -> None:
+        """Tells the controller of the end of a run, and of results that will never be there."""
+        causes: dict[str, str] = {}
+        for result, value in results:
+            if (cause := _failure(value, result.origin)) is not None:
+                causes[str(result.number)] = write_diagnostic(cause)
+        spent = int(seconds * 1e9)
+        self._post(m.Failed(number, spent, causes) if causes else m.Done(number, spent))
+
+    def _hang(self, said: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
+        """Tells the controller of a hang: this process cannot be rid of it, and will be replaced."""
+        self._post(m.Hangs(write_diagnostic(said), 0 if self._fault is None else self._fault.fault.happened))
 
     def _beat(self) -> None:
         while True:
@@ -185,16 +205,26 @@ class _Enqueuer:
     """One run of a part while it is enqueued: no other run comes between."""
 
     machine: Machine
+    flight: Flight
+    fault: FaultSteps | None
 
     def begin(self, who: Any, launches: Sequence[Launch]) -> int:
         return self.machine.take_launches(len(launches))
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
-        for step in part.steps:
-            step.enqueue(frame)
+        if self.fault is not None:
+            enqueue_observed([self.fault], part.steps, frame, self.flight)
+        else:
+            for step in part.steps:
+                step.enqueue(frame)
+        self.flight.moved = time.monotonic()
 
     def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
         """Bodies do not run here."""
+
+
+def _kept(island: PhysicalIsland, position: int, reason: str) -> None:
+    """A device of a host is not lost alone: faults of that kind are refused where they are asked for."""
 
 
 def _handed_out(frame: Frame, result: PartResult) -> Any:
@@ -206,13 +236,6 @@ def _copied(array: Any) -> Any:
     if isinstance(array, Poison):
         return array
     return pjrt.copy_whole(array, pjrt.device_list(list(array.sharding.mesh.devices.flat)), array.sharding)
-
-
-def _wait_for(token: Any) -> None:
-    try:
-        token.block_until_ready()
-    except pjrt.FAILURES:
-        return  # the results carry the error
 
 
 def _failure(value: Any, origin: Origin) -> Diagnostic | None:

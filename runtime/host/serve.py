@@ -7,6 +7,7 @@ behind a run is done at once. When the stream ends, however it ends, the process
 import argparse
 import os
 import queue
+import shutil
 import signal
 import socket
 import sys
@@ -35,7 +36,9 @@ def serve() -> None:
     connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS))
     host = Host(Island(chosen.island, devices=chosen.devices), chosen.platform, connection.post)
     todo: queue.SimpleQueue[m.Message] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(connection, host, todo), name="pathways-reader", daemon=True).start()
+    threading.Thread(
+        target=_read, args=(connection, host, todo, os.path.dirname(chosen.socket)), name="pathways-reader", daemon=True
+    ).start()
     while True:
         try:
             host.receive(todo.get())
@@ -47,15 +50,16 @@ def serve() -> None:
             os._exit(1)
 
 
-def _read(connection: Connection, host: Host, todo: "queue.SimpleQueue[m.Message]") -> None:
+def _read(connection: Connection, host: Host, todo: "queue.SimpleQueue[m.Message]", folder: str) -> None:
     """Reads messages until the stream ends; `os._exit`, since other threads may be inside of XLA."""
     try:
         while True:
             message = connection.receive()
             if isinstance(message, m.Fence):
-                host.fence(message.island)
+                host.fence(message)
             todo.put(message)
     except ConnectionEnded:
+        shutil.rmtree(folder, ignore_errors=True)  # its controller may be unable to
         os._exit(0)
     except BaseException:
         traceback.print_exc()

@@ -7,6 +7,7 @@ ends.
 
 import contextlib
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -43,12 +44,13 @@ class HostProcess:
         self.process.kill()
 
     def end(self, seconds: float = 5.0) -> None:
-        """Waits for its end, now that its stream has ended; kills it where it does not end by that."""
+        """Waits for its end, now that its stream has ended; kills it where it does not end by that. Its log goes."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        shutil.rmtree(self.log.parent, ignore_errors=True)
 
     def last_words(self) -> str:
         """The end of what it has printed."""
@@ -73,6 +75,7 @@ def start_hosts(islands: Sequence[Island], platform: str) -> list[HostProcess]:
             for process in started.values():
                 process.kill()
                 process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
             raise
 
 

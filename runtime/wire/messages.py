@@ -142,6 +142,22 @@ class FetchArray:
 
 
 @dataclass(frozen=True)
+class Inject:
+    """Bring a fault (JSON: its fields) to steps; without one, end the last. The answer says how often that happened."""
+
+    request: int
+    fault: str
+
+
+@dataclass(frozen=True)
+class Hangs:
+    """A host to its controller: something hangs there for good, what is said of it, and how many faults happened."""
+
+    cause: str
+    faults: int
+
+
+@dataclass(frozen=True)
 class Beat:
     """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays."""
 
@@ -151,9 +167,10 @@ class Beat:
 
 @dataclass(frozen=True)
 class Fence:
-    """The host of an island is gone: nothing that it was to send will come."""
+    """The host of an island is gone: nothing that it was to send will come. `cause`: a diagnostic."""
 
     island: str
+    cause: str
 
 
 Message: TypeAlias = (
@@ -170,6 +187,8 @@ Message: TypeAlias = (
     | CopyArray
     | FreeArrays
     | FetchArray
+    | Inject
+    | Hangs
     | Beat
     | Fence
 )

@@ -20,8 +20,18 @@ jit: Any = jax.jit
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
 SLICES = pw.make_virtual_device_set()
 HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
-f = jit(lambda x: x * 2 + 1, in_shardings=HERE, out_shardings=HERE)
-g = jit(lambda x: x @ x.T, in_shardings=THERE, out_shardings=THERE)
+
+
+def double(x: Any) -> Any:
+    return x * 2 + 1
+
+
+def square(x: Any) -> Any:
+    return x @ x.T
+
+
+f = jit(double, in_shardings=HERE, out_shardings=HERE)
+g = jit(square, in_shardings=THERE, out_shardings=THERE)
 here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))
 
 
@@ -36,6 +46,7 @@ def both(x: Any) -> Any:
 def cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(TIMEOUT, "2")
+        patch.setenv("PATHWAYS_HANG_TIMEOUT", "3")
         with pw.cluster(islands=2, devices=2):
             yield
 
@@ -90,6 +101,56 @@ def test_a_host_that_dies_in_the_middle_of_a_transfer(end: str) -> None:
     assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
     for ours, theirs in zip(values(many(xs)), want, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_hang_is_told_by_its_roll_call_and_survived() -> None:
+    want = values(both(X))
+    taken = there(X)
+    values([taken])
+    kept = here(X)
+    values([kept])
+    with pw.testing.fault("hang", computation="double", device=1) as fault:
+        results = both(X)
+        for result in results:
+            with pytest.raises(pw.PathwaysError, match=r"double.* was launched on") as caught:
+                np.asarray(result)
+            assert caught.value.code == "PWC0901"
+    assert fault.happened == 1
+    np.testing.assert_array_equal(np.asarray(taken), X @ X.T)
+    assert code_of(np.asarray, kept) == "PWC0901"
+    for ours, theirs in zip(values(both(X)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_computation_that_fails_takes_its_dependents_along_on_every_island() -> None:
+    good = here(X)
+    with pw.testing.fault("raise", computation="square", device=1, message="on purpose") as fault:
+        x, y = both(X)
+        for result in (x, y):
+            with pytest.raises(pw.PathwaysError, match=r"square.* failed on island") as caught:
+                np.asarray(result)
+            assert caught.value.code == "PWC0504" and "on purpose" in str(caught.value)
+            assert caught.value.diagnostic.where is not None and "test_cluster_failures" in str(caught.value)
+    assert fault.happened == 1
+    np.testing.assert_array_equal(np.asarray(good), X * 2 + 1)
+
+
+def test_a_delay_delays_and_changes_nothing() -> None:
+    want = values(both(X))
+    with pw.testing.fault("delay", computation="double", device=1, seconds=0.3, times=2) as fault:
+        for ours, theirs in zip(values(both(X)), want, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert fault.happened == 2
+
+
+def test_faults_that_hosts_cannot_tell_apart_are_refused() -> None:
+    def use(kind: str, **conditions: Any) -> None:
+        with pw.testing.fault(kind, **conditions):
+            both(X)
+
+    assert code_of(lambda: use("raise")) == code_of(lambda: use("lose", computation="double")) == "PWC0912"
+    assert code_of(lambda: use("raise", computation="double", client="alice")) == "PWC0912"
+    assert code_of(lambda: use("raise", computation="no such")) == "PWC0104"
 
 
 def test_training_goes_on_from_what_the_client_holds() -> None:

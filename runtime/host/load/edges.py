@@ -5,6 +5,7 @@ has arrived (load/waves.py), so that no host that is slow, frozen or gone can ha
 """
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,8 +33,10 @@ class Neighbors:
     device: pjrt.Device
     servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
     sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
-    lost: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
+    _lost: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
     """Islands whose hosts are gone, and what is said of it."""
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    """Guards those; notified when one is."""
     _addresses: dict[str, str] = field(default_factory=dict[str, str])
 
     def server_for(self, island: str) -> TransferServer:
@@ -46,7 +49,23 @@ class Neighbors:
         if self._addresses.get(island) != address:
             self._addresses[island] = address
             self.sources[island] = self.server_for(island).connect(address)
-            self.lost.pop(island, None)
+            with self._changed:
+                self._lost.pop(island, None)
+
+    def lose(self, island: str, cause: Diagnostic) -> None:
+        """Ends what is on its way from an island, whose host is gone."""
+        with self._changed:
+            self._lost[island] = cause
+            self._changed.notify_all()
+        if island in self.sources:
+            self.sources[island].close()
+
+    def cause(self, edge: Edge, error: Exception, where: Where | None) -> Diagnostic:
+        """The first cause of what did not arrive: as the source said it, or why its host is gone."""
+        told = _MARKED.search(str(error)) is not None  # else the controller may know more, in a moment
+        with self._changed:
+            self._changed.wait_for(lambda: told or edge.source in self._lost, AFTERWARDS)
+            return self._lost.get(edge.source) or _failure(edge, error, where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +112,7 @@ class Edges:
                 arrays = neighbors.sources[island].pull(frame.transfers + number, types, devices) if pieces else []
                 frame.values[slot] = Shards(arrays)
             except (KeyError, *pjrt.FAILURES) as error:
-                cause = neighbors.lost.get(island) or _failure(edge, error, None)
-                frame.values[slot] = Poison(cause)
+                frame.values[slot] = Poison(neighbors.cause(edge, error, None))
 
         return enqueue
 
@@ -123,8 +141,7 @@ class Arrival:
             pulled.block_until_ready()
             frame.values[self.slot] = self.join(pulled)
         except Exception as error:  # any error must reach dependents, and the others go on
-            cause = self.neighbors.lost.get(self.edge.source) or _failure(self.edge, error, self.where)
-            frame.values[self.slot] = Poison(cause)
+            frame.values[self.slot] = Poison(self.neighbors.cause(self.edge, error, self.where))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +160,8 @@ class Pulled:
             return  # joining them raises it
 
 
+AFTERWARDS = 3.0
+"""Seconds in which a controller tells all hosts that one of them is gone, or hangs."""
 _MARK = "<<pathways {} pathways>>"
 _MARKED = re.compile(r"<<pathways (.*?) pathways>>", re.DOTALL)
 

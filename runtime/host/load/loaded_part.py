@@ -1,6 +1,6 @@
 """What one host executes of a plan, loaded on its devices: prepared waves, constants, and where arguments go."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import PlanPart, part_of
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
 from pathways.runtime.host.load.bodies import put_constants
@@ -58,6 +59,9 @@ class PartResult:
 class LoadedPart:
     """A part, ready to run. `inputs` are by number in the whole plan, in the order of a run's arguments."""
 
+    plan: Plan
+    """The whole plan: what depends on what is seen in it alone."""
+    queues: Sequence[DeviceQueue]
     size: int
     constants: list[tuple[int, Any]]
     launches: list[Launch]
@@ -87,6 +91,8 @@ def load_part(
     constants = put_constants(part.plan, sides)
     waves = prepared.prepare(defer(part.plan, part.order, everything=sequential, received=part.received))
     return LoadedPart(
+        plan,
+        tuple(dict.fromkeys(q for i in islands.values() for q in i.queues)),
         prepared.size,
         constants,
         prepared.launches,

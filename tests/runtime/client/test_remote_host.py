@@ -83,6 +83,13 @@ def test_values_are_fetched_as_they_were(far: Far) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+def test_a_hang_is_the_cause_of_all_that_waits(far: Far) -> None:
+    run = far.host.run(m.RunPlan(0, 0, 0, 10, ()))
+    far.connection.post(m.Hangs(write_diagnostic(CAUSE), 2))
+    run.block_until_ready()
+    assert run.everything == CAUSE == far.host.lost and far.host.faults == 2
+
+
 def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
     numbers = [new_numbers() for _ in range(3)]
     arrays = [RemoteArray(far.host, n, ArrayType((), "int8")) for n in numbers]
@@ -113,7 +120,7 @@ def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
         case "noise":
             far.raw.sendall(HEADER.pack(3, 1) + b"abc")
         case "unasked":
-            far.connection.post(m.Fence("island1"))
+            far.connection.post(m.Fence("island1", ""))
         case "too large":
             far.raw.sendall(HEADER.pack(1 << 60, m.MESSAGES.index(m.Done)))
         case _:
