@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -45,6 +46,8 @@ class Process:
     topology: Topology | None = None
     """The islands that there are, where they are not made for programs."""
     islands: dict[int, tuple[Island, Binding]] = field(default_factory=dict[int, tuple[Island, Binding]])
+    number: int = field(default_factory=itertools.count().__next__)
+    """No other has it."""
     _bindings: dict[int, Binding] = field(default_factory=dict[int, Binding])
     """By slice, where it was placed among the islands of `topology`."""
     _made: int = 0
@@ -230,8 +233,8 @@ def process() -> Process:
 
 
 def here() -> int:
-    """Names what programs are compiled for at this moment: this process, or a cluster that it has started."""
-    return len(_current) and id(_current[-1])
+    """Numbers what programs are compiled for at this moment: this process, or a cluster that it has started."""
+    return _current[-1].number if _current else 0
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.launch.processes import start_hosts
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.errors import NotOverProcesses
 
 LOOK = 0.2
 """Seconds between two looks at when hosts were last heard of."""
@@ -45,8 +46,12 @@ class Cluster(Machine):
     is_local: ClassVar[bool] = False
 
     def __init__(self, topology: Topology, platform: str) -> None:
-        """Starts a process for each island. Raises PWC0910 where one does not start."""
+        """Starts a process for each island. Raises PWC0910 where one does not start, PWC0912 where all would take the
+        same devices."""
         super().__init__(platform)
+        if self.row.made_at_will is None:
+            have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
+            raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
         self.topology = topology
         self.plans = itertools.count()
         """Numbers of plans."""
@@ -66,7 +71,11 @@ class Cluster(Machine):
             devices = tuple(RemoteDevice(island.name, i, platform, kind) for i in range(island.size))
             queues = tuple(DeviceQueue() for _ in devices)
             self._bound[island.name, island.size] = PhysicalIsland(island.name, devices, queues, island.name)
-        self._join()
+        try:
+            self._join()
+        except BaseException:
+            self.close()
+            raise
         threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
 
     def host(self, island: str) -> RemoteHost:

@@ -21,6 +21,8 @@ from support.random_programs import INPUTS, SHAPE, draw
 import pathways as pw
 from pathways.api.process import Process, inside_of, process
 from pathways.dialect.plan.part import edges_of
+from pathways.dialect.topology import parse_topology
+from pathways.runtime.client.cluster import Cluster
 
 jit: Any = jax.jit
 TOPOLOGY = "islands=3,devices=8"
@@ -249,6 +251,21 @@ def test_the_command_line_runs_a_plan_on_a_cluster_of_its_own(tmp_path: Path, em
         assert code == 0 and "reference: equal" in stdout
         code, _, stderr = pwc_here("run", plan, "--cluster", "islands=2,devices=2")
         assert code == 5 and "PWC0503" in stderr
+
+
+def test_a_program_is_compiled_anew_for_another_machine(embedded: Process) -> None:
+    program = pw.program(chain)
+    want = values(program(X))
+    with inside_of(embedded):
+        for ours, theirs in zip(values(program(X)), want, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert "signatures compiled: 2" in repr(program)
+    numbers = {Process(embedded.platform, embedded.controller).number for _ in range(5)}
+    assert len(numbers) == 5  # an address would be used again
+
+
+def test_devices_that_every_process_would_take_are_refused() -> None:
+    assert code_of(Cluster, parse_topology("islands=2,devices=1"), "gpu") == "PWC0912"
 
 
 def test_the_status_shows_islands_and_bytes() -> None:
