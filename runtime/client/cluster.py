@@ -1,10 +1,12 @@
 """A cluster: islands in processes of their own, and the devices that this process has there by name."""
 
+import contextlib
 import itertools
 import json
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from pathways.runtime.launch.processes import start_hosts
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NotOverProcesses
 
+MOST_STARTS = 5
+"""So many hosts that end before a run of theirs does are enough."""
 LOOK = 0.2
 """Seconds between two looks at when hosts were last heard of."""
 
@@ -61,27 +65,31 @@ class Cluster(Machine):
         """Guards the hosts; notified when one has been started anew, or cannot be."""
         self._faults = 0
         """Faults that happened on hosts that are gone."""
-        self._starting: set[str] = set()
-        """Islands whose hosts are being started anew."""
+        self._starting: Counter[str] = Counter()
+        """How many hosts of each island are being started anew."""
+        self._idle: Counter[str] = Counter()
+        """How many hosts of each island in a row have ended before any run of theirs did."""
         self._closed = threading.Event()
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform)}
-        self.hosts = {p.island: RemoteHost(p.island, p.connection, self._lost) for p in self.processes.values()}
+        self.hosts = {
+            p.island: RemoteHost(p.island, p.connection, self._lost, self._losing) for p in self.processes.values()
+        }
         for island in topology.islands:
             kind = platform if island.kind == "any" else island.kind
             devices = tuple(RemoteDevice(island.name, i, platform, kind) for i in range(island.size))
             queues = tuple(DeviceQueue() for _ in devices)
             self._bound[island.name, island.size] = PhysicalIsland(island.name, devices, queues, island.name)
+        threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
         try:
             self._join()
         except BaseException:
             self.close()
             raise
-        threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
 
     def host(self, island: str) -> RemoteHost:
         """The host of an island; waits while it is started anew. Raises PWC0910 where it cannot be."""
         with self._changed:
-            self._changed.wait_for(lambda: island not in self._starting)
+            self._changed.wait_for(lambda: not self._starting[island])
             return self.hosts[island]
 
     def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
@@ -90,7 +98,7 @@ class Cluster(Machine):
         def ask(name: str) -> m.Answer:
             return self.hosts[name].ask(lambda number: make(name, number))
 
-        with ThreadPoolExecutor(len(islands), "pathways-ask") as pool:
+        with ThreadPoolExecutor(max(1, len(islands)), "pathways-ask") as pool:
             return dict(zip(islands, pool.map(ask, islands), strict=True))
 
     def _join(self) -> None:
@@ -115,39 +123,57 @@ class Cluster(Machine):
             for name, seconds in silence.judge(time.monotonic(), heard).items():
                 self.hosts[name].lose(f"nothing was heard of it for {seconds:.1f} seconds")
 
+    def _losing(self, host: RemoteHost) -> None:
+        """Makes the next call wait for the host that comes."""
+        with self._changed:
+            self._starting[host.island] += 1
+
     def _lost(self, host: RemoteHost) -> None:
-        """Kills what is left of a host; tells the others, so that nothing waits for it; starts it anew."""
+        """Kills what is left of a host, and has the rest done by a thread of its own: another may be frozen, too."""
         if self._closed.is_set():
             return
-        with self._changed:
-            self._starting.add(host.island)
         self.processes[host.island].kill()
+        assert host.lost is not None
+        island = self.named(host.island)
+        assert island is not None
+        self._faults += host.faults
+        self.on_lost(island, host.lost)
+        threading.Thread(target=self._replace, args=(host,), name="pathways-start", daemon=True).start()
+
+    def fence(self, host: RemoteHost) -> None:
+        """Tells all other hosts that one is gone, so that nothing waits for it, and who there is instead."""
         assert host.lost is not None
         cause = write_diagnostic(host.lost)
         for other in self.hosts.values():
-            other.post(m.Fence(host.island, cause))
-        self._faults += host.faults
-        island = self.named(host.island)
-        assert island is not None
-        self.on_lost(island, host.lost)
-        threading.Thread(target=self._start_anew, args=(host.island,), name="pathways-start", daemon=True).start()
+            if other.island != host.island:
+                other.post(m.Fence(host.island, cause))
+        if host is not self.hosts[host.island]:
+            with contextlib.suppress(PathwaysError):  # of a host that has gone meanwhile, and is replaced itself
+                self._join()
 
-    def _start_anew(self, name: str) -> None:
-        """Gives an island a new host; where none can be started, the old one stays lost."""
+    def _replace(self, host: RemoteHost) -> None:
+        """Gives an island a new host; where none can be started, or too often, the old one stays lost."""
+        name = host.island
         try:
+            self.fence(host)
+            self._idle[name] = 0 if host.worked else self._idle[name] + 1
+            if self._idle[name] >= MOST_STARTS:
+                print(f"note: the host of {name} ends again and again, and is not started any more", file=sys.stderr)
+                return
             (process,) = start_hosts([self.topology.island(name)], self.platform)
             self.processes[name].end()
             self.processes[name] = process
-            self.hosts[name] = RemoteHost(name, process.connection, self._lost)
+            self.hosts[name] = RemoteHost(name, process.connection, self._lost, self._losing)
             self._join()
-        except PathwaysError as error:
+        except (PathwaysError, OSError) as error:
             print(f"note: {error}", file=sys.stderr)
         finally:
             with self._changed:
-                self._starting.discard(name)
+                self._starting[name] -= 1
                 self._changed.notify_all()
             if self._closed.is_set():
                 self.processes[name].kill()
+                self.processes[name].end()
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
         """Finds the islands of a plan by name. Raises PWC0503, PWC0605 and PWC0910."""

@@ -3,7 +3,7 @@
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import Poison
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NotOverProcesses
 
@@ -76,9 +77,9 @@ class RemoteEngine:
         self._results = len(plan.results)
         self._loading = threading.Lock()
         """One thread loads a plan on a host that was started anew."""
+        weakref.finalize(self, _unload, cluster, list(self._shares), self._number)
         with ThreadPoolExecutor(len(self._shares), "pathways-load") as pool:
             list(pool.map(self._load, self._shares.values()))
-        weakref.finalize(self, _unload, cluster, list(self._shares), self._number)
 
     def _share(self, island: str) -> _Share:
         part, offset = part_of(self.plan, {island}), self.offsets[island]
@@ -116,14 +117,24 @@ class RemoteEngine:
     def enqueue(self, frame: Frame, run: Any) -> None:
         """Starts the run on all hosts; its results have their names when this returns."""
         first, transfers = new_numbers(self._results), secrets.randbits(62)
-        values, flight = frame.values, run.flight
-        hosts = [(self._host(share), share) for share in self._shares.values()]
-        for host, share in hosts:
+        flight = run.flight
+        hosts = {share.island: self._host(share) for share in self._shares.values()}
+        while any(host.lost is not None for host in hosts.values()):  # while another was waited for
+            hosts = {share.island: self._host(share) for share in self._shares.values()}
+        self._start(hosts, frame, flight.number, first, transfers)
+
+    @uninterrupted  # or some hosts would wait for others that never hear of the run
+    def _start(self, hosts: Mapping[str, RemoteHost], frame: Frame, run: int, first: int, transfers: int) -> None:
+        values = frame.values
+        gone: RemoteHost | None = None
+        for share in self._shares.values():
+            host = hosts[share.island]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
             poison = {slot: host.put_poison(cause) for slot, cause in bad.items()}
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
-            started = host.run(m.RunPlan(self._number, flight.number, transfers, first, arguments))
+            started = host.run(m.RunPlan(self._number, run, transfers, first, arguments))
             frame.tokens.append(started)
+            gone = host if started.everything is not None else gone
             for name in poison.values():
                 host.free(name)
             for number, slot in share.results:
@@ -131,6 +142,8 @@ class RemoteEngine:
                     values[slot] = RemoteArray(host, first + number, self.types[slot][0], started, number)
                 else:  # an argument that is returned, or a result of two names
                     host.free(first + number)
+        if gone is not None:
+            self._cluster.fence(gone)
 
     def costs(self) -> dict[str, IslandCost]:
         have = f"{self.plan.name}, whose executables are in other processes"
@@ -148,7 +161,7 @@ def _cause(host: RemoteHost, value: Any) -> Diagnostic | None:
 
 def _unload(cluster: Cluster, islands: Sequence[str], number: int) -> None:
     for island in islands:
-        cluster.hosts[island].post(m.UnloadPlan(number))
+        cluster.hosts[island].unload(number)
 
 
 def _check(plan: Plan) -> None:

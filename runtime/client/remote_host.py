@@ -1,9 +1,9 @@
 """A host in another process, as its controller sees it: requests and their answers, runs and their ends."""
 
+import contextlib
 import itertools
 import json
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,16 +17,31 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
 
+_numbering = threading.Lock()
 _numbers = itertools.count(1)
 """Of arrays, of all hosts."""
 
 
 def new_numbers(count: int = 1) -> int:
     """Takes numbers for so many arrays; returns the first."""
-    first = next(_numbers)
-    for _ in range(count - 1):
-        next(_numbers)
+    with _numbering:
+        first = next(_numbers)
+        for _ in range(count - 1):
+            next(_numbers)
     return first
+
+
+MOST_FREED = 1 << 16
+"""The most arrays whose end one message tells of."""
+
+
+def _taken(numbers: deque[int], most: int) -> list[int]:
+    """Takes so many of some numbers, to which other threads add, and of which they take, too."""
+    found: list[int] = []
+    with contextlib.suppress(IndexError):
+        while len(found) < most:
+            found.append(numbers.popleft())
+    return found
 
 
 @dataclass(eq=False)
@@ -38,26 +53,39 @@ class _Request:
 
 
 class RemoteHost:
-    """The far end of a connection. `on_lost` is called once, by the thread that reads, when the host is gone."""
+    """The far end of a connection. When the host is gone, `on_losing` is called before those who wait hear of it, and
+    `on_lost` behind that; both once."""
 
-    def __init__(self, island: str, connection: Connection, on_lost: Callable[["RemoteHost"], None]) -> None:
+    def __init__(
+        self,
+        island: str,
+        connection: Connection,
+        on_lost: Callable[["RemoteHost"], None],
+        on_losing: Callable[["RemoteHost"], None] = lambda _: None,
+    ) -> None:
         self.island = island
         self.lost: Diagnostic | None = None
-        self.heard = time.monotonic()
-        """When it last sent anything."""
         self.arrays = 0
         """How many arrays it had when it last said so."""
+        self.worked = False
+        """Whether any run has ended there."""
         self.faults = 0
         """How many faults happened before it hung."""
         self._connection = connection
-        self._on_lost = on_lost
+        self._on_lost, self._on_losing = on_lost, on_losing
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
         self._runs: dict[int, RemoteRun] = {}
         self._freed: deque[int] = deque()
+        self._unloaded: deque[int] = deque()
         self._lock = threading.Lock()
         """Guards what is under way against the loss of the host."""
         threading.Thread(target=self._read, name=f"pathways-{island}", daemon=True).start()
+
+    @property
+    def heard(self) -> float:
+        """When it last sent anything."""
+        return self._connection.heard
 
     def post(self, message: m.Message) -> None:
         """Sends a message, behind the ends of arrays; does nothing where the host is gone."""
@@ -115,18 +143,24 @@ class RemoteHost:
     def free(self, number: int) -> None:
         self._freed.append(number)
 
+    def unload(self, plan: int) -> None:
+        """Says that no run of a plan will come; may be called anywhere, as `free`."""
+        self._unloaded.append(plan)
+
     def free_now(self) -> None:
         """Sends the ends of arrays, where nothing else is sent."""
-        if self._freed and self.lost is None:
+        if self.lost is None:
             try:
                 self._send_freed()
             except ConnectionEnded as error:
                 self.lose(str(error))
 
     def _send_freed(self) -> None:
-        if self._freed:
-            count = len(self._freed)
-            self._connection.post(m.FreeArrays(tuple(self._freed.popleft() for _ in range(count))))
+        """Sends what has ended; several threads may, and each sends what it takes."""
+        while arrays := _taken(self._freed, MOST_FREED):
+            self._connection.post(m.FreeArrays(tuple(arrays)))
+        for plan in _taken(self._unloaded, MOST_FREED):
+            self._connection.post(m.UnloadPlan(plan))
 
     def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
         """Ends all that waits for the host: its process has ended, hangs (the cause), or sent what is no message."""
@@ -134,6 +168,7 @@ class RemoteHost:
             if self.lost is not None:
                 return
             self.lost = cause or HostLost(island=self.island, reason=reason)
+            self._on_losing(self)
             runs, requests = list(self._runs.values()), list(self._requests.values())
             self._runs.clear()
             self._requests.clear()
@@ -147,9 +182,7 @@ class RemoteHost:
     def _read(self) -> None:
         try:
             while True:
-                message = self._connection.receive()
-                self.heard = time.monotonic()
-                self._receive(message)
+                self._receive(self._connection.receive())
         except ConnectionEnded as error:
             self.lose(f"its process has ended: {error}")
         except Exception as error:  # whatever it sent, nothing more can be made of it
@@ -176,6 +209,7 @@ class RemoteHost:
                 raise ValueError(f"a {type(message).__name__} from a host")
 
     def _ended(self, number: int, causes: dict[int, Any]) -> None:
+        self.worked = True
         run = self._runs.pop(number, None)
         if run is not None:
             run.end(causes)

@@ -62,6 +62,9 @@ class Host:
         self._fault: FaultSteps | None = None
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
         self._runs = 0
+
+    def start(self) -> None:
+        """Begins to answer, and to give signs of life."""
         for work in (self._serve_fetches, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
@@ -76,9 +79,10 @@ class Host:
             case m.UnloadPlan():
                 self._plans.pop(message.plan, None)
             case m.CopyArray():
-                self._arrays[message.target] = _copied(self._arrays[message.source])
+                self._arrays[message.target] = self._made("a copy", lambda: _copied(self._arrays[message.source]))
             case m.PutArray():
-                self._arrays[message.array] = self._plans[message.plan].inputs[message.input].put(message.blob)
+                put = self._plans[message.plan].inputs[message.input].put
+                self._arrays[message.array] = self._made("an argument", lambda: put(message.blob))
             case m.PutPoison():
                 self._arrays[message.array] = Poison(read_diagnostic(message.cause))
             case m.FetchArray():
@@ -90,6 +94,13 @@ class Host:
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
+
+    def _made(self, what: str, make: Callable[[], Any]) -> Any:
+        """What `make` makes; poison where it cannot, for want of memory, say."""
+        try:
+            return make()
+        except (MemoryError, ValueError, *pjrt.FAILURES) as error:
+            return Poison(ComputationFailed(computation=what, island=self.island.name, cause=_text(error)))
 
     def fence(self, message: m.Fence) -> None:
         """Ends all waits for another host, which is gone, at once; offers to it end in the order of messages."""

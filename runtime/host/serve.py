@@ -33,8 +33,9 @@ def serve() -> None:
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(chosen.socket)
     connection = Connection(sock)
-    connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS))
     host = Host(Island(chosen.island, devices=chosen.devices), chosen.platform, connection.post)
+    connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS))
+    host.start()
     todo: queue.SimpleQueue[m.Message] = queue.SimpleQueue()
     threading.Thread(
         target=_read, args=(connection, host, todo, os.path.dirname(chosen.socket)), name="pathways-reader", daemon=True

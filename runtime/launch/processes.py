@@ -23,6 +23,7 @@ from pathways.dialect.topology import Island
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import HostLost
+from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.versions import difference
 
 START = 120.0
@@ -106,8 +107,9 @@ def _greeted(listener: socket.socket, started: "dict[str, subprocess.Popen[bytes
             raise PathwaysError(HostLost(island=missing, reason=f"it did not start in {START:g} seconds"))
         with contextlib.suppress(TimeoutError):
             sock, _ = listener.accept()
-            if (host := _welcomed(sock, started, folder)) is not None:
-                found[host.island] = host
+            with contextlib.suppress(ConnectionEnded):  # its process says why, in a moment
+                if (host := _welcomed(sock, started, folder)) is not None:
+                    found[host.island] = host
     return [found[name] for name in started]
 
 
@@ -118,9 +120,10 @@ def _welcomed(sock: socket.socket, started: "dict[str, subprocess.Popen[bytes]]"
     if name is None or user != os.getuid():
         sock.close()
         return None
-    sock.setblocking(True)
+    sock.settimeout(START)
     connection = Connection(sock)
     hello = connection.receive()
+    sock.settimeout(None)
     if not isinstance(hello, m.Hello) or hello.island != name:
         connection.close()
         return None

@@ -3,7 +3,9 @@
 import contextlib
 import socket
 import threading
+import time
 
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.wire.frames import receive_frame, send_frame
 from pathways.runtime.wire.messages import Message, decode, encode, most_bytes
 
@@ -14,7 +16,10 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._writing = threading.Lock()
+        self.heard = time.monotonic()
+        """When bytes last came."""
 
+    @uninterrupted  # half a message would make what follows it another
     def post(self, message: Message) -> None:
         """Sends a message; messages of one thread arrive in their order. Raises ConnectionEnded."""
         kind, payload, blob = encode(message)
@@ -23,7 +28,10 @@ class Connection:
 
     def receive(self) -> Message:
         """Waits for the next message. Raises ConnectionEnded, and PWC0911 for what is none."""
-        return decode(*receive_frame(self._socket, most_bytes))
+        return decode(*receive_frame(self._socket, most_bytes, self._hear))
+
+    def _hear(self) -> None:
+        self.heard = time.monotonic()
 
     def close(self) -> None:
         """Ends the stream in both directions: the other end sees it at once, and so does a thread that reads."""

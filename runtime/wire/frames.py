@@ -33,23 +33,25 @@ def send_frame(sock: socket.socket, kind: int, payload: bytes, blob: bytes | mem
         raise ConnectionEnded(str(error)) from None
 
 
-def receive_frame(sock: socket.socket, most_bytes: Callable[[int], int]) -> tuple[int, bytearray]:
-    """Reads one frame: its kind, and the payload, of at most `most_bytes` of its kind.
+def receive_frame(
+    sock: socket.socket, most_bytes: Callable[[int], int], heard: Callable[[], None]
+) -> tuple[int, bytearray]:
+    """Reads one frame: its kind, and the payload, of at most `most_bytes` of its kind. `heard`: called as bytes come.
 
     Raises ConnectionEnded at the end of the stream, PWC0911 for a larger frame.
     """
-    size, kind = HEADER.unpack(_exactly(sock, HEADER.size))
+    size, kind = HEADER.unpack(_exactly(sock, HEADER.size, heard))
     if size > (most := most_bytes(kind)):
         have, rule = f"a message of kind {kind} of {size:,} bytes", f"at most {most:,} bytes"
         raise PathwaysError(BadMessage(have_=have, rule=rule))
-    return kind, _exactly(sock, size)
+    return kind, _exactly(sock, size, heard)
 
 
 CHUNK = 1 << 24
 """The most bytes for which room is made before they are there: a size that is not true takes no memory."""
 
 
-def _exactly(sock: socket.socket, size: int) -> bytearray:
+def _exactly(sock: socket.socket, size: int, heard: Callable[[], None]) -> bytearray:
     found = bytearray()
     while len(found) < size:
         begin = len(found)
@@ -63,5 +65,6 @@ def _exactly(sock: socket.socket, size: int) -> bytearray:
             if not count:
                 raise ConnectionEnded("the stream has ended")
             begin += count
+            heard()
         view.release()
     return found

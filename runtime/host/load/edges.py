@@ -54,6 +54,7 @@ class Neighbors:
 
     def lose(self, island: str, cause: Diagnostic) -> None:
         """Ends what is on its way from an island, whose host is gone."""
+        self._addresses.pop(island, None)
         with self._changed:
             self._lost[island] = cause
             self._changed.notify_all()
