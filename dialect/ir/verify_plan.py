@@ -39,16 +39,11 @@ def check_plans(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _values_held(program: ProgramIR) -> Counter[str]:
-    """Counts the values of a function on each island."""
+    """Counts the values of a function on each island: where their shardings say that they are."""
     held: Counter[str] = Counter()
-    meshes = [argument.mesh for argument in program.arguments if argument.mesh is not None]
-    for node in program.flow.nodes:
-        if node.mesh:
-            held[program.island_of(node.mesh)] += len(node.results)
-        else:
-            meshes += node.op.meshes
-    held.update(map(program.island_of, meshes))
-    return +held
+    for mesh, count in Counter(placed.mesh for placed in program.flow.places if placed is not None).items():
+        held[program.island_of(mesh)] += count
+    return held
 
 
 def check_per_device(program: ProgramIR) -> Iterator[Broken]:

@@ -10,7 +10,7 @@ import pytest
 from support.pipelines import block, pipe
 
 import pathways as pw
-from pathways.api.process import analyzer
+from pathways.api.process import analyzer, process
 from pathways.compiler.driver import Compilation
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
@@ -24,6 +24,7 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import linearize
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.client.arguments import Bound
+from pathways.runtime.host.load.steps import Preparer
 from pathways.runtime.host.run.frame import Frame
 
 MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
@@ -44,11 +45,12 @@ class Meter:
         self.plan = plan
         self.loaded: Any = pw.Compiled(plan)._loaded  # pyright: ignore[reportPrivateUsage]
         order = linearize(plan)
-        prepared = self.loaded._prepared
+        engine = self.loaded._engine
+        prepared: Any = Preparer(plan, engine.sides, process().controller.executables)
         steps = [
             prepared._run(i, at, (), last=False) if isinstance(i, Run) else prepared._other(at, i) for at, i in order
         ]
-        self.frame = Frame(prepared.size, self.loaded._constants, base=0)
+        self.frame = Frame(prepared.size, engine.constants, base=0)
         self.values = self.frame.values
         self.loaded._binder.bind(Bound(), self.values, arguments, [None] * len(arguments))
         self.held = [
