@@ -45,7 +45,7 @@ def both(x: Any) -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(TIMEOUT, "2")
+        patch.setenv(TIMEOUT, "5")
         patch.setenv("PATHWAYS_HANG_TIMEOUT", "3")
         with pw.cluster(islands=2, devices=2):
             yield
