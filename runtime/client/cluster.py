@@ -90,7 +90,10 @@ class Cluster(Machine):
         """The host of an island; waits while it is started anew. Raises PWC0910 where it cannot be."""
         with self._changed:
             self._changed.wait_for(lambda: not self._starting[island])
-            return self.hosts[island]
+            host = self.hosts[island]
+        if host.lost is not None:
+            raise PathwaysError(host.lost)
+        return host
 
     def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
         """Asks several hosts at once; `make` makes the request of one, of its island and a number."""
@@ -190,7 +193,7 @@ class Cluster(Machine):
 
     def inject(self, fault: str) -> int:
         """Brings a fault (JSON) to runs on all hosts; without one, ends it, and gives how often it has happened."""
-        there = [name for name in self.hosts if self.host(name).lost is None]
+        there = [self.host(name).island for name in self.hosts]
 
         def ask(name: str, number: int) -> m.Message:
             return m.Inject(number, fault)

@@ -117,14 +117,18 @@ class RemoteEngine:
     def enqueue(self, frame: Frame, run: Any) -> None:
         """Starts the run on all hosts; its results have their names when this returns."""
         first, transfers = new_numbers(self._results), secrets.randbits(62)
-        flight = run.flight
         hosts = {share.island: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
             hosts = {share.island: self._host(share) for share in self._shares.values()}
-        self._start(hosts, frame, flight.number, first, transfers)
+        gone = self._start(hosts, frame, run.flight.number, first, transfers)
+        if gone is not None:
+            self._cluster.fence(gone)
 
     @uninterrupted  # or some hosts would wait for others that never hear of the run
-    def _start(self, hosts: Mapping[str, RemoteHost], frame: Frame, run: int, first: int, transfers: int) -> None:
+    def _start(
+        self, hosts: Mapping[str, RemoteHost], frame: Frame, run: int, first: int, transfers: int
+    ) -> RemoteHost | None:
+        """Tells all hosts of the run; returns one that was gone by then, for which the others must not wait."""
         values = frame.values
         gone: RemoteHost | None = None
         for share in self._shares.values():
@@ -142,8 +146,7 @@ class RemoteEngine:
                     values[slot] = RemoteArray(host, first + number, self.types[slot][0], started, number)
                 else:  # an argument that is returned, or a result of two names
                     host.free(first + number)
-        if gone is not None:
-            self._cluster.fence(gone)
+        return gone
 
     def costs(self) -> dict[str, IslandCost]:
         have = f"{self.plan.name}, whose executables are in other processes"

@@ -167,8 +167,8 @@ class RemoteHost:
         with self._lock:
             if self.lost is not None:
                 return
-            self.lost = cause or HostLost(island=self.island, reason=reason)
             self._on_losing(self)
+            self.lost = cause or HostLost(island=self.island, reason=reason)
             runs, requests = list(self._runs.values()), list(self._requests.values())
             self._runs.clear()
             self._requests.clear()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -177,6 +178,21 @@ def test_training_goes_on_from_what_the_client_holds() -> None:
     hosts = this_cluster().hosts.values()
     del now
     assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)
+
+
+def test_a_host_that_cannot_be_started_again_is_told_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pw.cluster(islands=1, devices=1):
+        one = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
+        program = pw.program(lambda x: jit(double, in_shardings=one)(x))
+        values([program(X)])
+        monkeypatch.setattr(subprocess, "Popen", _refused)
+        send("island0", signal.SIGKILL)
+        assert becomes(lambda: this_cluster().hosts["island0"].lost is not None)
+        assert [code_of(program, X) for _ in range(3)] == ["PWC0910"] * 3
+
+
+def _refused(*_: Any, **__: Any) -> Any:
+    raise OSError("no more processes")
 
 
 CLIENT = """
