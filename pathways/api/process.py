@@ -34,7 +34,6 @@ from pathways.runtime.host.devices.analyze import XlaAnalyzer
 from pathways.runtime.host.devices.islands import Machine, host_islands
 from pathways.runtime.host.run.store import Store
 from pathways.runtime.status import Status, status_of
-from pathways.runtime.wire.errors import NotOverProcesses
 
 
 @dataclass
@@ -126,9 +125,7 @@ class Process:
 
     def with_executables(self, plan: Plan) -> Plan:
         """Adds to a plan its code, compiled for this process's devices. Raises PWC0503 where it does not fit them."""
-        if not self.machine.is_local:
-            have, rule = f"{plan.name}, whose executables are in other processes", "executables of this process"
-            raise PathwaysError(NotOverProcesses(what="saving executables", have_=have, rule=rule, where=caller()))
+        self.controller.check_local("saving executables")
         with COMPILING, transfer_guard("allow"), self.controller.executables.recording() as used:
             LoadedPlan(plan, self.controller)
             return replace(plan, executables=self.controller.executables.serialized(used))

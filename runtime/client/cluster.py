@@ -14,12 +14,10 @@ from typing import ClassVar
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.topology import Topology
+from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.silence import Silence, host_timeout
-from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
-from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.launch.processes import start_hosts
 from pathways.runtime.wire import messages as m
@@ -76,9 +74,7 @@ class Cluster(Machine):
         }
         for island in topology.islands:
             kind = platform if island.kind == "any" else island.kind
-            devices = tuple(RemoteDevice(island.name, i, platform, kind) for i in range(island.size))
-            queues = tuple(DeviceQueue() for _ in devices)
-            self._bound[island.name, island.size] = PhysicalIsland(island.name, devices, queues, island.name)
+            self.bind(island.name, [RemoteDevice(island.name, i, platform, kind) for i in range(island.size)])
         threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
         try:
             self._join()
@@ -178,18 +174,12 @@ class Cluster(Machine):
                 self.processes[name].kill()
                 self.processes[name].end()
 
-    def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
-        """Finds the islands of a plan by name. Raises PWC0503, PWC0605 and PWC0910."""
-        if plan.platform != self.platform:
-            have = f"this cluster runs on {self.platform}"
-            raise PathwaysError(WrongPlatform(program=plan.name, plan_platform=plan.platform, have_=have))
-        wanted = [plan.topology.island(s.island) for s in plan.streams]
-        missing = [i for i in wanted if (i.name, i.size) not in self._bound]
-        if missing:
-            have = f"a cluster of {self.topology}"
-            needs = ", ".join(f"{i.name} of {i.size} devices" for i in missing)
-            raise PathwaysError(NotEnoughDevices(program=plan.name, have_=have, needs=needs))
-        return {i.name: self._bound[i.name, i.size] for i in wanted}
+    def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[RemoteDevice]]:
+        """There are no devices but those of the hosts. Raises PWC0503."""
+        if wanted:
+            needs = ", ".join(f"{i.name} of {i.size} devices" for i in wanted)
+            raise PathwaysError(NotEnoughDevices(program=program, have_=f"a cluster of {self.topology}", needs=needs))
+        return {}
 
     def inject(self, fault: str) -> int:
         """Brings a fault (JSON) to runs on all hosts; without one, ends it, and gives how often it has happened."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,18 +12,12 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.engine import Engine
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.host.devices.arrays import sharding_of
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.store import Handle, Origin, Poison, StoredBuffer
-
-
-class Destination(Protocol):
-    """Puts arguments where a plan wants them (engine.py)."""
-
-    def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any: ...
-    def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]: ...
 
 
 @dataclass(eq=False)
@@ -36,7 +30,7 @@ class Input:
     type: ArrayType
     side: Side
     program: str
-    engine: Destination
+    engine: Engine
     _placed: Sharding | None = None
     """The layout of the last argument that needed no move: the next one probably has the same."""
     _moves: dict[Any, Callable[[Any], Any]] = field(default_factory=dict[Any, Callable[[Any], Any]])

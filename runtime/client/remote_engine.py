@@ -14,7 +14,6 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch
 from pathways.dialect.plan.nouns import Layout, Plan
-from pathways.dialect.plan.part import part_of
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.cluster import Cluster
@@ -34,10 +33,8 @@ from pathways.runtime.wire.errors import NotOverProcesses
 class RemoteSides(Sides):
     """Layouts on devices that JAX does not have here."""
 
-    def of(self, layout: Layout) -> Side:
-        if layout not in self._known:
-            self._known[layout] = Side(self.plan.sharding(layout), None, self.devices(layout.mesh))  # type: ignore[arg-type]
-        return self._known[layout]
+    def _real(self, layout: Layout) -> Any:
+        return None
 
 
 @dataclass(eq=False)
@@ -82,9 +79,9 @@ class RemoteEngine:
             list(pool.map(self._load, self._shares.values()))
 
     def _share(self, island: str) -> _Share:
-        part, offset = part_of(self.plan, {island}), self.offsets[island]
-        inputs = [offset + p.slot if p.slot >= 0 else -1 for p in part.plan.inputs]
-        results = [(n, offset + p.slot) for n, p in zip(part.results, part.plan.results, strict=True)]
+        offset = self.offsets[island]
+        inputs = [offset + p.slot if p.slot >= 0 else -1 for p in self.plan.inputs if p.island == island]
+        results = [(n, offset + p.slot) for n, p in enumerate(self.plan.results) if p.island == island]
         return _Share(island, inputs, results)
 
     def _load(self, share: _Share) -> RemoteHost:

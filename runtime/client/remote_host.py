@@ -17,18 +17,20 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
 
-_numbering = threading.Lock()
-_numbers = itertools.count(1)
-"""Of arrays, of all hosts."""
+
+class _Numbers:
+    """Numbers of arrays, of all hosts."""
+
+    lock = threading.Lock()
+    following = 1
 
 
 def new_numbers(count: int = 1) -> int:
     """Takes numbers for so many arrays; returns the first."""
-    with _numbering:
-        first = next(_numbers)
-        for _ in range(count - 1):
-            next(_numbers)
-    return first
+    with _Numbers.lock:
+        first = _Numbers.following
+        _Numbers.following += count
+        return first
 
 
 MOST_FREED = 1 << 16

@@ -43,10 +43,12 @@ class Sides:
 
     def of(self, layout: Layout) -> Side:
         if layout not in self._known:
-            devices = self.devices(layout.mesh)
-            real = pjrt.named_sharding(self.plan.meshes[layout.mesh].spec, layout.dims, devices)
-            self._known[layout] = Side(self.plan.sharding(layout), real, devices)
+            self._known[layout] = Side(self.plan.sharding(layout), self._real(layout), self.devices(layout.mesh))
         return self._known[layout]
+
+    def _real(self, layout: Layout) -> Any:
+        """JAX's sharding on these devices."""
+        return pjrt.named_sharding(self.plan.meshes[layout.mesh].spec, layout.dims, self.devices(layout.mesh))
 
 
 class Shards(list[Any]):

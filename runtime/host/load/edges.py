@@ -77,10 +77,11 @@ class Edges:
     sent: Mapping[int, Edge]
     received: Mapping[int, Edge]
     neighbors: Neighbors
+    _known: dict[int, ReshardPlan] = field(default_factory=dict[int, ReshardPlan])
 
     def offer(self, edge: Edge, slot: int, side: Side, compile_on: Compile) -> Callable[[Frame], None]:
         """Offers the pieces of the array in a slot; where that is poison, arrays that say why."""
-        pieces, boxes = _pieces(self.plan, edge), _reshard(self.plan, edge).source_boxes
+        pieces, boxes = self._pieces(edge), self._reshard(edge).source_boxes
         cut = prepare_cut(edge.type, side, pieces, boxes, compile_on)
         devices = [side.devices[p.source] for p in pieces]
         types = _types(edge.type, pieces)
@@ -103,7 +104,7 @@ class Edges:
 
     def pull(self, edge: Edge, slot: int, side: Side) -> Callable[[Frame], None]:
         """Asks for the pieces of an array; the slot holds them until they are there."""
-        pieces = _pieces(self.plan, edge)
+        pieces = self._pieces(edge)
         types = _types(edge.type, pieces)
         devices = [side.devices[p.target] for p in pieces]
         neighbors, number, island = self.neighbors, edge.number, edge.source
@@ -118,9 +119,21 @@ class Edges:
         return enqueue
 
     def arrival(self, edge: Edge, slot: int, side: Side, where: Where | None, compile_on: Compile) -> "Arrival":
-        boxes = _reshard(self.plan, edge).target_boxes
-        join = prepare_join(edge.type, side, _pieces(self.plan, edge), boxes, compile_on)
+        boxes = self._reshard(edge).target_boxes
+        join = prepare_join(edge.type, side, self._pieces(edge), boxes, compile_on)
         return Arrival(edge, slot, join, where, self.neighbors)
+
+    def _pieces(self, edge: Edge) -> Sequence[Piece]:
+        return self._reshard(edge).pieces
+
+    def _reshard(self, edge: Edge) -> ReshardPlan:
+        """The pieces of an edge, ordered by target, found once; its two ends have no device in common."""
+        if edge.number not in self._known:
+            here, there = self.plan.sharding(edge.here), self.plan.sharding(edge.there)
+            first = here.mesh.size
+            ids = range(first), range(first, first + there.mesh.size)
+            self._known[edge.number] = plan_reshard(edge.type.shape, here, there, *ids)
+        return self._known[edge.number]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,17 +190,6 @@ def _failure(edge: Edge, error: Exception, where: Where | None) -> Diagnostic:
             pass
     name = f"a transfer from {edge.source}"
     return ComputationFailed(computation=name, island=edge.target, cause=text, where=where)
-
-
-def _reshard(plan: Plan, edge: Edge) -> ReshardPlan:
-    """The pieces of an edge, ordered by target; its two ends have no device in common."""
-    here, there = plan.sharding(edge.here), plan.sharding(edge.there)
-    first = here.mesh.size
-    return plan_reshard(edge.type.shape, here, there, range(first), range(first, first + there.mesh.size))
-
-
-def _pieces(plan: Plan, edge: Edge) -> Sequence[Piece]:
-    return _reshard(plan, edge).pieces
 
 
 def _types(type_: ArrayType, pieces: Sequence[Piece]) -> list[ArrayType]:
