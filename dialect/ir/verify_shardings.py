@@ -12,7 +12,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR, described, main_of
-from pathways.dialect.ir.wellformed import Broken
+from pathways.dialect.ir.wellformed import Broken, stated_partitions
 from pathways.dialect.mlir import Attribute, Operation
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, is_closed, meshes_of, read_sharding
@@ -134,8 +134,7 @@ def check_computations(program: ProgramIR) -> Iterator[Broken]:
 def _problems(program: ProgramIR, op: Any, sides: _Sides, meshes: dict[str, Axes]) -> Iterator[tuple[str, str]]:
     mesh = program.mesh(op.mesh)
     axes = mesh.axes
-    attributes = program.computations[op.callee].attributes
-    partitions: Any = attributes["mhlo.num_partitions"] if "mhlo.num_partitions" in attributes else None  # noqa: SIM401
+    partitions = stated_partitions(program.computations[op.callee])
     if partitions is None or partitions.value != mesh.size:
         have = "does not say on how many devices" if partitions is None else f"runs on {partitions.value} devices"
         yield f"which {have}", f"mhlo.num_partitions = {mesh.size}, as its mesh @{op.mesh} has"

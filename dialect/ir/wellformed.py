@@ -246,12 +246,18 @@ def _computations(module: Module) -> Iterator[Broken]:
             yield from _computation(op.operation, settled=settled)
 
 
+def stated_partitions(computation: Operation) -> Any:
+    """What a computation says of the number of its devices, of whatever kind; None where it says nothing."""
+    attributes = computation.attributes
+    return attributes["mhlo.num_partitions"] if "mhlo.num_partitions" in attributes else None  # noqa: SIM401
+
+
 def _computation(computation: Operation, *, settled: bool) -> Iterator[Broken]:
     attributes = computation.attributes
     if "sym_name" not in attributes:
         yield computation, "has no name", "a symbol for every computation"
         return
-    partitions: Any = attributes["mhlo.num_partitions"] if "mhlo.num_partitions" in attributes else None  # noqa: SIM401
+    partitions = stated_partitions(computation)
     if settled and not (isinstance(partitions, ir.IntegerAttr) and partitions.value > 0):
         yield computation, "does not say on how many devices it runs", "mhlo.num_partitions from phase shard on"
     if PER_DEVICE_OF in attributes and not SYMBOL.accepts(attributes[PER_DEVICE_OF]):
