@@ -18,9 +18,11 @@ from pathways.dialect.plan.nouns import Plan
 
 @dataclass(frozen=True)
 class Joined:
-    """A branch, with all its parts: the index of a stream, and the instruction there."""
+    """A branch, with all its parts: the index of a stream, and the instruction there. `away`: there are others, which
+    other hosts have."""
 
     parts: tuple[tuple[int, Branch], ...]
+    away: bool = False
 
     @property
     def branch(self) -> Branch:

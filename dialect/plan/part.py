@@ -4,13 +4,13 @@ Every host finds its own part, from the plan alone, so that no two can disagree.
 the plan, each instruction in one of them.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch, Recv, Run, Send
 from pathways.dialect.plan.nouns import Layout, Plan, Stream
-from pathways.dialect.plan.order import Ordered, linearize
+from pathways.dialect.plan.order import Joined, Ordered, linearize
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,26 @@ class PlanPart:
     sent: dict[int, Edge]
     """By channel: what goes to other hosts."""
     received: dict[int, Edge]
+    bodies: tuple["PlanPart", ...]
+    """The parts of the plan's bodies: `plan.bodies` have the streams and constants of these islands, and all ports."""
 
 
-def part_of(plan: Plan, islands: Collection[str]) -> PlanPart:
-    """Finds the part of the host that has these islands. The plan has no bodies. Raises PWC0604 as `linearize`."""
+def part_of(plan: Plan, islands: Collection[str], path: str = "plan") -> PlanPart:
+    """Finds the part of the host that has these islands. Raises PWC0604 as `linearize`."""
+    bodies = tuple(_part(plan.of_body(n), islands, path) for n in range(len(plan.bodies)))
+    own = [
+        replace(body, streams=part.plan.streams, constant_buffers=part.plan.constant_buffers)
+        for body, part in zip(plan.bodies, bodies, strict=True)
+    ]
+    whole = _part(plan, islands, path)
+    return replace(whole, plan=replace(whole.plan, bodies=tuple(own)), bodies=bodies)
+
+
+def _part(plan: Plan, islands: Collection[str], path: str) -> PlanPart:
+    """The part of a plan without its bodies."""
     streams = [i for i, s in enumerate(plan.streams) if s.island in islands]
     number = {old: new for new, old in enumerate(streams)}
-    order = tuple((number[at], what) for at, what in linearize(plan) if at in number)
+    order = tuple(_of_part(linearize(plan, path), number))
     inputs = tuple(i for i, p in enumerate(plan.inputs) if p.island in islands)
     results = tuple(i for i, p in enumerate(plan.results) if p.island in islands)
     crossing = [e for e in edges_of(plan) if (e.source in islands) != (e.target in islands)]
@@ -67,7 +80,20 @@ def part_of(plan: Plan, islands: Collection[str]) -> PlanPart:
         results,
         {e.channel: e for e in crossing if e.source in islands},
         {e.channel: e for e in crossing if e.target in islands},
+        (),
     )
+
+
+def _of_part(order: Iterable[Ordered], number: Mapping[int, int]) -> Iterator[Ordered]:
+    """What of an order is on some streams, which have new numbers there."""
+    for at, what in order:
+        if not isinstance(what, Joined):
+            if at in number:
+                yield number[at], what
+            continue
+        parts = tuple((number[stream], branch) for stream, branch in what.parts if stream in number)
+        if parts:
+            yield parts[0][0], Joined(parts, away=len(parts) < len(what.parts))
 
 
 def edges_of(plan: Plan) -> list[Edge]:

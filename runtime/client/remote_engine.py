@@ -12,11 +12,12 @@ import numpy as np
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.instructions import Branch
 from pathways.dialect.plan.nouns import Layout, Plan
+from pathways.dialect.plan.order import Joined, linearize
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.relay import Relay
 from pathways.runtime.client.remote_host import RemoteHost, new_numbers
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
@@ -72,6 +73,8 @@ class RemoteEngine:
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
         self._shares = {s.island: self._share(s.island) for s in plan.streams}
         self._results = len(plan.results)
+        self._decides = any(isinstance(what, Joined) and len(what.parts) > 1 for _, what in linearize(plan, path))
+        """Whether hosts go by what others decide: only in branches of the program itself can bodies have such ones."""
         self._loading = threading.Lock()
         """One thread loads a plan on a host that was started anew."""
         weakref.finalize(self, _unload, cluster, list(self._shares), self._number)
@@ -128,12 +131,13 @@ class RemoteEngine:
         """Tells all hosts of the run; returns one that was gone by then, for which the others must not wait."""
         values = frame.values
         gone: RemoteHost | None = None
+        relay = Relay(run, list(hosts.values())) if self._decides else None
         for share in self._shares.values():
             host = hosts[share.island]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
             poison = {slot: host.put_poison(cause) for slot, cause in bad.items()}
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
-            started = host.run(m.RunPlan(self._number, run, transfers, first, arguments))
+            started = host.run(m.RunPlan(self._number, run, transfers, first, arguments), relay)
             frame.tokens.append(started)
             gone = host if started.everything is not None else gone
             for name in poison.values():
@@ -143,6 +147,8 @@ class RemoteEngine:
                     values[slot] = RemoteArray(host, first + number, self.types[slot][0], started, number)
                 else:  # an argument that is returned, or a result of two names
                     host.free(first + number)
+        if relay is not None:
+            relay.begin()
         return gone
 
     def costs(self) -> dict[str, IslandCost]:
@@ -166,11 +172,6 @@ def _unload(cluster: Cluster, islands: Sequence[str], number: int) -> None:
 
 def _check(plan: Plan) -> None:
     """Raises PWC0912 for what hosts cannot run yet."""
-    branch = next((i for s in plan.streams for i in s.instructions if isinstance(i, Branch)), None)
-    if branch is not None:
-        what, have = "control flow on data", f"{branch.name}, whose calls are on several meshes"
-        rule = "loops and branches with all of their calls on one mesh"
-        raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=branch.where))
     calling = next((r for r in plan.runs() if plan.computations[r.computation].callbacks), None)
     if calling is not None:
         have = f"{calling.name}, which calls back to a Python function of this process"

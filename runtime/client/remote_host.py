@@ -3,15 +3,18 @@
 import contextlib
 import itertools
 import json
+import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.runtime.client.relay import Relay
 from pathways.runtime.host.devices.remote_array import RemoteRun
+from pathways.runtime.host.run.decisions import Said
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import HostLost
@@ -77,7 +80,10 @@ class RemoteHost:
         self._on_lost, self._on_losing = on_lost, on_losing
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
-        self._runs: dict[int, RemoteRun] = {}
+        self._runs: dict[int, tuple[RemoteRun, Relay | None]] = {}
+        self._told: queue.SimpleQueue[Said | None] = queue.SimpleQueue()
+        self._tells = False
+        """Whether there is a thread that sends what is in there."""
         self._freed: deque[int] = deque()
         self._unloaded: deque[int] = deque()
         self._lock = threading.Lock()
@@ -117,16 +123,30 @@ class RemoteHost:
             raise PathwaysError(read_diagnostic(request.answer.error))
         return request.answer
 
-    def run(self, message: m.RunPlan) -> RemoteRun:
-        """Starts a run; where the host is gone, one that has failed."""
+    def run(self, message: m.RunPlan, relay: Relay | None = None) -> RemoteRun:
+        """Starts a run; where the host is gone, one that has failed. `relay` hears what it decides."""
         run = RemoteRun()
         with self._lock:
-            if self.lost is not None:
-                run.end({}, self.lost)
-                return run
-            self._runs[message.run] = run
-        self.post(message)
+            lost = self.lost
+            if lost is None:
+                self._runs[message.run] = run, relay
+        if lost is None:
+            self.post(message)
+        else:
+            _end_all([(run, relay)], lost)
         return run
+
+    def tell(self, message: Said) -> None:
+        """Sends a message by a thread of its own: its caller must not wait for a host that is frozen."""
+        self._told.put(message)
+        with self._lock:
+            begins, self._tells = not self._tells, True
+        if begins:
+            threading.Thread(target=self._send_told, name=f"pathways-tell-{self.island}", daemon=True).start()
+
+    def _send_told(self) -> None:
+        while (message := self._told.get()) is not None:
+            self.post(message)
 
     def fetch(self, number: int, shard: int) -> tuple[tuple[int, ...], bytes]:
         answer = self.ask(lambda request: m.FetchArray(request, number, shard))
@@ -174,8 +194,8 @@ class RemoteHost:
             runs, requests = list(self._runs.values()), list(self._requests.values())
             self._runs.clear()
             self._requests.clear()
-        for run in runs:
-            run.end({}, self.lost)
+        self._told.put(None)
+        _end_all(runs, self.lost)
         for request in requests:
             request.answered.set()
         self._connection.close()
@@ -196,6 +216,10 @@ class RemoteHost:
                 self._ended(message.run, {})
             case m.Failed():
                 self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()})
+            case m.Decided() | m.Undecided():
+                _, relay = self._runs.get(message.run, (None, None))
+                if relay is not None:
+                    relay.hear(message)
             case m.Hangs():
                 self.faults = message.faults
                 self.lose("", read_diagnostic(message.cause))
@@ -212,6 +236,14 @@ class RemoteHost:
 
     def _ended(self, number: int, causes: dict[int, Any]) -> None:
         self.worked = True
-        run = self._runs.pop(number, None)
+        run, _ = self._runs.pop(number, (None, None))
         if run is not None:
             run.end(causes)
+
+
+def _end_all(runs: Sequence[tuple[RemoteRun, Relay | None]], lost: Diagnostic) -> None:
+    """Ends the runs of a host that is gone."""
+    for run, relay in runs:
+        run.end({}, lost)
+        if relay is not None:
+            relay.doom(lost)

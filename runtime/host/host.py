@@ -1,7 +1,7 @@
 """A host: the devices of an island, and what it does when a message comes (paper, 4.2 and 4.5).
 
 One thread does all that enqueues work, in the order of messages: two hosts see the runs that they share in one order.
-Ends of runs are noticed by a thread of their own, and so are values copied to the host.
+BodyEnds of runs are noticed by a thread of their own, and so are values copied to the host.
 """
 
 import json
@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
@@ -28,6 +28,8 @@ from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_
 from pathways.runtime.host.observe.fault_steps import FaultSteps
 from pathways.runtime.host.observe.faults import Fault
 from pathways.runtime.host.observe.watchdog import Watchdog
+from pathways.runtime.host.run.decisions import Decisions
+from pathways.runtime.host.run.dispatch import BodyEnds
 from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.observer import enqueue_observed
 from pathways.runtime.host.run.progress import drive
@@ -52,6 +54,7 @@ class Host:
         physical = self.machine.bound([island], "a cluster")[island.name]
         self.islands = {island.name: physical}
         self.neighbors = Neighbors(physical.devices[0])
+        self.decisions = Decisions(post)
         self._post = post
         self._executables = Executables()
         self._plans: dict[int, LoadedPart] = {}
@@ -102,9 +105,22 @@ class Host:
         except (MemoryError, ValueError, *pjrt.FAILURES) as error:
             return Poison(ComputationFailed(computation=what, island=self.island.name, cause=_text(error)))
 
-    def fence(self, message: m.Fence) -> None:
-        """Ends all waits for another host, which is gone, at once; offers to it end in the order of messages."""
-        self.neighbors.lose(message.island, read_diagnostic(message.cause))
+    def notice(self, message: m.Message) -> bool:
+        """Does at once what must not wait behind a run; returns whether the message comes in its turn, too.
+
+        All waits for another host that is gone end; offers to it end in the order of messages.
+        """
+        match message:
+            case m.Fence():
+                self.neighbors.lose(message.island, read_diagnostic(message.cause))
+            case m.RunPlan():
+                self.decisions.begin(message.run)
+            case m.Decided() | m.Undecided():
+                self.decisions.hear(message)
+                return False
+            case _:
+                pass
+        return True
 
     def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject) -> str:
         if isinstance(message, m.Inject):
@@ -148,7 +164,7 @@ class Host:
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
         part = self._plans[message.plan]
-        frame = part.frame(message.transfers)
+        frame = part.frame(message.transfers, self.decisions.of(message.run))
         results: list[tuple[PartResult, Any]] = []
 
         def done(seconds: float) -> None:
@@ -158,14 +174,15 @@ class Host:
         for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
             if entry.slot >= 0:
                 frame.values[entry.slot] = self._arrays[array]
-        frame.base = self.machine.take_launches(len(part.launches))
-        flight.begin(None, frame.base, part.launches)
         self._watchdog.ensure()
         run = _Enqueuer(self.machine, flight, self._fault)
+        frame.base = run.begin(None, part.launches)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
         for pendings in drive(part.waves, frame, run):
-            flight.wait(pendings, frame)
+            flight.wait(pendings, run.tokens())
+        frame.tokens.extend(run.ends.tokens())
+        self.decisions.end(message.run)
         results += [(result, _handed_out(frame, result)) for result in part.results]
         self._arrays.update((message.results + result.number, value) for result, value in results)
         self._runs += 1
@@ -218,11 +235,21 @@ class _Enqueuer:
     machine: Machine
     flight: Flight
     fault: FaultSteps | None
+    ends: BodyEnds = field(default_factory=BodyEnds)
+    _frames: dict[int, Frame] = field(default_factory=dict[int, Frame])
+    """What is under way: the program, and bodies."""
 
     def begin(self, who: Any, launches: Sequence[Launch]) -> int:
-        return self.machine.take_launches(len(launches))
+        base = self.machine.take_launches(len(launches))
+        self.flight.begin(who, base, launches)
+        return base
+
+    def tokens(self) -> list[Any]:
+        """All that is done when what this host has enqueued is."""
+        return [t for f in self._frames.values() for t in (*f.tokens, *f.early)] + self.ends.tokens()
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
+        self._frames[id(frame)] = frame
         if self.fault is not None:
             enqueue_observed([self.fault], part.steps, frame, self.flight)
         else:
@@ -230,8 +257,9 @@ class _Enqueuer:
                 step.enqueue(frame)
         self.flight.moved = time.monotonic()
 
-    def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
-        """Bodies do not run here."""
+    def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
+        self._frames.pop(id(frame), None)
+        self.ends.note(who, frame, whole=whole)
 
 
 def _kept(island: PhysicalIsland, position: int, reason: str) -> None:

@@ -5,6 +5,7 @@ behind a run is done at once. When the stream ends, however it ends, the process
 """
 
 import argparse
+import faulthandler
 import os
 import queue
 import shutil
@@ -30,6 +31,7 @@ def serve() -> None:
     parser.add_argument("--platform", required=True)
     chosen = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the controller
+    faulthandler.register(signal.SIGUSR1)  # says in its log where each thread is
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(chosen.socket)
     connection = Connection(sock)
@@ -56,9 +58,8 @@ def _read(connection: Connection, host: Host, todo: "queue.SimpleQueue[m.Message
     try:
         while True:
             message = connection.receive()
-            if isinstance(message, m.Fence):
-                host.fence(message)
-            todo.put(message)
+            if host.notice(message):
+                todo.put(message)
     except ConnectionEnded:
         shutil.rmtree(folder, ignore_errors=True)  # its controller may be unable to
         os._exit(0)

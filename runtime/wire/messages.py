@@ -173,6 +173,24 @@ class Fence:
     cause: str
 
 
+@dataclass(frozen=True)
+class Decided:
+    """What a branch of a run goes by, under a name: a host to its controller, and that to all hosts of the run."""
+
+    run: int
+    name: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """As Decided, of what will never be known: a diagnostic says why. Name -1: all that is not decided yet."""
+
+    run: int
+    name: int
+    cause: str
+
+
 Message: TypeAlias = (
     Hello
     | LoadPlan
@@ -191,11 +209,13 @@ Message: TypeAlias = (
     | Hangs
     | Beat
     | Fence
+    | Decided
+    | Undecided
 )
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 _KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat})
+_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, Decided})
 _COUNT = struct.Struct("<I")
 
 

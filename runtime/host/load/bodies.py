@@ -1,6 +1,6 @@
 """Loading the bodies of a plan's branches, and putting constants where they are used."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,25 +8,33 @@ import numpy as np
 from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.nouns import Plan, Port
-from pathways.dialect.plan.order import linearize
+from pathways.dialect.plan.part import PlanPart
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.layouts import Sides, put_on_side
+from pathways.runtime.host.load.edges import Edges
 from pathways.runtime.host.load.steps import Preparer, offsets_of
 from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.control_flow import LoadedBody
 
 
-def load_bodies(plan: Plan, sides: Sides, executables: Executables, path: str, *, sequential: bool) -> list[LoadedBody]:
-    """Loads all bodies, ready to run. Raises PWC0604 where the streams of one wait for each other."""
+def load_bodies(
+    part: PlanPart,
+    sides: Sides,
+    executables: Executables,
+    *,
+    sequential: bool,
+    edges_of: Callable[[int], Edges | None] = lambda _: None,
+) -> list[LoadedBody]:
+    """Loads the parts of all bodies, ready to run. `edges_of` gives what of a body goes between hosts."""
     loaded: list[LoadedBody] = []
-    for number in range(len(plan.bodies)):
-        body = plan.of_body(number)
-        prepared = Preparer(body, sides, executables, loaded)
-        waves = prepared.prepare(defer(body, linearize(body, path), everything=sequential))
+    for number, own in enumerate(part.bodies):
+        body = part.plan.of_body(number)
+        prepared = Preparer(body, sides, executables, loaded, edges_of(number))
+        waves = prepared.prepare(defer(body, own.order, everything=sequential, received=own.received))
         offsets = prepared.offsets
 
         def slot(port: Port, offsets: dict[str, int] = offsets) -> int:
-            return offsets[port.island] + port.slot if port.slot >= 0 else -1
+            return offsets[port.island] + port.slot if port.slot >= 0 and port.island in offsets else -1
 
         inputs, results = ([slot(p) for p in ports] for ports in (body.inputs, body.results))
         constants = put_constants(body, sides)

@@ -14,12 +14,13 @@ from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
-from pathways.runtime.host.load.bodies import put_constants
+from pathways.runtime.host.load.bodies import load_bodies, put_constants
 from pathways.runtime.host.load.edges import Edges, Neighbors
 from pathways.runtime.host.load.origins import origins_of
 from pathways.runtime.host.load.precompile import load_ahead
 from pathways.runtime.host.load.steps import Preparer
 from pathways.runtime.host.load.waves import defer
+from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import PreparedWave
 from pathways.runtime.host.run.runs_in_flight import Launch
@@ -69,8 +70,8 @@ class LoadedPart:
     inputs: Mapping[int, PartInput]
     results: list[PartResult]
 
-    def frame(self, transfers: int) -> Frame:
-        return Frame(self.size, self.constants, transfers=transfers)
+    def frame(self, transfers: int, decisions: RunDecisions) -> Frame:
+        return Frame(self.size, self.constants, transfers=transfers, decisions=decisions)
 
 
 def load_part(
@@ -83,11 +84,17 @@ def load_part(
     sequential: bool,
 ) -> LoadedPart:
     """Loads what a plan has for these islands. Raises what an island of the whole process would."""
-    part = part_of(plan, islands)
+    part = part_of(plan, islands, path)
     sides = Sides(part.plan, islands)
     load_ahead(part.plan, sides, executables)
+
+    def edges_of(number: int) -> Edges:
+        body = part.bodies[number]
+        return Edges(plan.of_body(number), body.sent, body.received, neighbors)
+
+    bodies = load_bodies(part, sides, executables, sequential=sequential, edges_of=edges_of)
     edges = Edges(plan, part.sent, part.received, neighbors)
-    prepared = Preparer(part.plan, sides, executables, edges=edges)
+    prepared = Preparer(part.plan, sides, executables, bodies, edges)
     constants = put_constants(part.plan, sides)
     waves = prepared.prepare(defer(part.plan, part.order, everything=sequential, received=part.received))
     return LoadedPart(

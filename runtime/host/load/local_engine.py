@@ -7,7 +7,7 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.plan.order import linearize
+from pathways.dialect.plan.part import part_of
 from pathways.runtime.host.devices import transfers
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import unfinished
@@ -39,11 +39,12 @@ class LocalEngine:
         self._executables = executables
         self.sides = Sides(plan, islands)
         load_ahead(plan, self.sides, executables)
-        bodies = load_bodies(plan, self.sides, executables, path, sequential=sequential)
+        part = part_of(plan, islands, path)
+        bodies = load_bodies(part, self.sides, executables, sequential=sequential)
         prepared = Preparer(plan, self.sides, executables, bodies)
         self.offsets, self.types = prepared.offsets, prepared.types
         self.constants = put_constants(plan, self.sides)
-        self._waves = prepared.prepare(defer(plan, linearize(plan, path), everything=sequential))
+        self._waves = prepared.prepare(defer(plan, part.order, everything=sequential))
         self.size = prepared.size
         self._launches = prepared.launches
         self._compile_on = prepared.compile_on
@@ -74,7 +75,7 @@ class LocalEngine:
             if frame.early:
                 frame.tokens[:0] = unfinished(frame.early, self._queues)
             if self.awaits:
-                frame.tokens.extend(run.tokens())
+                frame.tokens.extend(run.ends.tokens())
                 self.turns += (run.turns - self.turns) / 8
 
     def costs(self) -> dict[str, IslandCost]:

@@ -105,7 +105,7 @@ class Preparer:
                 return self._choice(what)
 
     def _choice(self, joined: Joined) -> Choice:
-        """Makes the task of a branch, with its operands and results in their order."""
+        """Makes the task of a branch, with its operands and results in their order; -1: another host has it."""
         inputs: dict[int, int] = {}
         outputs: dict[int, int] = {}
         donated: set[int] = set()
@@ -115,14 +115,16 @@ class Preparer:
             inputs.update((n, offset + s) for n, s in zip(part.taken, part.inputs, strict=True))
             outputs.update((n, offset + s) for n, s in zip(part.made, part.outputs, strict=True))
         branch = joined.branch
-        results = [outputs[n] for n in sorted(outputs)]
+        body = self.plan.bodies[branch.bodies[-1]]
+        results = [outputs.get(n, -1) for n in range(len(body.results))]
         return Choice(
             branch,
+            joined.away,
             self.plan.streams[joined.parts[0][0]].island,
-            [inputs[n] for n in sorted(inputs)],
+            [inputs.get(n, -1) for n in range(len(body.inputs) + (branch.kind == "cond"))],
             frozenset(donated),
             results,
-            [self._sides.of(self.types[i][1]) for i in results],
+            [self._sides.of(self.types[i][1]) if i >= 0 else None for i in results],
             [self.bodies[n] for n in branch.bodies],
             self._cause,
         )

@@ -10,6 +10,7 @@ from pathways.dialect.plan.instructions import Branch
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
+from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_behind
 from pathways.runtime.host.run.progress import Enqueuer, Pending, PreparedWave, Work, drive
@@ -17,13 +18,14 @@ from pathways.runtime.host.run.runs_in_flight import Launch
 from pathways.runtime.host.run.store import Poison
 
 Values: TypeAlias = list[Any]
-"""Arrays, or poison in place of them."""
+"""Arrays, or poison in place of them; None for what is on another host."""
 Working: TypeAlias = Generator[Sequence[Pending], None, Values]
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedBody:
-    """A body that is ready to run, any number of times. Slots are its own; -1: an operand that it does not read.
+    """A body that is ready to run, any number of times. Slots are its own; -1: an operand that it does not read, or an
+    operand or a result of another host.
 
     `overwritten` are the operands that it donates to its computations.
     """
@@ -36,9 +38,11 @@ class LoadedBody:
     constants: Sequence[tuple[int, Any]]
     overwritten: frozenset[int] = frozenset()
 
-    def run(self, operands: Values, dispatch: Enqueuer) -> Working:
+    def run(
+        self, operands: Values, dispatch: Enqueuer, transfers: int = 0, decisions: RunDecisions | None = None
+    ) -> Working:
         """Enqueues the body; yields what it awaits inside. Empties `operands`, which may hold the last references."""
-        frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches))
+        frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches), transfers, decisions)
         for index, value in zip(self.inputs, operands, strict=True):
             if index >= 0:
                 frame.values[index] = value
@@ -48,12 +52,12 @@ class LoadedBody:
             yield from drive(self.waves, frame, dispatch)
             whole = True
         finally:
-            dispatch.ends_with(self, [*frame.early, *frame.tokens], whole=whole)
-        return [frame.values[index] for index in self.results]
+            dispatch.ends_with(self, frame, whole=whole)
+        return [frame.values[index] if index >= 0 else None for index in self.results]
 
 
 @dataclass(frozen=True, eq=False)
-class _Deciding:
+class _Reading:
     """The deciding value of a branch: the number of the body to run, or whether a loop goes on."""
 
     array: Any
@@ -72,62 +76,75 @@ class _Deciding:
 class Choice:
     """A branch (cond or while) as a task: the slots of its operands and results, and the layouts of its results.
 
+    Where other hosts have a part of it (`away`), what they have has slot -1, and all go by what one of them says.
     `donated` are the operands that are not needed afterwards. What a body overwrites, and each result, must share no
     buffer with anything else; it is copied where it does.
     """
 
     branch: Branch
+    away: bool
     island: str
     inputs: Sequence[int]
     donated: frozenset[int]
     outputs: Sequence[int]
-    sides: Sequence[Side]
+    sides: Sequence[Side | None]
     bodies: Sequence[LoadedBody]
     cause: Callable[[Diagnostic], Poison]
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
         values = frame.values
-        operands = [values[i] for i in self.inputs]
+        operands = [values[i] if i >= 0 else None for i in self.inputs]
         others = {id(v) for n, v in enumerate(operands) if n not in self.donated}
         others.update(id(c) for body in self.bodies for _, c in body.constants)
         for number in self.donated:
             values[self.inputs[number]] = None
-        results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, others, run)
+        shared = _Shared(frame, self.branch.step) if self.away and frame.decisions is not None else None
+        results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, others, run, shared)
         own = self._own(results, set(range(len(results))), others)
         for index, value in zip(self.outputs, own, strict=True):
-            values[index] = value
+            if index >= 0:
+                values[index] = value
 
-    def _cond(self, operands: Values, others: set[int], run: Enqueuer) -> Working:
-        number = yield from self._decided(operands[0])
+    def _cond(self, operands: Values, others: set[int], run: Enqueuer, shared: "_Shared | None") -> Working:
+        number = yield from self._decided(operands[0], shared)
         if isinstance(number, Poison):
             return [number] * len(self.outputs)
-        chosen = self.bodies[min(max(number, 0), len(self.bodies) - 1)]
-        return (yield from chosen.run(operands[1:], run))
+        return (yield from _run(self.bodies[number], operands[1:], run, shared))
 
-    def _while(self, operands: Values, others: set[int], run: Enqueuer) -> Working:
+    def _while(self, operands: Values, others: set[int], run: Enqueuer, shared: "_Shared | None") -> Working:
         test, body = self.bodies
         count = len(operands) - len(self.outputs)
         fixed, carried = operands[:count], operands[count:]
         operands.clear()
         overwritten = {i - count for i in body.overwritten}
         while True:
-            (still,) = yield from test.run([*fixed, *carried], run)
-            goes_on = yield from self._decided(still)
+            (still,) = yield from _run(test, [*fixed, *carried], run, shared)
+            goes_on = yield from self._decided(still, shared)
             if isinstance(goes_on, Poison):
                 return [goes_on] * len(self.outputs)
             if not goes_on:
                 return carried
             given = [*fixed, *self._own(carried, overwritten, others)]
             carried.clear()
-            carried = yield from body.run(given, run)
+            carried = yield from _run(body, given, run, shared)
 
-    def _decided(self, array: Any) -> Generator[Sequence[Pending], None, int | Poison]:
+    def _decided(self, array: Any, shared: "_Shared | None") -> Generator[Sequence[Pending], None, int | Poison]:
+        """Waits for what decides, which another host may have: the number of a body, or whether a loop goes on."""
+        if shared is None:
+            return (yield from self._read(array))
+        name = shared.next_name()
+        if array is not None:
+            shared.decisions.say(name, (yield from self._read(array)))
+        yield (Deciding(shared.decisions, name),)
+        return shared.decisions.take(name)
+
+    def _read(self, array: Any) -> Generator[Sequence[Pending], None, int | Poison]:
         """Waits for the number in an array; returns it, or the poison in its place."""
         if isinstance(array, Poison):
             return array
-        yield (_Deciding(array),)
+        yield (_Reading(array),)
         try:
-            return int(pjrt.to_host(pjrt.shard(array, 0)))
+            return min(max(int(pjrt.to_host(pjrt.shard(array, 0))), 0), len(self.bodies) - 1)
         except pjrt.FAILURES as error:
             branch = self.branch
             failed = ComputationFailed(
@@ -143,5 +160,25 @@ class Choice:
             value, side = own[i], self.sides[i]
             if (id(value) in others or known[id(value)] > 1) and pjrt.is_array(value):
                 known[id(value)] -= 1
+                assert side is not None
                 own[i] = pjrt.copy_whole(value, pjrt.device_list(side.devices), side.real)
         return own
+
+
+class _Shared:
+    """One run of a branch of several hosts: what it does has a name each time, which is the same on all of them."""
+
+    def __init__(self, frame: Frame, step: int) -> None:
+        assert frame.decisions is not None
+        self.decisions = frame.decisions
+        self._outer, self._step, self._turn = frame.transfers, step, 0
+
+    def next_name(self) -> int:
+        self._turn += 1
+        return name_of_turn(self._outer, self._step, self._turn)
+
+
+def _run(body: LoadedBody, operands: Values, run: Enqueuer, shared: _Shared | None) -> Working:
+    if shared is None:
+        return body.run(operands, run)
+    return body.run(operands, run, shared.next_name(), shared.decisions)

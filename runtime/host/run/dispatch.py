@@ -45,6 +45,21 @@ class Control(Protocol):
         ...
 
 
+class BodyEnds:
+    """The last launches of a run's bodies: when they are done, all of its bodies are."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[Any, list[Any]] = {}
+
+    def note(self, who: Any, frame: Frame, *, whole: bool) -> None:
+        """Notes those of one run of a body. `whole`: it ran to its end; its earlier runs are done before."""
+        tokens = [*frame.early, *frame.tokens]
+        self._tokens[who] = tokens if whole else [*self._tokens.get(who, ()), *tokens]
+
+    def tokens(self) -> list[Any]:
+        return [token for tokens in self._tokens.values() for token in tokens]
+
+
 @dataclass(eq=False)
 class Dispatch:
     """Enqueues one run while it holds its `ticket`; the watchdog sees its progress in `flight`."""
@@ -59,7 +74,7 @@ class Dispatch:
     """Observers of this run alone."""
     turns: int = 1
     """The number of turns that it has had."""
-    _ends: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
+    ends: BodyEnds = field(default_factory=BodyEnds)
 
     def begin(self, who: Any, launches: Sequence[Launch]) -> int:
         """Takes launch ids for what the program (None) or a body is about to launch; returns the first."""
@@ -94,13 +109,9 @@ class Dispatch:
         if self.client.closed or (self.promise is not None and self.promise.cancelled):
             self._patience(self.ticket)
 
-    def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
+    def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
         """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
-        self._ends[who] = tokens if whole else [*self._ends.get(who, ()), *tokens]
-
-    def tokens(self) -> list[Any]:
-        """Returns the tokens that are done when all bodies are."""
-        return [token for tokens in self._ends.values() for token in tokens]
+        self.ends.note(who, frame, whole=whole)
 
     def _pause(self) -> None:
         self.turns += 1

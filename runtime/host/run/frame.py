@@ -9,15 +9,23 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.store import Poison
 
 
 class Frame:
     """The values of one run of a plan, or of one run of a body."""
 
-    __slots__ = ("base", "early", "tokens", "transfers", "values")
+    __slots__ = ("base", "decisions", "early", "tokens", "transfers", "values")
 
-    def __init__(self, size: int, constants: Sequence[tuple[int, Any]], base: int = -1, transfers: int = 0) -> None:
+    def __init__(
+        self,
+        size: int,
+        constants: Sequence[tuple[int, Any]],
+        base: int = -1,
+        transfers: int = 0,
+        decisions: RunDecisions | None = None,
+    ) -> None:
         self.values: list[Any] = [None] * size
         """By slot: the buffers of all islands, then what is on its way between islands."""
         self.tokens: list[Any] = []
@@ -28,6 +36,8 @@ class Frame:
         """The first of its launch ids; -1: it has none yet."""
         self.transfers = transfers
         """The first of the numbers under which its values go to other hosts."""
+        self.decisions = decisions
+        """What is decided between hosts, where there are several."""
         for slot, array in constants:
             self.values[slot] = array
 

@@ -39,7 +39,7 @@ class Enqueuer(Protocol):
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None: ...
 
-    def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
+    def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
         """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
         ...
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from pathways.runtime.host.devices.pjrt import FAILURES
-from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import Pending, wait_any
 from pathways.runtime.host.run.runs_in_flight import Flight
 from pathways.runtime.threads import started
@@ -21,9 +20,9 @@ class WaitingFlight(Flight):
         super().__init__(*of)
         self._waits: _Wait | None = None
 
-    def wait(self, pendings: Sequence[Pending], frame: Frame) -> None:
-        """Waits until one of these is known."""
-        self._waits = _Wait([*frame.tokens, *frame.early])
+    def wait(self, pendings: Sequence[Pending], tokens: Sequence[Any]) -> None:
+        """Waits until one of these is known; `tokens` are those of all that was enqueued here."""
+        self._waits = _Wait(tokens)
         try:
             wait_any(pendings)
         finally:

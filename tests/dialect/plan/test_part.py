@@ -6,12 +6,12 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from support.random_programs import INPUTS, SHAPE, draw
+from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
 
 import pathways as pw
-from pathways.dialect.plan.instructions import Free, Recv, Run, Send
+from pathways.dialect.plan.instructions import Branch, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.plan.order import linearize
+from pathways.dialect.plan.order import Joined, linearize
 from pathways.dialect.plan.part import PlanPart, edges_of, part_of
 
 TOPOLOGY = "islands=4,devices=8"
@@ -20,9 +20,9 @@ TOPOLOGY = "islands=4,devices=8"
 @pytest.fixture(scope="module")
 def some_plans() -> list[Plan]:
     values = [np.zeros(SHAPE, np.float32)] * INPUTS
-    programs = [pw.program(draw(seed)[0]).lower(*values) for seed in range(12)]
-    orders = [lowered.compile(TOPOLOGY, merge=merge).plan for lowered in programs for merge in (True, False)]
-    return [plan for plan in orders if not plan.bodies]
+    drawn = [draw(seed)[0] for seed in range(10)] + [draw_irregular(seed)[0] for seed in range(10)]
+    programs = [pw.program(program).lower(*values) for program in drawn]
+    return [lowered.compile(TOPOLOGY, merge=merge).plan for lowered in programs for merge in (True, False)]
 
 
 def splits(plan: Plan, seed: int) -> list[frozenset[str]]:
@@ -42,10 +42,16 @@ def test_the_parts_are_the_plan(some_plans: list[Plan]) -> None:
 
 
 def check(parts: list[PlanPart], plan: Plan) -> None:
-    whole = [(plan.streams[at].island, what) for at, what in linearize(plan)]
-    found = [[(p.plan.streams[at].island, what) for at, what in p.order] for p in parts]
+    whole = list(chain(*(_alone(plan, *one) for one in linearize(plan))))
+    found = [list(chain(*(_alone(p.plan, *one) for one in p.order))) for p in parts]
     assert Counter(map(repr, chain(*found))) == Counter(map(repr, whole))
     places = {repr(one): i for i, one in enumerate(whole)}
+    for part in parts:
+        for _, what in part.order:
+            if isinstance(what, Joined):
+                branches = [i for s in plan.streams for i in s.instructions if isinstance(i, Branch)]
+                everywhere = sum(b.step == what.branch.step for b in branches)
+                assert what.away == (len(what.parts) < everywhere)
     for order in found:  # each is the order of all, with what is elsewhere left out
         assert [places[repr(one)] for one in order] == sorted(places[repr(one)] for one in order)
     assert sorted(chain(*(p.inputs for p in parts))) == [i for i, port in enumerate(plan.inputs) if port.island]
@@ -57,6 +63,27 @@ def check(parts: list[PlanPart], plan: Plan) -> None:
     assert sent == received
     if len(parts) == 1:
         assert not sent and parts[0].plan.streams == plan.streams
+
+
+def _alone(plan: Plan, at: int, what: Instruction | Joined) -> list[tuple[str, Instruction]]:
+    """An instruction with its island; the parts of a branch one by one."""
+    parts = what.parts if isinstance(what, Joined) else ((at, what),)
+    return [(plan.streams[stream].island, part) for stream, part in parts]
+
+
+def test_the_parts_of_bodies_are_the_bodies(some_plans: list[Plan]) -> None:
+    found = 0
+    for plan in some_plans:
+        for seed in range(5):
+            parts = [part_of(plan, islands) for islands in splits(plan, seed)]
+            for number, body in enumerate(plan.bodies):
+                found += 1
+                check([p.bodies[number] for p in parts], plan.of_body(number))
+                for part in parts:
+                    own = part.plan.bodies[number]
+                    assert (own.inputs, own.results) == (body.inputs, body.results)
+                    assert own.streams == part.bodies[number].plan.streams
+    assert found > 100
 
 
 def _sent(part: PlanPart) -> dict[int, object]:
@@ -87,7 +114,7 @@ def test_what_may_be_overwritten_before_it_is_taken_is_known(some_plans: list[Pl
             stream = plan.stream(edge.source)
             send = next(i for i in stream.instructions if isinstance(i, Send) and i.channel == edge.channel)
             ports = {p.slot for p in (*plan.inputs, *plan.results) if p.island == stream.island}
-            donated = {s for i in stream.instructions if isinstance(i, Run) for s in i.effects.drops}
+            donated = {s for i in stream.instructions if isinstance(i, Run | Branch) for s in i.effects.drops}
             assert edge.may_be_overwritten == (send.slot in ports | donated)
             seen[edge.may_be_overwritten] += 1
             assert not any(

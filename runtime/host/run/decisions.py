@@ -1,0 +1,110 @@
+"""What decides branches whose calls are on several hosts: said by the host that has it, heard by all (paper, 4.5).
+
+The host that has the value tells the controller, which tells all hosts of the run, that one too: what one of them goes
+by, all do. So a loop never ends on one host and goes on at another, which would wait for what the first was to send;
+where a host is gone, none of the others hears anything but the reason from then on.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic
+from pathways.runtime.host.run.store import Poison
+from pathways.runtime.wire import messages as m
+
+Said = m.Decided | m.Undecided
+"""A decision of a run, by its name: a value, or why there will be none."""
+
+
+def name_of_turn(outer: int, step: int, turn: int) -> int:
+    """The name of one run of a body, found alike on all hosts: of the run around it, its branch, and which it is."""
+    digest = hashlib.blake2b(f"{outer} {step} {turn}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 2
+
+
+@dataclass(eq=False)
+class RunDecisions:
+    """The decisions of one run, which another thread hears."""
+
+    run: int
+    post: Callable[[Said], None]
+    _heard: dict[int, int | Poison] = field(default_factory=dict[int, int | Poison])
+    _doomed: Poison | None = None
+    """Why nothing more will be decided."""
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    """Guards those; notified when one is heard."""
+
+    def say(self, name: int, value: int | Poison) -> None:
+        """Tells the controller what this host has found; it is heard of as by any other host."""
+        if isinstance(value, Poison):
+            self.post(m.Undecided(self.run, name, write_diagnostic(value.cause)))
+        else:
+            self.post(m.Decided(self.run, name, value))
+
+    def hear(self, said: Said) -> None:
+        with self._changed:
+            if isinstance(said, m.Decided):
+                self._heard[said.name] = said.value
+            elif said.name < 0:
+                self._doomed = Poison(read_diagnostic(said.cause))
+            else:
+                self._heard[said.name] = Poison(read_diagnostic(said.cause))
+            self._changed.notify_all()
+
+    def is_known(self, name: int) -> bool:
+        return name in self._heard or self._doomed is not None
+
+    def wait(self, name: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_known(name))
+
+    def take(self, name: int) -> int | Poison:
+        """What was decided, of what is known; it is asked for once."""
+        with self._changed:
+            found = self._heard.pop(name, self._doomed)
+            assert found is not None
+            return found
+
+
+@dataclass(frozen=True, eq=False)
+class Deciding:
+    """A decision that is not known yet."""
+
+    decisions: RunDecisions
+    name: int
+
+    def is_known(self) -> bool:
+        return self.decisions.is_known(self.name)
+
+    def wait(self) -> None:
+        self.decisions.wait(self.name)
+
+
+class Decisions:
+    """The decisions of all runs that a host knows of. Runs begin, and decisions are heard, in the order of messages."""
+
+    def __init__(self, post: Callable[[Said], None]) -> None:
+        self._post = post
+        self._runs: dict[int, RunDecisions] = {}
+
+    def begin(self, run: int) -> None:
+        self._runs[run] = RunDecisions(run, self._post)
+
+    def of(self, run: int) -> RunDecisions:
+        return self._runs[run]
+
+    def hear(self, said: Said) -> None:
+        """Takes what was decided; of a run that has ended here it is nothing."""
+        if (decisions := self._runs.get(said.run)) is not None:
+            decisions.hear(said)
+
+    def end(self, run: int) -> None:
+        del self._runs[run]
+
+
+def doom(run: int, cause: Diagnostic) -> m.Undecided:
+    """Says that nothing more of a run will be decided."""
+    return m.Undecided(run, -1, write_diagnostic(cause))

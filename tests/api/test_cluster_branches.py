@@ -1,0 +1,164 @@
+"""Loops and branches on data whose calls are on islands in several processes: one says what decides, all go by it."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.clusters import becomes, code_of, pid_of, send, this_cluster, values
+
+import pathways as pw
+from pathways.dialect.plan.order import Joined, linearize
+from pathways.runtime.wire.connection import Connection
+
+jit: Any = jax.jit
+X = np.arange(1.0, 17.0, dtype=np.float32).reshape(4, 4)
+SLICES = pw.make_virtual_device_set()
+HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def rise(x: Any) -> Any:
+    return x + x.T
+
+
+def is_small(x: Any) -> Any:
+    return x.sum() < 1e6
+
+
+f = jit(double, in_shardings=HERE, out_shardings=HERE)
+g = jit(rise, in_shardings=THERE, out_shardings=THERE)
+small = jit(is_small, in_shardings=THERE)
+
+
+@pw.program
+def loop(x: Any) -> Any:
+    return lax.while_loop(small, lambda v: f(g(v)), x)
+
+
+@pw.program
+def choice(x: Any) -> Any:
+    return lax.cond(small(x), lambda v: (f(g(v)), g(v)), lambda v: (g(f(v)), f(v)), x)
+
+
+def plain_loop(x: Any) -> Any:
+    while x.sum() < 1e6:
+        x = (x + x.T) * 2
+    return x
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATHWAYS_HANG_TIMEOUT", "3")
+        with pw.cluster(islands=2, devices=2):
+            yield
+
+
+def test_a_loop_over_two_hosts() -> None:
+    compiled = loop.lower(X).compile()
+    joined = [what for _, what in linearize(compiled.plan) if isinstance(what, Joined)]
+    assert [len(j.parts) for j in joined] == [2]
+    np.testing.assert_array_equal(np.asarray(compiled(X)), plain_loop(X))
+    np.testing.assert_array_equal(np.asarray(compiled(1e6 * X)), 1e6 * X)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_a_choice_over_two_hosts(scale: float) -> None:
+    x = np.float32(scale) * X
+    want = ((x + x.T) * 2, x + x.T) if scale == 1 else ((x * 2) + (x * 2).T, x * 2)
+    for ours, theirs in zip(values(choice(x)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_loops_in_loops_and_several_at_a_time() -> None:
+    @pw.program
+    def nested(x: Any) -> Any:
+        def outer(state: Any) -> Any:
+            n, v = state
+            grown = lax.while_loop(lambda w: small(w / 100), lambda w: f(g(w)), v)
+            return n + 1, grown / 1e7
+
+        _, a = lax.while_loop(lambda s: s[0] < 3, outer, (jnp.int32(0), x))
+        return a, lax.while_loop(small, lambda v: g(f(v)), x)
+
+    want = values(nested(X))
+    for _ in range(3):
+        for ours, theirs in zip(values(nested(X)), want, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert np.isfinite(want[0]).all() and want[1].sum() >= 1e6
+
+
+def test_runs_of_several_clients_do_not_mix() -> None:
+    with pw.Client("alice") as alice, pw.Client("bob") as bob:
+        both = (alice, bob)
+        results = [both[n % 2].submit(lambda x: np.asarray(loop(x)), np.float32(n + 1) * X) for n in range(6)]
+        for number, result in enumerate(results):
+            np.testing.assert_array_equal(result.result(), plain_loop(np.float32(number + 1) * X))
+
+
+def test_each_decision_is_one_message_more_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    np.asarray(loop(X))
+    posted: Counter[str] = Counter()
+    post = Connection.post
+
+    def counted(self: Connection, message: Any) -> None:
+        posted[type(message).__name__] += 1
+        post(self, message)
+
+    monkeypatch.setattr(Connection, "post", counted)
+    result = loop(X)
+    result.block_until_ready()
+    turns, x = 1, X
+    while x.sum() < 1e6:
+        x, turns = (x + x.T) * 2, turns + 1
+    assert posted["RunPlan"] == 2 and posted["Decided"] == 2 * turns
+
+
+def test_what_decides_has_failed() -> None:
+    kept = pw.program(lambda x: f(x))(X)
+    with pw.testing.fault("raise", computation="is_small", times=2):
+        for result in (loop(X), *choice(X)):
+            with pytest.raises(pw.PathwaysError, match="is_small") as caught:
+                np.asarray(result)
+            assert caught.value.code == "PWC0504"
+    np.testing.assert_array_equal(np.asarray(kept), X * 2)
+    np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_host_is_gone_in_the_middle_of_a_loop(
+    which: int, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = pw.program(lambda x: lax.while_loop(small, lambda v: g(f(v)) / 4, x))  # it never ends
+    np.asarray(loop(X))
+    lost = f"island{which}"
+    other, old = pid_of(f"island{1 - which}"), pid_of(lost)
+    result = slow(X / 1e6)
+    behind = loop(X)
+    send(lost, how)
+    assert code_of(np.asarray, result) == "PWC0910"
+    assert code_of(np.asarray, behind) in ("", "PWC0910")
+    assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
+    assert pid_of(f"island{1 - which}") == other
+    np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
+
+
+def test_a_computation_that_hangs_in_a_loop_is_told() -> None:
+    np.asarray(loop(X))
+    with pw.testing.fault("hang", computation="double", device=1):
+        with pytest.raises(pw.PathwaysError, match="double") as caught:
+            np.asarray(loop(X))
+        assert caught.value.code == "PWC0901"
+    np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
