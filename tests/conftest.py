@@ -1,11 +1,13 @@
 """Options and fixtures for all tests. Collectives that hang end soon, so that a broken test cannot stall the run."""
 
+import contextlib
 import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
@@ -20,9 +22,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, say: tests
 import jax
 import pytest
 from hypothesis import settings
+from support.encoded import encoded_process
 from support.fuzz_plans import base_plans
 
-from pathways.api.process import process
+from pathways.api.process import inside_of, process
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.nouns import Plan
 
 # The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
@@ -34,8 +38,29 @@ ROOT = Path(__file__).parent.parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what golden tests print")
+    parser.addoption("--encoded", action="store_true", help="runs are messages, written and read as between processes")
     parser.addoption("--programs", type=int, default=110, help="how many random programs are compared")
     parser.addoption("--first-program", type=int, default=0, help="the seed of the first random program")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What runs plans: this process, or a host in it that is told by messages."""
+    with contextlib.ExitStack() as stack:
+        if request.config.getoption("--encoded"):
+            stack.enter_context(inside_of(encoded_process(process().platform)))
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Leaves out, under the engine of messages, what hosts refuse by a code of its own."""
+    try:
+        return (yield)
+    except PathwaysError as error:
+        if item.config.getoption("--encoded") and error.code == "PWC0912":
+            pytest.skip(str(error.diagnostic).splitlines()[0])
+        raise
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A cluster: islands in processes of their own, and the devices that this process has there by name."""
 
 import contextlib
-import itertools
 import json
 import sys
 import threading
@@ -10,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island, Topology
+from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.silence import Silence, host_timeout
 from pathways.runtime.errors import NotEnoughDevices
-from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
+from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.launch.processes import start_hosts
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NotOverProcesses
@@ -42,10 +41,8 @@ class RemoteDevice:
         return f"{self.island}[{self.position}]"
 
 
-class Cluster(Machine):
+class Cluster(Hosts):
     """The machine of a process whose islands are other processes: devices by name, and the hosts that have them."""
-
-    is_local: ClassVar[bool] = False
 
     def __init__(self, topology: Topology, platform: str) -> None:
         """Starts a process for each island. Raises PWC0910 where one does not start, PWC0912 where all would take the
@@ -55,8 +52,6 @@ class Cluster(Machine):
             have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
             raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
         self.topology = topology
-        self.plans = itertools.count()
-        """Numbers of plans."""
         self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = _ignore
         """Called when a host is gone: whatever lay there is."""
         self._changed = threading.Condition()
@@ -82,11 +77,13 @@ class Cluster(Machine):
             self.close()
             raise
 
-    def host(self, island: str) -> RemoteHost:
-        """The host of an island; waits while it is started anew. Raises PWC0910 where it cannot be."""
+    def host_of(self, island: str) -> str:
+        return island
+
+    def host(self, name: str) -> RemoteHost:
         with self._changed:
-            self._changed.wait_for(lambda: not self._starting[island])
-            host = self.hosts[island]
+            self._changed.wait_for(lambda: not self._starting[name])
+            host = self.hosts[name]
         if host.lost is not None:
             raise PathwaysError(host.lost)
         return host
@@ -140,7 +137,6 @@ class Cluster(Machine):
         threading.Thread(target=self._replace, args=(host,), name="pathways-start", daemon=True).start()
 
     def fence(self, host: RemoteHost) -> None:
-        """Tells all other hosts that one is gone, so that nothing waits for it, and who there is instead."""
         assert host.lost is not None
         cause = write_diagnostic(host.lost)
         for other in self.hosts.values():

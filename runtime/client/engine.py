@@ -7,9 +7,11 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
-from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_engine import RemoteEngine
+from pathways.runtime.client.remote_moves import remote_mover
 from pathways.runtime.control.controller import Controller
+from pathways.runtime.host.devices import transfers
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
 from pathways.runtime.host.load.costs import IslandCost
@@ -56,10 +58,6 @@ class Engine(Protocol):
         """Puts the argument of an input (by number), in its stored form, where the plan wants it."""
         ...
 
-    def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]:
-        """Prepares to move arrays that lie at `source` to where an input (by number) is wanted."""
-        ...
-
     def enqueue(self, frame: Frame, run: Dispatch) -> None:
         """Enqueues a run: its arguments are in the frame, and so are its results when this returns."""
         ...
@@ -69,11 +67,19 @@ class Engine(Protocol):
         ...
 
 
+def prepare_move(controller: Controller, type_: ArrayType, source: Side, side: Side) -> Callable[[Any], Any]:
+    """Prepares to move arrays that lie at `source`, of one program, to where another wants them."""
+    machine, executables = controller.machine, controller.executables
+    if isinstance(machine, Hosts):
+        return remote_mover(machine, type_, source, side)
+    return transfers.prepare_transfer(type_, source, side, lambda text, device: executables.load(text, [device])).move
+
+
 def load_engine(
     plan: Plan, islands: dict[str, PhysicalIsland], controller: Controller, path: str, *, sequential: bool
 ) -> Engine:
     """Loads a plan where its islands are."""
     machine = controller.machine
-    if isinstance(machine, Cluster):
+    if isinstance(machine, Hosts):
         return RemoteEngine(plan, machine, islands, path, sequential=sequential)
     return LocalEngine(plan, islands, controller.executables, path, sequential=sequential)

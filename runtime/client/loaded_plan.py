@@ -72,7 +72,8 @@ class LoadedPlan:
             return None
         index = self._offsets[port.island] + port.slot
         type_, layout = self._engine.types[index]
-        return Input(number, port, index, type_, self._sides.of(layout), self.plan.name, self._engine)
+        side = self._sides.of(layout)
+        return Input(number, port, index, type_, side, self.plan.name, self._engine, self._controller)
 
     def _result_ports(self) -> list[Result]:
         constants = {slot for slot, _ in self._engine.constants}

@@ -12,8 +12,9 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.engine import Engine
+from pathways.runtime.client.engine import Engine, prepare_move
 from pathways.runtime.client_state import ClientState
+from pathways.runtime.control.controller import Controller
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.host.devices.arrays import sharding_of
 from pathways.runtime.host.devices.layouts import Side
@@ -31,6 +32,7 @@ class Input:
     side: Side
     program: str
     engine: Engine
+    controller: Controller
     _placed: Sharding | None = None
     """The layout of the last argument that needed no move: the next one probably has the same."""
     _moves: dict[Any, Callable[[Any], Any]] = field(default_factory=dict[Any, Callable[[Any], Any]])
@@ -57,7 +59,7 @@ class Input:
         key = buffer.devices, buffer.sharding
         if key not in self._moves:
             source = Side(buffer.sharding, sharding_of(array), buffer.devices)
-            self._moves[key] = self.engine.mover(self.number, source, self.type, self.side)
+            self._moves[key] = prepare_move(self.controller, self.type, source, self.side)
         held, array = handle.share()  # another run may be donating it at this moment
         try:
             return array if isinstance(array, Poison) else self._moves[key](array)

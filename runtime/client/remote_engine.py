@@ -3,7 +3,7 @@
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.order import Joined, linearize
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.relay import Relay
 from pathways.runtime.client.remote_host import RemoteHost, new_numbers
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -40,12 +40,13 @@ class RemoteSides(Sides):
 
 @dataclass(eq=False)
 class _Share:
-    """What one island takes and gives in a run: slots (-1: an argument that is not read), and numbers of results.
+    """What one host takes and gives in a run: slots (-1: an argument that is not read), and numbers of results.
 
     `host` has loaded the plan; another takes its place where that is gone.
     """
 
-    island: str
+    name: str
+    """Of the host."""
     inputs: Sequence[int]
     results: Sequence[tuple[int, int]]
     host: RemoteHost | None = None
@@ -60,7 +61,7 @@ class RemoteEngine:
     pauses: bool = False
 
     def __init__(
-        self, plan: Plan, cluster: Cluster, islands: dict[str, PhysicalIsland], path: str, *, sequential: bool
+        self, plan: Plan, hosts: Hosts, islands: dict[str, PhysicalIsland], path: str, *, sequential: bool
     ) -> None:
         _check(plan)
         self.plan = plan
@@ -68,28 +69,32 @@ class RemoteEngine:
         offsets = self.offsets = offsets_of(plan)
         self.types = {offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)}
         self.size = len(self.types)
-        self._cluster = cluster
-        self._number = next(cluster.plans)
+        self._hosts = hosts
+        self._number = next(hosts.plans)
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
-        self._shares = {s.island: self._share(s.island) for s in plan.streams}
+        shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
+        self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
+        self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
         self._results = len(plan.results)
-        self._decides = any(isinstance(what, Joined) and len(what.parts) > 1 for _, what in linearize(plan, path))
+        self._decides = len(self._shares) > 1 and any(
+            isinstance(what, Joined) and len(what.parts) > 1 for _, what in linearize(plan, path)
+        )
         """Whether hosts go by what others decide: only in branches of the program itself can bodies have such ones."""
         self._loading = threading.Lock()
         """One thread loads a plan on a host that was started anew."""
-        weakref.finalize(self, _unload, cluster, list(self._shares), self._number)
+        weakref.finalize(self, _unload, hosts, list(self._shares), self._number)
         with ThreadPoolExecutor(len(self._shares), "pathways-load") as pool:
             list(pool.map(self._load, self._shares.values()))
 
-    def _share(self, island: str) -> _Share:
-        offset = self.offsets[island]
-        inputs = [offset + p.slot if p.slot >= 0 else -1 for p in self.plan.inputs if p.island == island]
-        results = [(n, offset + p.slot) for n, p in enumerate(self.plan.results) if p.island == island]
-        return _Share(island, inputs, results)
+    def _share(self, name: str, islands: Sequence[str]) -> _Share:
+        plan, offsets = self.plan, self.offsets
+        inputs = [offsets[p.island] + p.slot if p.slot >= 0 else -1 for p in plan.inputs if p.island in islands]
+        results = [(n, offsets[p.island] + p.slot) for n, p in enumerate(plan.results) if p.island in islands]
+        return _Share(name, inputs, results)
 
     def _load(self, share: _Share) -> RemoteHost:
         """The host of a share, which has the plan: loaded again where it was started anew. Raises what it answers."""
-        host = self._cluster.host(share.island)
+        host = self._hosts.host(share.name)
         if host is not share.host:
             number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
             host.ask(lambda request: m.LoadPlan(request, number, path, sequential, raw))
@@ -105,24 +110,24 @@ class RemoteEngine:
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> RemoteArray:
         """Sends an argument, which is in its stored form, to the host that reads it."""
-        host = self._host(self._shares[self.plan.inputs[number].island])
+        host = self._host(self._shares[self._of_input[number]])
         name = new_numbers()
         host.post(m.PutArray(name, self._number, number, np.ascontiguousarray(array).tobytes()))
         return RemoteArray(host, name, type_)
 
-    def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]:
-        """Prepares to move arrays from where a buffer is to where an input is: through this process."""
-        return lambda array: self.put(number, array.fetch(), type_, side)
-
     def enqueue(self, frame: Frame, run: Any) -> None:
         """Starts the run on all hosts; its results have their names when this returns."""
+        self.start(frame, run.flight.number)
+
+    def start(self, frame: Frame, number: int) -> None:
+        """As `enqueue`, of the run of this number."""
         first, transfers = new_numbers(self._results), secrets.randbits(62)
-        hosts = {share.island: self._host(share) for share in self._shares.values()}
+        hosts = {share.name: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
-            hosts = {share.island: self._host(share) for share in self._shares.values()}
-        gone = self._start(hosts, frame, run.flight.number, first, transfers)
+            hosts = {share.name: self._host(share) for share in self._shares.values()}
+        gone = self._start(hosts, frame, number, first, transfers)
         if gone is not None:
-            self._cluster.fence(gone)
+            self._hosts.fence(gone)
 
     @uninterrupted  # or some hosts would wait for others that never hear of the run
     def _start(
@@ -133,7 +138,7 @@ class RemoteEngine:
         gone: RemoteHost | None = None
         relay = Relay(run, list(hosts.values())) if self._decides else None
         for share in self._shares.values():
-            host = hosts[share.island]
+            host = hosts[share.name]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
             poison = {slot: host.put_poison(cause) for slot, cause in bad.items()}
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
@@ -165,9 +170,9 @@ def _cause(host: RemoteHost, value: Any) -> Diagnostic | None:
     return None if value.store is host else value.store.lost
 
 
-def _unload(cluster: Cluster, islands: Sequence[str], number: int) -> None:
-    for island in islands:
-        cluster.hosts[island].unload(number)
+def _unload(hosts: Hosts, names: Sequence[str], number: int) -> None:
+    for name in names:
+        hosts.hosts[name].unload(number)
 
 
 def _check(plan: Plan) -> None:

@@ -10,14 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.files import write_folder, write_private
+from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.remote_moves import put_elsewhere
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import SnapshotGone
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.arrays import is_any_array
+from pathways.runtime.host.devices.arrays import fetched, is_any_array, sharding_of
+from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.store import Poison, StoredBuffer, Suspended, lost_among
 
 
@@ -44,9 +48,8 @@ class Kept:
 def suspend(controller: Controller, client: ClientState, folder: Path | None) -> int:
     """Frees all device memory of a client when its runs are done; returns the bytes freed. A second call does nothing.
 
-    Raises PWC0606 where nothing can be written to `folder`, PWC0912 where arrays are in other processes.
+    Arrays of hosts in other processes come to this one. Raises PWC0606 where nothing can be written to `folder`.
     """
-    controller.check_local("suspending a client")
     if folder is not None:
         write_folder(folder, {})
         _write(folder, b"").unlink()
@@ -60,11 +63,11 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
         array = buffer.array
         if buffer.pinned or not is_any_array(array):
             continue
-        with contextlib.suppress(*pjrt.FAILURES):  # an array whose computation failed stays as it is
-            host: np.ndarray[Any, Any] | Path = pjrt.to_host(array)
+        with contextlib.suppress(PathwaysError, *pjrt.FAILURES):  # an array that will never be there stays as it is
+            host: np.ndarray[Any, Any] | Path = fetched(array)
             if folder is not None:
                 host = _write(folder, np.ascontiguousarray(host).tobytes())
-            kept = Kept(Suspended(client.label), array.sharding, host)
+            kept = Kept(Suspended(client.label), sharding_of(array), host)
             client.kept[buffer] = kept
             if controller.store.replace(buffer, array, kept.where, held=False):
                 freed += buffer.bytes * len(buffer.devices)
@@ -112,4 +115,10 @@ def _back(controller: Controller, buffer: StoredBuffer, kept: Kept) -> Any:
         host = kept.read(buffer.type)
     except (OSError, ValueError) as error:  # its file is missing, or cut
         return Poison(SnapshotGone(name=buffer.name, problem=str(error)))
-    return pjrt.put(host, buffer.type, buffer.sharding, kept.real, buffer.devices)
+    machine = controller.machine
+    if not isinstance(machine, Hosts):
+        return pjrt.put(host, buffer.type, buffer.sharding, kept.real, buffer.devices)
+    try:
+        return put_elsewhere(machine, host, buffer.type, Side(buffer.sharding, kept.real, buffer.devices))
+    except PathwaysError as error:  # its host is gone, and cannot be started again
+        return Poison(error.diagnostic)

@@ -46,21 +46,30 @@ BEAT = 0.5
 
 
 class Host:
-    """Executes the parts of plans on one island. `post` sends a message back; any thread may call it."""
+    """Executes the parts of plans on its islands. `post` sends a message back; any thread may call it.
 
-    def __init__(self, island: Island, platform: str, post: Callable[[m.Message], None]) -> None:
-        self.island = island
-        self.machine = Machine(platform)
-        physical = self.machine.bound([island], "a cluster")[island.name]
-        self.islands = {island.name: physical}
-        self.neighbors = Neighbors(physical.devices[0])
+    `islands_of` finds the islands of a plan that this host has; it raises where they are not those that the plan needs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        machine: Machine,
+        islands_of: Callable[[Plan], Mapping[str, PhysicalIsland]],
+        neighbors: Neighbors,
+        post: Callable[[m.Message], None],
+    ) -> None:
+        self.name = name
+        self.machine = machine
+        self.neighbors = neighbors
+        self._islands_of = islands_of
         self.decisions = Decisions(post)
         self._post = post
         self._executables = Executables()
         self._plans: dict[int, LoadedPart] = {}
         self._arrays: dict[int, Any] = {}
         self._flights = Flights()
-        self._line = self._flights.line(island.name)
+        self._line = self._flights.line(name)
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
         self._fault: FaultSteps | None = None
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
@@ -103,7 +112,7 @@ class Host:
         try:
             return make()
         except (MemoryError, ValueError, *pjrt.FAILURES) as error:
-            return Poison(ComputationFailed(computation=what, island=self.island.name, cause=_text(error)))
+            return Poison(ComputationFailed(computation=what, island=self.name, cause=_text(error)))
 
     def notice(self, message: m.Message) -> bool:
         """Does at once what must not wait behind a run; returns whether the message comes in its turn, too.
@@ -132,17 +141,11 @@ class Host:
             return json.dumps({n: self.neighbors.server_for(n).address for n in message.addresses})
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
-        self._check_island(plan)
+        islands = self._islands_of(plan)
         self._plans[message.plan] = load_part(
-            plan, self.islands, self._executables, self.neighbors, message.path, sequential=message.sequential
+            plan, islands, self._executables, self.neighbors, message.path, sequential=message.sequential
         )
         return ""
-
-    def _check_island(self, plan: Plan) -> None:
-        found = plan.topology.island(self.island.name)
-        if found.size != self.island.size:
-            have, rule = f"{found.name} of {found.size} devices", f"{self.island.size}, as the host has"
-            raise PathwaysError(BadMessage(have_=have, rule=rule))
 
     def _answer(self, request: int, work: Callable[[], str]) -> None:
         try:
@@ -150,7 +153,7 @@ class Host:
         except PathwaysError as error:
             self._post(m.Answer(request, error=write_diagnostic(error.diagnostic)))
         except Exception as error:  # the controller waits for an answer, whatever happens here
-            failed = ComputationFailed(computation="a request", island=self.island.name, cause=_text(error))
+            failed = ComputationFailed(computation="a request", island=self.name, cause=_text(error))
             self._post(m.Answer(request, error=write_diagnostic(failed)))
 
     def _inject(self, fault: str) -> str:
@@ -224,8 +227,23 @@ class Host:
         except PathwaysError as error:
             self._post(m.Answer(message.request, error=write_diagnostic(error.diagnostic)))
         except Exception as error:  # as above
-            failed = ComputationFailed(computation="a copy to the host", island=self.island.name, cause=_text(error))
+            failed = ComputationFailed(computation="a copy to the host", island=self.name, cause=_text(error))
             self._post(m.Answer(message.request, error=write_diagnostic(failed)))
+
+
+def host_of_island(island: Island, platform: str, post: Callable[[m.Message], None]) -> Host:
+    """Makes a host that has one island. Raises PWC0503 where there are not so many devices."""
+    machine = Machine(platform)
+    physical = machine.bound([island], "a cluster")[island.name]
+
+    def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
+        found = plan.topology.island(island.name)
+        if found.size != island.size:
+            have, rule = f"{found.name} of {found.size} devices", f"{island.size}, as the host has"
+            raise PathwaysError(BadMessage(have_=have, rule=rule))
+        return {island.name: physical}
+
+    return Host(island.name, machine, islands_of, Neighbors(physical.devices[0]), post)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import threading
 import traceback
 
 from pathways.dialect.topology import Island
-from pathways.runtime.host.host import Host
+from pathways.runtime.host.host import Host, host_of_island
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -35,7 +35,7 @@ def serve() -> None:
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(chosen.socket)
     connection = Connection(sock)
-    host = Host(Island(chosen.island, devices=chosen.devices), chosen.platform, connection.post)
+    host = host_of_island(Island(chosen.island, devices=chosen.devices), chosen.platform, connection.post)
     connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS))
     host.start()
     todo: queue.SimpleQueue[m.Message] = queue.SimpleQueue()

@@ -22,6 +22,7 @@ from pathways.api.process import Process, inside_of, process
 from pathways.dialect.plan.part import edges_of
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.remote_host import RemoteHost
 
 jit: Any = jax.jit
 TOPOLOGY = "islands=3,devices=8"
@@ -220,16 +221,12 @@ def test_what_looks_at_steps_is_refused(tmp_path: Path) -> None:
         with pw.testing.fault("raise"):
             program(X)
 
-    def suspended() -> None:
-        with pw.Client("alice") as alice:
-            alice.suspend()
-
     def debugged() -> None:
         with jax.debug_nans(True):
             program(X)
 
     compiled = program.lower(X).compile()
-    uses = (traced, faulty, suspended, debugged, compiled.cost_analysis)
+    uses = (traced, faulty, debugged, compiled.cost_analysis)
     assert [code_of(use) for use in uses] == ["PWC0912"] * len(uses)
     compiled.save(tmp_path / "plan.bin")
     assert values(program(X))[0].any()
@@ -276,3 +273,34 @@ def test_the_status_shows_islands_and_bytes() -> None:
     assert set(shown) == {"island0", "island1", "island2"}
     held = [island for island in shown.values() if island.held]
     assert held and held[0].devices == 8
+
+
+def test_an_array_moves_from_host_to_host_and_within_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = pw.program(lambda x: f(x))(X)
+    values([x])
+    fetched: list[int] = []
+    fetch = RemoteHost.fetch
+    monkeypatch.setattr(RemoteHost, "fetch", lambda *a: (fetched.append(1), fetch(*a))[1])
+    other = NamedSharding(HERE.mesh, P("y", "x"))
+    turned = jit(lambda v: v + 1, in_shardings=other, out_shardings=other)
+    elsewhere, here = pw.program(lambda x: g(x))(x), pw.program(lambda x: turned(x))(x)
+    assert not fetched
+    for ours, want in zip(values((elsewhere, here)), ((2 * X + 1) @ (2 * X + 1).T, 2 * X + 2), strict=True):
+        np.testing.assert_array_equal(ours, want)
+    assert len(fetched) == 2
+
+
+def test_a_client_leaves_the_devices_and_comes_back(tmp_path: Path) -> None:
+    with pw.Client("alice") as alice:
+        made = pw.program(chain)(X)
+        want = values(made)
+        hosts = list(this_cluster().hosts.values())
+        for folder in (None, tmp_path / "suspended"):
+            assert alice.suspend(folder) > 0
+            assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)  # constants of other tests
+            with pytest.raises(pw.PathwaysError, match="suspended"):
+                np.asarray(made[0])
+            alice.resume()
+            for ours, theirs in zip(values(made), want, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+        values(pw.program(lambda x: g(x))(made[1]))

@@ -1,6 +1,6 @@
 """A plan on devices of this process: prepared, and enqueued by the thread that calls it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,6 @@ import numpy as np
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import part_of
-from pathways.runtime.host.devices import transfers
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import unfinished
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -47,7 +46,6 @@ class LocalEngine:
         self._waves = prepared.prepare(defer(plan, part.order, everything=sequential))
         self.size = prepared.size
         self._launches = prepared.launches
-        self._compile_on = prepared.compile_on
         self._queues = tuple(dict.fromkeys(q for i in islands.values() for q in i.queues))
         self.turns = float(max(1, sum(len(w.parts) for w in self._waves)))
         tasks = any(w.tasks for w in self._waves)
@@ -56,9 +54,6 @@ class LocalEngine:
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
         return put_on_side(array, type_, side)
-
-    def mover(self, number: int, source: Side, type_: ArrayType, side: Side) -> Callable[[Any], Any]:
-        return transfers.prepare_transfer(type_, source, side, self._compile_on).move
 
     def enqueue(self, frame: Frame, run: Dispatch) -> None:
         """Enqueues all waves of a run, each as soon as it can be."""

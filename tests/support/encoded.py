@@ -1,0 +1,90 @@
+"""A host in this process that is told of runs by messages, each written and read as between processes."""
+
+import contextlib
+import queue
+import threading
+import time
+from typing import Any
+
+from pathways.api.process import Process
+from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.control.controller import Controller
+from pathways.runtime.host.host import Host
+from pathways.runtime.host.load.edges import Neighbors
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.messages import Message, decode, encode, most_bytes
+
+NAME = "this process"
+
+
+class EncodedConnection:
+    """One end of a connection to this process itself."""
+
+    def __init__(self, inbox: "queue.SimpleQueue[Any]", outbox: "queue.SimpleQueue[Any]") -> None:
+        self._inbox, self._outbox = inbox, outbox
+
+    @property
+    def heard(self) -> float:
+        return time.monotonic()
+
+    def post(self, message: Message) -> None:
+        kind, payload, blob = encode(message)
+        assert len(payload) + len(blob) <= most_bytes(kind)
+        self._outbox.put((kind, payload + blob))
+
+    def receive(self) -> Message:
+        found = self._inbox.get()
+        if found is None:
+            raise ConnectionEnded("the stream has ended")
+        return decode(*found)
+
+    def close(self) -> None:
+        self._outbox.put(None)
+        self._inbox.put(None)
+
+
+class EncodedHosts(Hosts):
+    """The devices of this process, behind one host that has all islands."""
+
+    def __init__(self, platform: str) -> None:
+        super().__init__(platform)
+        down: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        up: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        there: Any = EncodedConnection(down, up)
+        here: Any = EncodedConnection(up, down)
+        nowhere: Any = None
+        host = Host(NAME, self, self.islands_for, Neighbors(nowhere), there.post)
+        host.start()
+        todo: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        for work in (_read, _serve):
+            threading.Thread(target=work, args=(there, host, todo), name=f"encoded{work.__name__}", daemon=True).start()
+        self.hosts[NAME] = RemoteHost(NAME, here, lambda _: None)
+
+    def host_of(self, island: str) -> str:
+        return NAME
+
+    def host(self, name: str) -> RemoteHost:
+        return self.hosts[name]
+
+    def fence(self, host: RemoteHost) -> None:
+        """There are no others."""
+
+
+def _read(connection: EncodedConnection, host: Host, todo: "queue.SimpleQueue[Message | None]") -> None:
+    with contextlib.suppress(ConnectionEnded):
+        while True:
+            message = connection.receive()
+            if host.notice(message):
+                todo.put(message)
+    todo.put(None)
+
+
+def _serve(connection: EncodedConnection, host: Host, todo: "queue.SimpleQueue[Message | None]") -> None:
+    while (message := todo.get()) is not None:
+        host.receive(message)
+
+
+def encoded_process(platform: str) -> Process:
+    """A process whose runs are messages."""
+    return Process(platform, Controller(EncodedHosts(platform)))
