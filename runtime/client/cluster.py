@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar
@@ -93,12 +93,26 @@ class Cluster(Machine):
 
     def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
         """Asks several hosts at once; `make` makes the request of one, of its island and a number."""
+        answers: dict[str, m.Answer] = {}
+        for name, answer in self.ask_each({name: self.hosts[name] for name in islands}, make).items():
+            if isinstance(answer, PathwaysError):
+                raise answer
+            answers[name] = answer
+        return answers
 
-        def ask(name: str) -> m.Answer:
-            return self.hosts[name].ask(lambda number: make(name, number))
+    def ask_each(
+        self, hosts: Mapping[str, RemoteHost], make: Callable[[str, int], m.Message]
+    ) -> dict[str, m.Answer | PathwaysError]:
+        """Asks these hosts, by island, at once; gives the error of each that does not answer."""
 
-        with ThreadPoolExecutor(max(1, len(islands)), "pathways-ask") as pool:
-            return dict(zip(islands, pool.map(ask, islands), strict=True))
+        def ask(name: str) -> m.Answer | PathwaysError:
+            try:
+                return hosts[name].ask(lambda number: make(name, number))
+            except PathwaysError as error:
+                return error
+
+        with ThreadPoolExecutor(max(1, len(hosts)), "pathways-ask") as pool:
+            return dict(zip(hosts, pool.map(ask, hosts), strict=True))
 
     def _join(self) -> None:
         """Tells all hosts that are there where the data of the others comes from."""

@@ -22,14 +22,13 @@ from pathways.runtime.errors import ComputationFailed, Hang
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
-from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
+from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
-from pathways.runtime.host.observe.fault_steps import FaultSteps
-from pathways.runtime.host.observe.faults import Fault
+from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.frame import Frame, Part
-from pathways.runtime.host.run.observer import enqueue_observed
+from pathways.runtime.host.run.observer import Observer, enqueue_observed
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
 from pathways.runtime.host.run.store import Origin, Poison
@@ -59,7 +58,7 @@ class Host:
         self._flights = Flights()
         self._line = self._flights.line(island.name)
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
-        self._fault: FaultSteps | None = None
+        self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
         self._runs = 0
 
@@ -89,7 +88,7 @@ class Host:
                 self._fetches.put((message, self._arrays.get(message.array)))
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
-            case m.LoadPlan() | m.Connect() | m.Inject():
+            case m.LoadPlan() | m.Connect() | m.Inject() | m.Record():
                 self._answer(message.request, lambda: self._prepare(message))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
@@ -106,9 +105,15 @@ class Host:
         """Ends all waits for another host, which is gone, at once; offers to it end in the order of messages."""
         self.neighbors.lose(message.island, read_diagnostic(message.cause))
 
-    def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject) -> str:
+    def tell_time(self, message: m.TellTime) -> None:
+        """Answers at once: what lies between the question and the answer is how wrong it may be."""
+        self._post(m.Answer(message.request, value=str(time.perf_counter_ns())))
+
+    def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject | m.Record) -> str | bytes:
         if isinstance(message, m.Inject):
-            return self._inject(message.fault)
+            return self._observers.inject(message.fault)
+        if isinstance(message, m.Record):
+            return self._observers.record(message.most)
         if isinstance(message, m.Connect):
             for island, address in message.addresses.items():
                 if address:
@@ -128,22 +133,15 @@ class Host:
             have, rule = f"{found.name} of {found.size} devices", f"{self.island.size}, as the host has"
             raise PathwaysError(BadMessage(have_=have, rule=rule))
 
-    def _answer(self, request: int, work: Callable[[], str]) -> None:
+    def _answer(self, request: int, work: Callable[[], str | bytes]) -> None:
         try:
-            self._post(m.Answer(request, value=work()))
+            done = work()
+            self._post(m.Answer(request, value=done) if isinstance(done, str) else m.Answer(request, blob=done))
         except PathwaysError as error:
             self._post(m.Answer(request, error=write_diagnostic(error.diagnostic)))
         except Exception as error:  # the controller waits for an answer, whatever happens here
             failed = ComputationFailed(computation="a request", island=self.island.name, cause=_text(error))
             self._post(m.Answer(request, error=write_diagnostic(failed)))
-
-    def _inject(self, fault: str) -> str:
-        """Begins or ends a fault; gives how often the last has happened."""
-        happened = 0 if self._fault is None else self._fault.fault.happened
-        self._fault = None
-        if fault:
-            self._fault = FaultSteps(Fault(**json.loads(fault)), self._executables, self.machine.take_launches, _kept)
-        return str(happened)
 
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
@@ -161,7 +159,7 @@ class Host:
         frame.base = self.machine.take_launches(len(part.launches))
         flight.begin(None, frame.base, part.launches)
         self._watchdog.ensure()
-        run = _Enqueuer(self.machine, flight, self._fault)
+        run = _Enqueuer(self.machine, flight, self._observers.there)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
         for pendings in drive(part.waves, frame, run):
@@ -184,7 +182,7 @@ class Host:
 
     def _hang(self, said: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
         """Tells the controller of a hang: this process cannot be rid of it, and will be replaced."""
-        self._post(m.Hangs(write_diagnostic(said), 0 if self._fault is None else self._fault.fault.happened))
+        self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
 
     def _beat(self) -> None:
         while True:
@@ -217,14 +215,14 @@ class _Enqueuer:
 
     machine: Machine
     flight: Flight
-    fault: FaultSteps | None
+    observers: Sequence[Observer]
 
     def begin(self, who: Any, launches: Sequence[Launch]) -> int:
         return self.machine.take_launches(len(launches))
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
-        if self.fault is not None:
-            enqueue_observed([self.fault], part.steps, frame, self.flight)
+        if self.observers:
+            enqueue_observed(self.observers, part.steps, frame, self.flight)
         else:
             for step in part.steps:
                 step.enqueue(frame)
@@ -232,10 +230,6 @@ class _Enqueuer:
 
     def ends_with(self, who: Any, tokens: list[Any], *, whole: bool) -> None:
         """Bodies do not run here."""
-
-
-def _kept(island: PhysicalIsland, position: int, reason: str) -> None:
-    """A device of a host is not lost alone: faults of that kind are refused where they are asked for."""
 
 
 def _handed_out(frame: Frame, result: PartResult) -> Any:

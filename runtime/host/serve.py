@@ -56,6 +56,9 @@ def _read(connection: Connection, host: Host, todo: "queue.SimpleQueue[m.Message
     try:
         while True:
             message = connection.receive()
+            if isinstance(message, m.TellTime):
+                host.tell_time(message)
+                continue
             if isinstance(message, m.Fence):
                 host.fence(message)
             todo.put(message)

@@ -150,6 +150,21 @@ class Inject:
 
 
 @dataclass(frozen=True)
+class Record:
+    """Record runs from now on, at most so many launches; 0: stop. The answer's blob is what was recorded until then."""
+
+    request: int
+    most: int
+
+
+@dataclass(frozen=True)
+class TellTime:
+    """Say what time it is, at once: the answer's value is in nanoseconds of a clock of the host."""
+
+    request: int
+
+
+@dataclass(frozen=True)
 class Hangs:
     """A host to its controller: something hangs there for good, what is said of it, and how many faults happened."""
 
@@ -188,6 +203,8 @@ Message: TypeAlias = (
     | FreeArrays
     | FetchArray
     | Inject
+    | Record
+    | TellTime
     | Hangs
     | Beat
     | Fence
@@ -195,7 +212,7 @@ Message: TypeAlias = (
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 _KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat})
+_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, TellTime})
 _COUNT = struct.Struct("<I")
 
 

@@ -211,10 +211,6 @@ def test_what_looks_at_steps_is_refused(tmp_path: Path) -> None:
     program = pw.program(chain)
     program(X)
 
-    def traced() -> None:
-        with pw.trace(tmp_path / "trace.json"):
-            program(X)
-
     def faulty() -> None:
         with pw.testing.fault("raise"):
             program(X)
@@ -228,7 +224,7 @@ def test_what_looks_at_steps_is_refused(tmp_path: Path) -> None:
             program(X)
 
     compiled = program.lower(X).compile()
-    uses = (traced, faulty, suspended, debugged, compiled.cost_analysis)
+    uses = (faulty, suspended, debugged, compiled.cost_analysis)
     assert [code_of(use) for use in uses] == ["PWC0912"] * len(uses)
     compiled.save(tmp_path / "plan.bin")
     assert values(program(X))[0].any()
