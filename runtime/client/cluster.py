@@ -188,6 +188,11 @@ class Cluster(Machine):
                 self.processes[name].kill()
                 self.processes[name].end()
 
+    def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
+        """All of an island whose host is gone, until another is there."""
+        gone = self.hosts[island.name].lost is not None
+        return tuple(range(len(island.devices))) if gone else super().lost_on(island)
+
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[RemoteDevice]]:
         """There are no devices but those of the hosts. Raises PWC0503."""
         if wanted:

@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from support.processes import pwc_here
 
 import pathways as pw
 from pathways.api.process import Process, inside_of, process
+from pathways.runtime.status import IslandStatus
 
 jit: Any = jax.jit
 TOPOLOGY = "islands=2,devices=2"
@@ -151,3 +153,61 @@ def test_the_command_line_records_a_cluster(tmp_path: Path, embedded: Process) -
     with inside_of(embedded):
         code, _, stderr = pwc_here("run", plan, "--cluster", TOPOLOGY, "--trace", str(tmp_path / "no" / "f"))
     assert code == 2 and "PWC0606" in stderr
+
+
+def shown_of(island: str) -> IslandStatus:
+    return next(shown for shown in pw.status().islands if shown.name == island)
+
+
+def test_the_status_shows_who_runs_and_waits_and_whose_bytes_lie_where(embedded: Process) -> None:
+    """As it does in one process; while a host stands still, so does what runs there."""
+
+    def held() -> dict[str, dict[str, int]]:
+        found = {island: dict(shown_of(island).held) for island in ("island0", "island1")}
+        return {island: {label.split("#")[0]: size for label, size in of.items()} for island, of in found.items()}
+
+    def hold(program: Any) -> tuple[Any, dict[str, dict[str, int]]]:
+        before = held()
+        with pw.Client("alice"):
+            kept = program(X)
+            values(kept)
+            found = held()
+        return kept, {i: {k: v - before[i].get(k, 0) for k, v in of.items()} for i, of in found.items()}
+
+    with inside_of(embedded):
+        _, want = hold(both.lower(X).compile(TOPOLOGY))
+    _, got = hold(both)
+    assert got["island0"]["alice"] == got["island1"]["alice"] == 32 and got == want
+    assert not any(island.running or island.waiting for island in pw.status().islands)
+    send("island0", signal.SIGSTOP)
+    with pw.Client("carol"), ThreadPoolExecutor(1) as pool:
+        results = [both(X) for _ in range(5)]
+
+        def from_bob() -> Any:
+            with pw.Client("bob"):
+                return values(both(X))
+
+        late = pool.submit(from_bob)
+        try:
+            assert becomes(lambda: len(shown_of("island0").waiting) == 1)
+            for island in ("island0", "island1"):
+                shown = shown_of(island)
+                assert [(c.split("#")[0], p) for c, p in shown.running] == [("carol", "both")] * 5 and not shown.lost
+                ((client, program),) = shown.waiting
+                assert client.startswith("bob") and program == "both" and "waiting  both of bob" in str(pw.status())
+        finally:
+            send("island0", signal.SIGCONT)
+        for result in (*results, late.result()):
+            np.testing.assert_array_equal(values(result)[1], values(results[0])[1])
+    assert becomes(lambda: not any(island.running or island.waiting for island in pw.status().islands))
+
+
+def test_the_status_shows_an_island_whose_host_is_gone() -> None:
+    host = this_cluster().hosts["island1"]
+    send("island1", signal.SIGKILL)
+    assert becomes(lambda: host.lost is not None)
+    seen = shown_of("island1").lost
+    assert shown_of("island0").lost == ()
+    assert seen == (0, 1) or this_cluster().hosts["island1"] is not host  # started anew meanwhile
+    assert this_cluster().host("island1").lost is None
+    assert shown_of("island1").lost == ()

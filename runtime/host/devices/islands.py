@@ -86,6 +86,10 @@ class Machine:
             island.queues[position].recover()
             self.changes += 1
 
+    def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
+        """Positions on an island that have no device at this moment."""
+        return tuple(sorted(island.lost))
+
     def keep_for_ever(self) -> None:
         """Keeps all PJRT clients alive: in a forked process, a destructor would wait for their threads for ever."""
         for device in self._queues:
