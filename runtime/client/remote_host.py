@@ -195,7 +195,8 @@ class RemoteHost:
             case m.Done():
                 self._ended(message.run, {})
             case m.Failed():
-                self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()})
+                found = (message.step, read_diagnostic(message.found)) if message.found else None
+                self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()}, found)
             case m.Hangs():
                 self.faults = message.faults
                 self.lose("", read_diagnostic(message.cause))
@@ -210,8 +211,8 @@ class RemoteHost:
             case _:
                 raise ValueError(f"a {type(message).__name__} from a host")
 
-    def _ended(self, number: int, causes: dict[int, Any]) -> None:
+    def _ended(self, number: int, causes: dict[int, Any], found: tuple[int, Diagnostic] | None = None) -> None:
         self.worked = True
         run = self._runs.pop(number, None)
         if run is not None:
-            run.end(causes)
+            run.end(causes, found=found)

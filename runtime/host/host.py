@@ -23,8 +23,10 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.load.costs import costs_on, write_costs
 from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
+from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.frame import Frame, Part
@@ -88,7 +90,7 @@ class Host:
                 self._fetches.put((message, self._arrays.get(message.array)))
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
-            case m.LoadPlan() | m.Connect() | m.Inject() | m.Record():
+            case m.LoadPlan() | m.Connect() | m.Inject() | m.CountCosts() | m.Record():
                 self._answer(message.request, lambda: self._prepare(message))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
@@ -109,9 +111,11 @@ class Host:
         """Answers at once: what lies between the question and the answer is how wrong it may be."""
         self._post(m.Answer(message.request, value=str(time.perf_counter_ns())))
 
-    def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject | m.Record) -> str | bytes:
+    def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject | m.CountCosts | m.Record) -> str | bytes:
         if isinstance(message, m.Inject):
             return self._observers.inject(message.fault)
+        if isinstance(message, m.CountCosts):
+            return write_costs(costs_on(self._plans[message.plan].plan, self.islands, self._executables))
         if isinstance(message, m.Record):
             return self._observers.record(message.most)
         if isinstance(message, m.Connect):
@@ -148,9 +152,10 @@ class Host:
         part = self._plans[message.plan]
         frame = part.frame(message.transfers)
         results: list[tuple[PartResult, Any]] = []
+        numbers = NumbersOnHost(message.wanted) if message.wanted else None
 
         def done(seconds: float) -> None:
-            self._tell_end(message.run, seconds, results)
+            self._tell_end(message.run, seconds, results, numbers)
 
         flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, _CLIENT, done)
         for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
@@ -159,7 +164,7 @@ class Host:
         frame.base = self.machine.take_launches(len(part.launches))
         flight.begin(None, frame.base, part.launches)
         self._watchdog.ensure()
-        run = _Enqueuer(self.machine, flight, self._observers.there)
+        run = _Enqueuer(self.machine, flight, self._observers.of_run(numbers))
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
         for pendings in drive(part.waves, frame, run):
@@ -171,13 +176,18 @@ class Host:
         self._line.put(flight, eager=True)
         self._flights.enqueuing.pop(flight.number)
 
-    def _tell_end(self, number: int, seconds: float, results: Sequence[tuple[PartResult, Any]]) -> None:
+    def _tell_end(
+        self, number: int, seconds: float, results: Sequence[tuple[PartResult, Any]], numbers: NumbersOnHost | None
+    ) -> None:
         """Tells the controller of the end of a run, and of results that will never be there."""
         causes: dict[str, str] = {}
         for result, value in results:
             if (cause := _failure(value, result.origin)) is not None:
                 causes[str(result.number)] = write_diagnostic(cause)
         spent = int(seconds * 1e9)
+        if numbers is not None and numbers.found is not None:
+            self._post(m.Failed(number, spent, causes, write_diagnostic(numbers.found), numbers.step))
+            return
         self._post(m.Failed(number, spent, causes) if causes else m.Done(number, spent))
 
     def _hang(self, said: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, send, this_cluster, values
+from support.clusters import becomes, code_of, send, this_cluster, values
 from support.processes import pwc_here
 
 import pathways as pw
@@ -211,3 +211,81 @@ def test_the_status_shows_an_island_whose_host_is_gone() -> None:
     assert seen == (0, 1) or this_cluster().hosts["island1"] is not host  # started anew meanwhile
     assert this_cluster().host("island1").lost is None
     assert shown_of("island1").lost == ()
+
+
+def test_costs_are_those_of_one_process(embedded: Process) -> None:
+    with inside_of(embedded):
+        want = both.lower(X).compile(TOPOLOGY)
+    got = both.lower(X).compile()
+    assert got.cost_analysis()["flops"] > 0
+    for island in (None, "island0", "island1"):
+        assert got.cost_analysis(island) == want.cost_analysis(island)
+        assert got.memory_analysis(island) == want.memory_analysis(island)
+
+
+def test_costs_are_asked_of_a_host_that_is_new() -> None:
+    want = both.lower(X).compile().cost_analysis()
+    compiled = both.lower(X).compile()
+    host = this_cluster().hosts["island0"]
+    send("island0", signal.SIGKILL)
+    assert becomes(lambda: host.lost is not None)
+    assert compiled.cost_analysis() == want
+
+
+log = jit(lambda x: jax.numpy.log(x), in_shardings=THERE, out_shardings=THERE)
+huge = jit(lambda x: x * 1e30 * 1e30, in_shardings=HERE, out_shardings=HERE)
+
+
+def logs(x: Any) -> Any:
+    return f(log(f(x))), f(x)
+
+
+def many(x: Any) -> Any:
+    """Both islands make NaN, in steps that do not depend on each other."""
+    return log(f(-x)), jax.numpy.sqrt(f(x) - 1000), f(log(f(-x)))
+
+
+def infinite(x: Any) -> Any:
+    return g(huge(x))
+
+
+@pytest.mark.parametrize("setting", [jax.debug_nans, jax.debug_infs])
+@pytest.mark.parametrize("function", [logs, many, infinite])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_is_not_a_number_is_found_as_in_one_process(
+    setting: Any, function: Any, sign: int, embedded: Process
+) -> None:
+    program = pw.program(function)
+
+    def found(compiled: Any) -> Any:
+        with setting(True):
+            try:
+                return [x.tobytes() for x in values(jax.tree.leaves(compiled(sign * X)))]
+            except FloatingPointError as error:
+                assert isinstance(error, pw.PathwaysError)
+                return error.code, str(error)
+
+    with inside_of(embedded):
+        want = found(program.lower(X).compile(TOPOLOGY))
+    got = found(program.lower(X).compile())
+    assert got == want
+    if sign < 0 and setting is jax.debug_nans and function is logs:
+        assert got[0] == "PWC0211" and "test_cluster_observed.py" in got[1] and "NaN in" in got[1]
+    values(program(sign * X)[0])  # without the setting it is a result like any other
+    np.testing.assert_array_equal(values(both(X))[0], values(both(X))[0])
+
+
+def test_a_host_that_ends_while_numbers_are_looked_at_is_said_to_be_gone() -> None:
+    both(X)[1].block_until_ready()
+    send("island1", signal.SIGSTOP)
+
+    def kill() -> bool:
+        runs = becomes(lambda: bool(shown_of("island1").running))
+        send("island1", signal.SIGKILL)
+        return runs
+
+    with jax.debug_nans(True), ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill)
+        result = both(X)
+        assert killed.result() and code_of(np.asarray, result[0]) == "PWC0910"
+        np.testing.assert_array_equal(values(both(X))[0], values(both(X))[0])

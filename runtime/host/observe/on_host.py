@@ -22,10 +22,9 @@ class HostObservers:
     _fault: FaultSteps | None = None
     _recorder: Recorder | None = None
 
-    @property
-    def there(self) -> tuple[Observer, ...]:
-        """They see a step in this order: what a fault does is recorded."""
-        return tuple([o for o in (self._fault, self._recorder) if o is not None])
+    def of_run(self, own: Observer | None) -> tuple[Observer, ...]:
+        """Those of a run that has one of its `own`, in the order in which they see a step: a fault is recorded."""
+        return tuple([o for o in (self._fault, self._recorder, own) if o is not None])
 
     @property
     def faults(self) -> int:
