@@ -58,7 +58,7 @@ def status_of(controller: Controller) -> Status:
                 name=island.key,
                 kind=str(island.devices[0].device_kind),
                 devices=len(island.devices),
-                lost=tuple(sorted(island.lost)),
+                lost=controller.machine.lost_on(island),
                 memory=limit,
                 reserved=max((ledger.reserved.get(d, 0) for d in island.devices), default=0),
                 held={label: max(o.get(label, 0) for o in owners) for label in labels},

@@ -11,7 +11,7 @@ from pathways.dialect.trees import Tree
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayPlace:
     """Where an array lies: devices of an island (positions, in the order of the mesh), and which axes split what."""
 
     island: str
@@ -20,7 +20,7 @@ class Place:
     dims: Dims
 
 
-def move_plan(platform: str, topology: Topology, type_: ArrayType, here: Place, there: Place) -> Plan:
+def move_plan(platform: str, topology: Topology, type_: ArrayType, here: ArrayPlace, there: ArrayPlace) -> Plan:
     """Makes the plan: one argument `here`, one result `there`. Both may be the same place."""
     used = {p.island: {d for q in (here, there) if q.island == p.island for d in q.devices} for p in (here, there)}
     meshes = tuple(

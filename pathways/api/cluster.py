@@ -22,7 +22,7 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
     out with `np.asarray`. A process that dies or freezes takes its island's arrays with it (PWC0910), those of others
     stay; it is started anew, and the next call of a program finds it there.
 
-    Host callbacks and traces are refused there (PWC0912).
+    Host callbacks and some faults are refused there (PWC0912).
     Raises PWC0704 for a topology that is none, PWC0910 where a process does not start.
 
         with pw.cluster(islands=2, devices=4):

@@ -7,8 +7,12 @@ from pathlib import Path
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.files import write_whole
 from pathways.dialect.user_line import caller
-from pathways.runtime.host.observe.recorder import Recorder
+from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.cluster_recorder import ClusterRecorder
+from pathways.runtime.host.observe import perfetto
+from pathways.runtime.host.observe.recorder import Recorder, RunRecorder
 
 
 @contextlib.contextmanager
@@ -18,15 +22,18 @@ def trace(path: str | Path) -> Generator[None]:
     A process an island, a thread a device: what ran when, when it was enqueued and ready, why there was a gap, and what
     was planned; arrows along transfers; the controller and the runs of each client beside it. Waits for what is in
     flight. Costs 10 to 20 % while it records, nothing otherwise. Raises PWC0606 where the file cannot be written.
+
+    Inside of `pw.cluster` it records all hosts, on one clock; a note names those that ended meanwhile.
     """
     controller = process().controller
-    if any(isinstance(o, Recorder) for o in controller.observers):
+    if any(isinstance(o, RunRecorder) for o in controller.observers):
         problem, rule = "a trace is being recorded already", "one trace at a time"
         error = BadArguments(
             problem=problem, have_=str(path), rule=rule, advice="leave the first one's with block first", where=caller()
         )
         raise PathwaysError(error)
-    recorder = Recorder(Path(path))
+    machine = controller.machine
+    recorder = ClusterRecorder(machine) if isinstance(machine, Cluster) else Recorder()
     recorder.start()
     try:
         with controller.observed_by(recorder):
@@ -36,4 +43,5 @@ def trace(path: str | Path) -> Generator[None]:
                 controller.background.drain()
                 controller.flights.drain()
     finally:
-        recorder.stop(controller.machine.islands)
+        found = recorder.stop()
+        write_whole(Path(path), perfetto.write(found, machine.islands, hosts=not machine.is_local))

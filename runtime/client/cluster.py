@@ -7,13 +7,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.hosts import Hosts, ask_each
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.silence import Silence, host_timeout
 from pathways.runtime.errors import NotEnoughDevices
@@ -90,12 +89,12 @@ class Cluster(Hosts):
 
     def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
         """Asks several hosts at once; `make` makes the request of one, of its island and a number."""
-
-        def ask(name: str) -> m.Answer:
-            return self.hosts[name].ask(lambda number: make(name, number))
-
-        with ThreadPoolExecutor(max(1, len(islands)), "pathways-ask") as pool:
-            return dict(zip(islands, pool.map(ask, islands), strict=True))
+        answers: dict[str, m.Answer] = {}
+        for name, answer in ask_each({name: self.hosts[name] for name in islands}, make).items():
+            if isinstance(answer, PathwaysError):
+                raise answer
+            answers[name] = answer
+        return answers
 
     def _join(self) -> None:
         """Tells all hosts that are there where the data of the others comes from."""
@@ -169,6 +168,11 @@ class Cluster(Hosts):
             if self._closed.is_set():
                 self.processes[name].kill()
                 self.processes[name].end()
+
+    def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
+        """All of an island whose host is gone, until another is there."""
+        gone = self.hosts[island.name].lost is not None
+        return tuple(range(len(island.devices))) if gone else super().lost_on(island)
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[RemoteDevice]]:
         """There are no devices but those of the hosts. Raises PWC0503."""

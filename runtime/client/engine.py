@@ -63,7 +63,7 @@ class Engine(Protocol):
         ...
 
     def costs(self) -> dict[str, IslandCost]:
-        """The operations and bytes that XLA counts of a run, by island. Raises PWC0912 where it cannot be asked."""
+        """The operations and bytes that XLA counts of a run, by island."""
         ...
 
 

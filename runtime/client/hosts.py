@@ -2,10 +2,14 @@
 
 import abc
 import itertools
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.wire import messages as m
 
 
 class Hosts(Machine, abc.ABC):
@@ -33,3 +37,18 @@ class Hosts(Machine, abc.ABC):
     @abc.abstractmethod
     def fence(self, host: RemoteHost) -> None:
         """Tells all other hosts that one is gone, so that nothing waits for it, and who is there instead."""
+
+
+def ask_each(
+    hosts: Mapping[str, RemoteHost], make: Callable[[str, int], m.Message]
+) -> dict[str, m.Answer | PathwaysError]:
+    """Asks hosts, by name, at once; gives the error of each that does not answer. `make` makes the request of one."""
+
+    def ask(name: str) -> m.Answer | PathwaysError:
+        try:
+            return hosts[name].ask(lambda number: make(name, number))
+        except PathwaysError as error:
+            return error
+
+    with ThreadPoolExecutor(max(1, len(hosts)), "pathways-ask") as pool:
+        return dict(zip(hosts, pool.map(ask, hosts), strict=True))

@@ -137,8 +137,6 @@ class LoadedPlan:
         if (around := callbacks.running_here()) is not None:
             error = CalledInside(program=self.plan.name, computation=around.computation, where=caller())
             raise PathwaysError(error)
-        if observers:
-            controller.check_local("looking at each step")
         handles = [handle_of(v) for v in arguments]
         controller.check_open(client)
         number = next(controller.numbers)

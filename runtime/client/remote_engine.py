@@ -5,25 +5,25 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.order import Joined, linearize
 from pathways.dialect.plan.plan_file import write_plan
-from pathways.dialect.user_line import caller
-from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.hosts import Hosts, ask_each
 from pathways.runtime.client.relay import Relay
 from pathways.runtime.client.remote_host import RemoteHost, new_numbers
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
-from pathways.runtime.host.devices.remote_array import RemoteArray
-from pathways.runtime.host.load.costs import IslandCost
+from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
+from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
+from pathways.runtime.host.observe.numbers import NumberError, Numbers
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.interrupts import uninterrupted
@@ -117,21 +117,26 @@ class RemoteEngine:
 
     def enqueue(self, frame: Frame, run: Any) -> None:
         """Starts the run on all hosts; its results have their names when this returns."""
-        self.start(frame, run.flight.number)
+        self.start(frame, run.flight.number, next((o.wanted for o in run.observers if isinstance(o, Numbers)), 0))
 
-    def start(self, frame: Frame, number: int) -> None:
-        """As `enqueue`, of the run of this number."""
+    def start(self, frame: Frame, number: int, wanted: int = 0) -> None:
+        """As `enqueue`, of the run of this number; `wanted`: numbers in results that are errors (client/debugging.py).
+
+        Raises PWC0211 where there are such.
+        """
         first, transfers = new_numbers(self._results), secrets.randbits(62)
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
             hosts = {share.name: self._host(share) for share in self._shares.values()}
-        gone = self._start(hosts, frame, number, first, transfers)
+        gone = self._start(hosts, frame, number, first, transfers, wanted)
         if gone is not None:
             self._hosts.fence(gone)
+        if wanted:
+            self._raise_found(frame.tokens)
 
     @uninterrupted  # or some hosts would wait for others that never hear of the run
     def _start(
-        self, hosts: Mapping[str, RemoteHost], frame: Frame, run: int, first: int, transfers: int
+        self, hosts: Mapping[str, RemoteHost], frame: Frame, run: int, first: int, transfers: int, wanted: int
     ) -> RemoteHost | None:
         """Tells all hosts of the run; returns one that was gone by then, for which the others must not wait."""
         values = frame.values
@@ -142,7 +147,7 @@ class RemoteEngine:
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
             poison = {slot: host.put_poison(cause) for slot, cause in bad.items()}
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
-            started = host.run(m.RunPlan(self._number, run, transfers, first, arguments), relay)
+            started = host.run(m.RunPlan(self._number, run, transfers, first, arguments, wanted=wanted), relay)
             frame.tokens.append(started)
             gone = host if started.everything is not None else gone
             for name in poison.values():
@@ -156,11 +161,24 @@ class RemoteEngine:
             relay.begin()
         return gone
 
+    def _raise_found(self, runs: Sequence[RemoteRun]) -> None:
+        """Waits for a run on all hosts. Raises PWC0211 for the first step whose results hold what is looked for."""
+        for run in runs:
+            run.block_until_ready()
+        if found := [run.found for run in runs if run.found is not None]:
+            step, said = min(found, key=lambda one: one[0])
+            here = (r.where for r in self.plan.runs() if r.step == step and _is_at(r.where, said.where))
+            raise NumberError(replace(said, where=next(here, said.where)))
+
     def costs(self) -> dict[str, IslandCost]:
-        have = f"{self.plan.name}, whose executables are in other processes"
-        rule = "a program whose executables are in this process"
-        error = NotOverProcesses(what="asking XLA for costs", have_=have, rule=rule, where=caller())
-        raise PathwaysError(error)
+        """Asks all hosts at once. Raises PWC0910 where one is gone and no other can take its place."""
+        hosts = {share.name: self._host(share) for share in self._shares.values()}
+        found: dict[str, IslandCost] = {}
+        for name, answer in ask_each(hosts, lambda _, n: m.CountCosts(n, self._number)).items():
+            if isinstance(answer, PathwaysError):
+                raise answer
+            found |= read_costs(answer.value, name)
+        return found
 
 
 def _cause(host: RemoteHost, value: Any) -> Diagnostic | None:
@@ -168,6 +186,11 @@ def _cause(host: RemoteHost, value: Any) -> Diagnostic | None:
     if isinstance(value, Poison):
         return value.cause
     return None if value.store is host else value.store.lost
+
+
+def _is_at(where: Where | None, told: Where | None) -> bool:
+    """Whether a line of a plan is the one that a host has told of, which does not know where the file is."""
+    return where is not None and told is not None and (where.file, where.line) == (told.file, told.line)
 
 
 def _unload(hosts: Hosts, names: Sequence[str], number: int) -> None:

@@ -215,7 +215,8 @@ class RemoteHost:
             case m.Done():
                 self._ended(message.run, {})
             case m.Failed():
-                self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()})
+                found = (message.step, read_diagnostic(message.found)) if message.found else None
+                self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()}, found)
             case m.Decided() | m.Undecided():
                 _, relay = self._runs.get(message.run, (None, None))
                 if relay is not None:
@@ -234,11 +235,11 @@ class RemoteHost:
             case _:
                 raise ValueError(f"a {type(message).__name__} from a host")
 
-    def _ended(self, number: int, causes: dict[int, Any]) -> None:
+    def _ended(self, number: int, causes: dict[int, Any], found: tuple[int, Diagnostic] | None = None) -> None:
         self.worked = True
         run, _ = self._runs.pop(number, (None, None))
         if run is not None:
-            run.end(causes)
+            run.end(causes, found=found)
 
 
 def _end_all(runs: Sequence[tuple[RemoteRun, Relay | None]], lost: Diagnostic) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.move import Place, move_plan
+from pathways.dialect.plan.move import ArrayPlace, move_plan
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_engine import RemoteEngine
@@ -50,7 +50,7 @@ def _island(hosts: Hosts, side: Side) -> PhysicalIsland:
     return next(i for i in hosts.islands if side.devices[0] in i.devices)
 
 
-def _place(hosts: Hosts, side: Side) -> Place:
+def _place(hosts: Hosts, side: Side) -> ArrayPlace:
     island = _island(hosts, side)
     positions = tuple(island.devices.index(d) for d in side.devices)
-    return Place(island.name, positions, side.local.mesh.axes, side.local.dims)
+    return ArrayPlace(island.name, positions, side.local.mesh.axes, side.local.dims)

@@ -23,15 +23,17 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
+from pathways.runtime.host.devices.layouts import Sides
+from pathways.runtime.host.load.costs import costs_of, write_costs
 from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
-from pathways.runtime.host.observe.fault_steps import FaultSteps
-from pathways.runtime.host.observe.faults import Fault
+from pathways.runtime.host.observe.numbers import NumbersOnHost
+from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.decisions import Decisions
 from pathways.runtime.host.run.dispatch import BodyEnds
 from pathways.runtime.host.run.frame import Frame, Part
-from pathways.runtime.host.run.observer import enqueue_observed
+from pathways.runtime.host.run.observer import Observer, enqueue_observed
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
 from pathways.runtime.host.run.store import Origin, Poison
@@ -71,7 +73,7 @@ class Host:
         self._flights = Flights()
         self._line = self._flights.line(name)
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
-        self._fault: FaultSteps | None = None
+        self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
         self._runs = 0
 
@@ -101,7 +103,7 @@ class Host:
                 self._fetches.put((message, self._arrays.get(message.array)))
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
-            case m.LoadPlan() | m.Connect() | m.Inject():
+            case m.LoadPlan() | m.Connect() | m.Inject() | m.CountCosts() | m.Record():
                 self._answer(message.request, lambda: self._prepare(message))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
@@ -127,13 +129,21 @@ class Host:
             case m.Decided() | m.Undecided():
                 self.decisions.hear(message)
                 return False
+            case m.TellTime():  # what lies between the question and the answer is how wrong it may be
+                self._post(m.Answer(message.request, value=str(time.perf_counter_ns())))
+                return False
             case _:
                 pass
         return True
 
-    def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject) -> str:
+    def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject | m.CountCosts | m.Record) -> str | bytes:
         if isinstance(message, m.Inject):
-            return self._inject(message.fault)
+            return self._observers.inject(message.fault)
+        if isinstance(message, m.CountCosts):
+            plan = self._plans[message.plan].plan
+            return write_costs(costs_of(plan, Sides(plan, self._islands_of(plan)), self._executables))
+        if isinstance(message, m.Record):
+            return self._observers.record(message.most)
         if isinstance(message, m.Connect):
             for island, address in message.addresses.items():
                 if address:
@@ -147,38 +157,32 @@ class Host:
         )
         return ""
 
-    def _answer(self, request: int, work: Callable[[], str]) -> None:
+    def _answer(self, request: int, work: Callable[[], str | bytes]) -> None:
         try:
-            self._post(m.Answer(request, value=work()))
+            done = work()
+            self._post(m.Answer(request, value=done) if isinstance(done, str) else m.Answer(request, blob=done))
         except PathwaysError as error:
             self._post(m.Answer(request, error=write_diagnostic(error.diagnostic)))
         except Exception as error:  # the controller waits for an answer, whatever happens here
             failed = ComputationFailed(computation="a request", island=self.name, cause=_text(error))
             self._post(m.Answer(request, error=write_diagnostic(failed)))
 
-    def _inject(self, fault: str) -> str:
-        """Begins or ends a fault; gives how often the last has happened."""
-        happened = 0 if self._fault is None else self._fault.fault.happened
-        self._fault = None
-        if fault:
-            self._fault = FaultSteps(Fault(**json.loads(fault)), self._executables, self.machine.take_launches, _kept)
-        return str(happened)
-
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
         part = self._plans[message.plan]
         frame = part.frame(message.transfers, self.decisions.of(message.run))
         results: list[tuple[PartResult, Any]] = []
+        numbers = NumbersOnHost(message.wanted) if message.wanted else None
 
         def done(seconds: float) -> None:
-            self._tell_end(message.run, seconds, results)
+            self._tell_end(message.run, seconds, results, numbers)
 
         flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, _CLIENT, done)
         for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
             if entry.slot >= 0:
                 frame.values[entry.slot] = self._arrays[array]
         self._watchdog.ensure()
-        run = _Enqueuer(self.machine, flight, self._fault)
+        run = _Enqueuer(self.machine, flight, self._observers.of_run(numbers))
         frame.base = run.begin(None, part.launches)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
@@ -193,18 +197,23 @@ class Host:
         self._line.put(flight, eager=True)
         self._flights.enqueuing.pop(flight.number)
 
-    def _tell_end(self, number: int, seconds: float, results: Sequence[tuple[PartResult, Any]]) -> None:
+    def _tell_end(
+        self, number: int, seconds: float, results: Sequence[tuple[PartResult, Any]], numbers: NumbersOnHost | None
+    ) -> None:
         """Tells the controller of the end of a run, and of results that will never be there."""
         causes: dict[str, str] = {}
         for result, value in results:
             if (cause := _failure(value, result.origin)) is not None:
                 causes[str(result.number)] = write_diagnostic(cause)
         spent = int(seconds * 1e9)
+        if numbers is not None and numbers.found is not None:
+            self._post(m.Failed(number, spent, causes, write_diagnostic(numbers.found), numbers.step))
+            return
         self._post(m.Failed(number, spent, causes) if causes else m.Done(number, spent))
 
     def _hang(self, said: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
         """Tells the controller of a hang: this process cannot be rid of it, and will be replaced."""
-        self._post(m.Hangs(write_diagnostic(said), 0 if self._fault is None else self._fault.fault.happened))
+        self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
 
     def _beat(self) -> None:
         while True:
@@ -252,7 +261,7 @@ class _Enqueuer:
 
     machine: Machine
     flight: Flight
-    fault: FaultSteps | None
+    observers: Sequence[Observer]
     ends: BodyEnds = field(default_factory=BodyEnds)
     _frames: dict[int, Frame] = field(default_factory=dict[int, Frame])
     """What is under way: the program, and bodies."""
@@ -268,8 +277,8 @@ class _Enqueuer:
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
         self._frames[id(frame)] = frame
-        if self.fault is not None:
-            enqueue_observed([self.fault], part.steps, frame, self.flight)
+        if self.observers:
+            enqueue_observed(self.observers, part.steps, frame, self.flight)
         else:
             for step in part.steps:
                 step.enqueue(frame)
@@ -278,10 +287,6 @@ class _Enqueuer:
     def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
         self._frames.pop(id(frame), None)
         self.ends.note(who, frame, whole=whole)
-
-
-def _kept(island: PhysicalIsland, position: int, reason: str) -> None:
-    """A device of a host is not lost alone: faults of that kind are refused where they are asked for."""
 
 
 def _handed_out(frame: Frame, result: PartResult) -> Any:

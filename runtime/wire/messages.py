@@ -7,7 +7,7 @@ data. What a peer sends is checked here: nothing behind `decode` sees a message 
 import json
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, cast, get_args, get_type_hints
 
 from pathways.dialect.diagnostics import PathwaysError
@@ -90,13 +90,15 @@ class PutPoison:
 class RunPlan:
     """Run a plan on the arguments of this host's inputs. The results of the whole plan are numbered from `results`.
 
-    `transfers` is the first of the numbers under which values go between islands.
+    `transfers` is the first of the numbers under which values go between islands. `wanted`: what is looked for in the
+    results of its steps (host/observe/numbers.py).
     """
 
     plan: int
     run: int
     transfers: int
     results: int
+    wanted: int = field(default=0, kw_only=True)
     arguments: Ids
 
 
@@ -110,11 +112,16 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """As Done, of a run with bad results: diagnostics by the index of each."""
+    """As Done, of a run with bad results: diagnostics by the index of each.
+
+    `found`: the diagnostic of what was looked for in its steps, and found first at `step`.
+    """
 
     run: int
     nanoseconds: int
     causes: dict[str, str]
+    found: str = ""
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,29 @@ class Inject:
 
     request: int
     fault: str
+
+
+@dataclass(frozen=True)
+class CountCosts:
+    """Ask XLA what a run of a plan costs here: the answer's value is JSON (host/load/costs.py)."""
+
+    request: int
+    plan: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record runs from now on, at most so many launches; 0: stop. The answer's blob is what was recorded until then."""
+
+    request: int
+    most: int
+
+
+@dataclass(frozen=True)
+class TellTime:
+    """Say what time it is, at once: the answer's value is in nanoseconds of a clock of the host."""
+
+    request: int
 
 
 @dataclass(frozen=True)
@@ -206,6 +236,9 @@ Message: TypeAlias = (
     | FreeArrays
     | FetchArray
     | Inject
+    | CountCosts
+    | Record
+    | TellTime
     | Hangs
     | Beat
     | Fence
@@ -215,7 +248,7 @@ Message: TypeAlias = (
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 _KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, Decided})
+_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, TellTime, Decided})
 _COUNT = struct.Struct("<I")
 
 

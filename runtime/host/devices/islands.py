@@ -18,6 +18,9 @@ from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
 from pathways.runtime.host.devices import pjrt, thread_limits
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 
+FIRST_LAUNCH = 1
+"""XLA takes 0 for none, and numbers such an execution itself: another on each device."""
+
 
 @dataclass(frozen=True, eq=False)
 class PhysicalIsland:
@@ -52,14 +55,14 @@ class Machine:
         self._made = 0
         """Devices made at will."""
         self._lock = threading.Lock()
-        self._next_launch = 0
+        self._next_launch = FIRST_LAUNCH
         self.changes = 0
         """Counts devices that were lost or came back."""
 
     def take_launches(self, count: int) -> int:
         """Takes `count` launch ids, returns the first; all in flight differ, or collectives of equal ids would meet."""
         with self._lock:
-            first = self._next_launch if self._next_launch + count < 1 << 31 else 0
+            first = self._next_launch if self._next_launch + count < 1 << 31 else FIRST_LAUNCH
             self._next_launch = first + count
             return first
 
@@ -82,6 +85,10 @@ class Machine:
             island.causes.pop(position, None)
             island.queues[position].recover()
             self.changes += 1
+
+    def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
+        """Positions on an island that have no device at this moment."""
+        return tuple(sorted(island.lost))
 
     def keep_for_ever(self) -> None:
         """Keeps all PJRT clients alive: in a forked process, a destructor would wait for their threads for ever."""

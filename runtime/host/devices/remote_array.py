@@ -12,7 +12,7 @@ from pathways.dialect.dtypes import ArrayType, numpy_dtype
 class RemoteRun:
     """A run of a plan, as far as one host executes it: a future."""
 
-    __slots__ = ("_ended", "_gates", "causes", "everything")
+    __slots__ = ("_ended", "_gates", "causes", "everything", "found")
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -20,11 +20,18 @@ class RemoteRun:
         """Why results will never be there, by number."""
         self.everything: Diagnostic | None = None
         """Why none will, where the host is gone."""
+        self.found: tuple[int, Diagnostic] | None = None
+        """What was looked for in its steps, and found first: at which step, and what is said of it."""
 
-    def end(self, causes: dict[int, Diagnostic], everything: Diagnostic | None = None) -> None:
+    def end(
+        self,
+        causes: dict[int, Diagnostic],
+        everything: Diagnostic | None = None,
+        found: tuple[int, Diagnostic] | None = None,
+    ) -> None:
         """Says what has become of it; the first call counts."""
         if not self._ended.is_set():
-            self.causes, self.everything = causes, everything
+            self.causes, self.everything, self.found = causes, everything, found
             self._ended.set()
 
     def is_ready(self) -> bool:

@@ -1,9 +1,12 @@
 """The costs of a plan as XLA counts them on its devices: operations and bytes of a run, and the size of the code."""
 
+import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices import pjrt
@@ -11,6 +14,7 @@ from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.load.launches import code_of
 from pathways.runtime.host.run.fallible import watched_callbacks
+from pathways.runtime.wire.errors import BadMessage
 
 Totals: TypeAlias = defaultdict[str, float]
 """The counts, by the names that XLA gives them."""
@@ -25,11 +29,16 @@ class IslandCost:
 
 
 def costs_of(plan: Plan, sides: Sides, executables: Executables) -> dict[str, IslandCost]:
-    """Counts the costs of each island. Bodies of branches count once, as XLA counts loops: data decides how often."""
-    found = {s.island: IslandCost() for s in plan.streams}
+    """Counts the costs of each island of these sides.
+
+    Bodies of branches count once, as XLA counts loops: data decides how often.
+    """
+    found = {s.island: IslandCost() for s in plan.streams if s.island in sides.islands}
     known: dict[tuple[int, int], tuple[Totals, int]] = {}
     for run in plan.runs():
         key = run.computation, run.mesh
+        if plan.meshes[run.mesh].island not in sides.islands:
+            continue
         island = found.setdefault(plan.meshes[run.mesh].island, IslandCost())
         if key not in known:
             known[key] = _cost(plan, run, sides, executables)
@@ -51,3 +60,27 @@ def _cost(plan: Plan, run: Run, sides: Sides, executables: Executables) -> tuple
             total[name] += value * len(devices)
         size = pjrt.code_bytes(code)
     return total, size
+
+
+def write_costs(costs: Mapping[str, IslandCost]) -> str:
+    return json.dumps({island: {"totals": cost.totals, "code": cost.code} for island, cost in costs.items()})
+
+
+def read_costs(text: str, host: str) -> dict[str, IslandCost]:
+    """Reads what `write_costs` wrote. Raises PWC0911 for anything else."""
+    try:
+        read: Any = json.loads(text)
+        return {str(island): _read_cost(cost) for island, cost in read.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        rule = "counts by name, and the code, by island"
+        raise PathwaysError(BadMessage(have_=f"costs from {host}: {text[:100]!r}", rule=rule)) from None
+
+
+def _read_cost(read: Any) -> IslandCost:
+    totals, code = read["totals"], read["code"]
+    if not isinstance(totals, dict) or type(code) is not int or len(read) != 2:
+        raise TypeError
+    counts = cast("dict[str, Any]", totals)
+    if not all(type(count) in (int, float) for count in counts.values()):
+        raise TypeError
+    return IslandCost(Totals(float, counts), code)

@@ -1,16 +1,16 @@
 """Writes a recording as one Perfetto file: a process an island, a thread a device, flows along transfers. Pure.
 
-For each launch: enqueued (by the controller), ready (when the last of what it reads was made), start and end. A gap
-before it carries its reason. Beside each device's queue stands the plan: the same launches in their order, each as long
-as such a launch usually was, each as early as its operands allow.
+For each launch: enqueued (by the controller, or by the host of its island), ready (when the last of what it reads was
+made), start and end. A gap before it carries its reason. Beside each device's queue stands the plan: the same launches
+in their order, each as long as such a launch usually was, each as early as its operands allow.
 """
 
 import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pathways.dialect.plan.instructions import Copy, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan
@@ -36,7 +36,10 @@ class RunSpan:
 
 @dataclass(frozen=True, eq=False)
 class LaunchSpan:
-    """A computation was enqueued between two times. `base`: the first launch id of its run, or of its body's run."""
+    """A computation was enqueued between two times, under a launch id that no other of its island has.
+
+    `base` is the same number for all launches of a run, or of one run of a body.
+    """
 
     launch: int
     number: int
@@ -47,16 +50,20 @@ class LaunchSpan:
     plan: Plan
     begin: int
     end: int
-    devices: tuple[Any, ...]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.island, self.launch
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Moved:
     """A transfer to an island was enqueued between two times."""
 
     number: int
     island: str
-    instruction: Recv | Copy
+    kind: Literal["receive", "copy"]
+    step: int
     begin: int
     end: int
 
@@ -72,16 +79,20 @@ class DeviceSpan:
     end: int
 
 
-def write(
-    runs: Sequence[RunSpan],
-    launches: Sequence[LaunchSpan],
-    moves: Sequence[Moved],
-    spans: Sequence[DeviceSpan],
-    islands: Sequence[PhysicalIsland],
-) -> str:
-    """Writes the file as JSON."""
-    writer = _Writer(launches, spans, islands)
-    events = [*writer.names(runs), *writer.controller(runs, launches, moves), *writer.queues(), *writer.planned()]
+@dataclass(frozen=True)
+class Recording:
+    """What happened while it was recorded; times are of one clock."""
+
+    runs: Sequence[RunSpan] = ()
+    launches: Sequence[LaunchSpan] = ()
+    moves: Sequence[Moved] = ()
+    spans: Sequence[DeviceSpan] = ()
+
+
+def write(found: Recording, islands: Sequence[PhysicalIsland], *, hosts: bool = False) -> str:
+    """Writes the file as JSON. `hosts`: each island is a process of its own, which enqueues what runs there."""
+    writer = _Writer(found, islands, hosts)
+    events = [*writer.names(), *writer.runs(), *writer.enqueuing(), *writer.queues(), *writer.planned()]
     start = min((e["ts"] for e in events if "ts" in e), default=0)
     for event in events:
         if "ts" in event:
@@ -118,52 +129,62 @@ def producers(plan: Plan) -> dict[int, list[int]]:
     return found
 
 
+@dataclass(eq=False)
 class _Writer:
-    def __init__(
-        self, launches: Sequence[LaunchSpan], spans: Sequence[DeviceSpan], islands: Sequence[PhysicalIsland]
-    ) -> None:
-        self.launches = {la.launch: la for la in launches}
-        self.islands = {i.key: (number, i) for number, i in enumerate(islands, _CONTROLLER + 1)}
-        self.by_queue: dict[tuple[str, int], list[DeviceSpan]] = defaultdict(list)
-        self.ends: dict[tuple[int, int], int] = {}
-        """The time when a step was done on its last device, by the base of its run and its number."""
-        for span in spans:
-            self.by_queue[span.island, span.position].append(span)
-            key = self.launches[span.launch].base, self.launches[span.launch].run.step
-            self.ends[key] = max(self.ends.get(key, 0), span.end)
-        self._producers: dict[int, dict[int, list[int]]] = {}
+    found: Recording
+    of: Sequence[PhysicalIsland]
+    hosts: bool
+    by_queue: dict[tuple[str, int], list[DeviceSpan]] = field(default_factory=lambda: defaultdict(list))
+    ends: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    """The time when a step was done on its last device, by the base of its run and its number."""
+    _producers: dict[int, dict[int, list[int]]] = field(default_factory=dict[int, dict[int, list[int]]])
 
-    def names(self, runs: Sequence[RunSpan]) -> Iterator[dict[str, Any]]:
+    def __post_init__(self) -> None:
+        self.launches = {la.key: la for la in self.found.launches}
+        self.islands = {i.key: (number, i) for number, i in enumerate(self.of, _CONTROLLER + 1)}
+        self.clients = list(dict.fromkeys(r.client for r in self.found.runs))
+        for span in self.found.spans:
+            self.by_queue[span.island, span.position].append(span)
+            la = self.launches[span.island, span.launch]
+            key = la.base, la.run.step
+            self.ends[key] = max(self.ends.get(key, 0), span.end)
+
+    def names(self) -> Iterator[dict[str, Any]]:
         yield _named("process_name", _CONTROLLER, 0, "controller")
-        for client in dict.fromkeys(r.client for r in runs):
-            yield _named("thread_name", _CONTROLLER, self._client(client, runs), f"runs of {client}")
-        yield _named("thread_name", _CONTROLLER, 0, "enqueuing")
+        for number, client in enumerate(self.clients, 1):
+            yield _named("thread_name", _CONTROLLER, number, f"runs of {client}")
+        for process, thread in dict.fromkeys(self._enqueuer(key) for key in self.islands):
+            yield _named("thread_name", process, thread, "enqueuing")
         for key, (number, island) in self.islands.items():
             yield _named("process_name", number, 0, key)
             for position in range(len(island.devices)):
                 yield _named("thread_name", number, 2 * position, f"device {position}")
                 yield _named("thread_name", number, 2 * position + 1, f"device {position}, planned")
 
-    def _client(self, client: str, runs: Sequence[RunSpan]) -> int:
-        return 1 + list(dict.fromkeys(r.client for r in runs)).index(client)
+    def _enqueuer(self, island: str) -> tuple[int, int]:
+        """The process and thread that enqueue what runs on an island."""
+        if not self.hosts:
+            return _CONTROLLER, 0
+        process, physical = self.islands[island]
+        return process, 2 * len(physical.devices)
 
-    def controller(
-        self, runs: Sequence[RunSpan], launches: Sequence[LaunchSpan], moves: Sequence[Moved]
-    ) -> Iterator[dict[str, Any]]:
-        for run in runs:
-            thread, name = self._client(run.client, runs), f"{run.program} {run.number}"
+    def runs(self) -> Iterator[dict[str, Any]]:
+        for run in self.found.runs:
+            thread, name = 1 + self.clients.index(run.client), f"{run.program} {run.number}"
             stages = ("waits for its turn", run.submitted, run.turn), ("enqueues", run.turn, run.enqueued)
             for what, begin, end in (*stages, ("on devices", run.enqueued, run.done)):
                 if begin and end:
                     arguments = {"run": run.number, "client": run.client}
                     yield from _async(f"{name}: {what}", thread, f"{run.number}-{what}", begin, end, arguments)
-        for la in launches:
+
+    def enqueuing(self) -> Iterator[dict[str, Any]]:
+        for la in self.found.launches:
             arguments = {"run": la.number, "step": la.run.step, "island": la.island, "launch": la.launch}
-            yield _span(f"enqueue {la.run.name}", _CONTROLLER, 0, la.begin, la.end, arguments)
-        for move in moves:
-            kind = "receive" if isinstance(move.instruction, Recv) else "copy"
-            arguments = {"run": move.number, "step": move.instruction.step, "to": move.island}
-            yield _span(f"{kind} to {move.island}", _CONTROLLER, 0, move.begin, move.end, arguments)
+            yield _span(f"enqueue {la.run.name}", *self._enqueuer(la.island), la.begin, la.end, arguments)
+        for move in self.found.moves:
+            arguments = {"run": move.number, "step": move.step, "to": move.island}
+            place = self._enqueuer(move.island)
+            yield _span(f"{move.kind} to {move.island}", *place, move.begin, move.end, arguments)
 
     def queues(self) -> Iterator[dict[str, Any]]:
         for (island, position), spans in self.by_queue.items():
@@ -171,11 +192,11 @@ class _Writer:
             spans.sort(key=lambda s: s.begin)
             before = 0
             for span in spans:
-                la = self.launches[span.launch]
+                la = self.launches[span.island, span.launch]
                 ready = self.ready(la)
                 begin = max(span.begin, before)
                 if before and begin - before > _GAP:
-                    reason = _reason(before, la, ready, self._slowest(la))
+                    reason = self._reason(before, la, ready)
                     yield _span(f"({reason})", process, thread, before, begin, {"gap": reason})
                 arguments: dict[str, Any] = {
                     "run": la.number,
@@ -192,16 +213,16 @@ class _Writer:
     def _flows(self) -> Iterator[dict[str, Any]]:
         """Draws an arrow from the launch that made a value to one that reads it on another queue."""
         at = {(la.base, la.run.step): la for la in self.launches.values()}
-        first = {(s.launch, s.position): s for spans in self.by_queue.values() for s in spans}
+        first = {(s.island, s.launch, s.position): s for spans in self.by_queue.values() for s in spans}
         for la in self.launches.values():
             for step in self._before(la):
                 source = at.get((la.base, step))
                 if source is None or (source.island, source.positions) == (la.island, la.positions):
                     continue
-                a, b = first.get((source.launch, source.positions[0])), first.get((la.launch, la.positions[0]))
+                a, b = (first.get((*x.key, x.positions[0])) for x in (source, la))
                 if a is None or b is None:
                     continue
-                identity = f"{source.launch}-{la.launch}"
+                identity = f"{source.island} {source.launch}-{la.island} {la.launch}"
                 ends = ("s", source, a.end - 1), ("f", la, b.begin)
                 for phase, end, when in ends:
                     process, thread = self.islands[end.island][0], 2 * end.positions[0]
@@ -218,20 +239,33 @@ class _Writer:
         """Returns when the last operand was made; 0: not known, or before the run."""
         return max((self.ends.get((la.base, step), 0) for step in self._before(la)), default=0)
 
-    def _slowest(self, la: LaunchSpan) -> str:
+    def _reason(self, before: int, la: LaunchSpan, ready: int) -> str:
+        """Says why a device had nothing to do until this launch: the last thing that had to happen."""
+        slowest = self._slowest(la)
+        if la.end > max(before, ready):
+            if not self.hosts:
+                return "controller late"
+            if slowest is None or slowest.island == la.island:
+                return "host late"
+            return f"waits for the transfer of {slowest.run.name}"
+        if ready > before:
+            return f"waits for {'its operands' if slowest is None else slowest.run.name}"
+        return "starts late"
+
+    def _slowest(self, la: LaunchSpan) -> LaunchSpan | None:
+        """The launch that makes the last of the operands."""
         steps = self._before(la)
         if not steps:
-            return "its operands"
+            return None
         step = max(steps, key=lambda s: self.ends.get((la.base, s), 0))
-        names = (x.run.name for x in self.launches.values() if x.base == la.base and x.run.step == step)
-        return next(names, "its operands")
+        return next((x for x in self.launches.values() if x.base == la.base and x.run.step == step), None)
 
     def planned(self) -> Iterator[dict[str, Any]]:
         """Plans the same launches, each as long as usual and as early as can be, from where its run began."""
         lengths: dict[tuple[int, int], list[int]] = defaultdict(list)
         for spans in self.by_queue.values():
             for span in spans:
-                la = self.launches[span.launch]
+                la = self.launches[span.island, span.launch]
                 lengths[id(la.plan), la.run.computation].append(span.end - span.begin)
         usual = {key: int(statistics.median(values)) for key, values in lengths.items()}
         free: dict[tuple[str, int], int] = defaultdict(int)
@@ -248,15 +282,6 @@ class _Writer:
                 process = self.islands[la.island][0]
                 yield _span(la.run.name, process, 2 * position + 1, begin, begin + length, {"run": la.number})
             ends[la.base, la.run.step] = begin + length
-
-
-def _reason(before: int, la: LaunchSpan, ready: int, slowest: str) -> str:
-    """Says why a device had nothing to do until this launch: the last thing that had to happen."""
-    if la.end > max(before, ready):
-        return "controller late"
-    if ready > before:
-        return f"waits for {slowest}"
-    return "starts late"
 
 
 def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:

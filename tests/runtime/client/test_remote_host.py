@@ -76,6 +76,13 @@ def test_a_run_ends_good_or_with_the_cause_of_each_result(far: Far) -> None:
     assert first.is_ready() and second.is_ready()
 
 
+def test_what_was_found_in_a_step_is_told(far: Far) -> None:
+    far.answers(lambda r: m.Failed(r.run, 5, {}, write_diagnostic(CAUSE), 7))
+    run = far.host.run(m.RunPlan(0, 0, 0, 10, (), wanted=1))
+    run.block_until_ready()
+    assert run.found == (7, CAUSE) and run.everything is None
+
+
 def test_values_are_fetched_as_they_were(far: Far) -> None:
     want = np.arange(6, dtype=np.int16).reshape(2, 3)
     far.answers(lambda q: m.Answer(q.request, value="[2, 3]", blob=want.tobytes()))

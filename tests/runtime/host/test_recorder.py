@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.processes import pwc_here
+from support.processes import pwc_here, run_python
 
 import pathways as pw
 from pathways.dialect.plan.instructions import Run
@@ -56,6 +56,23 @@ def test_a_trace(tmp_path: Path) -> None:
         assert all(e["ts"] <= total["ts"] for e in before) and "test_recorder.py" in total["args"]["line"]
     stages = {e["name"].split(": ")[1] for e in events if e["ph"] == "b"}
     assert {"enqueues", "on devices"} <= stages
+
+
+FIRST = """
+import json, sys
+import jax, numpy as np, pathways as pw
+from jax.sharding import NamedSharding, PartitionSpec as P
+slice = NamedSharding(pw.make_virtual_device_set().add_slice(devices=4).mesh("x"), P("x"))
+f = jax.jit(lambda x: x + 1, in_shardings=slice, out_shardings=slice)
+with pw.trace(sys.argv[1]):
+    pw.program(lambda x: f(x))(np.ones(4, np.float32)).block_until_ready()
+events = json.load(open(sys.argv[1]))["traceEvents"]
+print(len([e for e in events if e["ph"] == "X" and "line" in e["args"]]))
+"""
+
+
+def test_the_first_launch_of_a_process_is_seen_on_all_devices(tmp_path: Path) -> None:
+    assert run_python("-c", FIRST, str(tmp_path / "trace.json")).stdout.strip() == "4"
 
 
 def test_producers_are_found_through_transfers() -> None:

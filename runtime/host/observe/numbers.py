@@ -1,0 +1,90 @@
+"""NaN and infinity in the results of steps, as jax.debug_nans and debug_infs ask for them.
+
+Each step is waited for, so that the first computation that makes one is named.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.call_labels import read_part
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import dtypes
+from pathways.dialect.plan.instructions import Run
+from pathways.runtime.errors import NotANumber
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.layouts import Shards
+from pathways.runtime.host.run.frame import Frame, Step
+from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.runs_in_flight import Flight
+from pathways.runtime.host.run.store import Poison
+
+NANS, INFS = 1, 2
+"""Bits of what is looked for."""
+
+
+class NumberError(PathwaysError, FloatingPointError):
+    """A computation made NaN or infinity; also a FloatingPointError, which JAX raises for it."""
+
+
+@dataclass(eq=False)
+class Numbers(Observer):
+    """An observer that waits for the results of each step and looks for NaN and infinity in them."""
+
+    wanted: int
+
+    def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
+        """Raises PWC0211 where a result of the step holds NaN or infinity, as the settings ask."""
+        if (found := self.look(step, frame)) is not None:
+            raise NumberError(found)
+
+    def look(self, step: Step, frame: Frame) -> NotANumber | None:
+        """Waits for the results of a step, and says what it finds in them."""
+        instruction = step.instruction
+        if not isinstance(instruction, Run):
+            return None
+        for number, index in enumerate(step.outputs):
+            value = frame.values[index]
+            if not isinstance(value, Poison) and (have := self._found(value)):
+                names = ", ".join(read_part(part).name for part in instruction.parts)
+                return NotANumber(
+                    computation=instruction.name + (f" (merged of {names})" if names else ""),
+                    island=step.island.key,
+                    have_=f"{have} of result {number}",
+                    setting="jax.debug_nans" if self.wanted & NANS else "jax.debug_infs",
+                    where=instruction.where,
+                )
+        return None
+
+    def _found(self, value: Any) -> str:
+        """Names what a value holds that it must not; nothing where its computation failed, which its readers see."""
+        for shard in value if isinstance(value, Shards) else [value]:
+            if not dtypes.issubdtype(shard.dtype, np.inexact):
+                continue
+            try:
+                host: np.ndarray[Any, Any] = pjrt.to_host(shard)
+            except pjrt.FAILURES:
+                return ""
+            for bit, name, count in ((NANS, "NaN", np.isnan), (INFS, "infinity", np.isinf)):
+                if self.wanted & bit and (bad := int(count(host).sum())):
+                    return f"{name} in {bad} of {host.size} values"
+        return ""
+
+
+@dataclass(eq=False)
+class NumbersOnHost(Numbers):
+    """As Numbers, of one run on a host. What is found is poison there, and no computation behind it begins: other hosts
+    wait for what this one sends, and get the reason in its place."""
+
+    step: int = 0
+    found: NotANumber | None = None
+
+    def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
+        return Poison(self.found) if self.found is not None and isinstance(step.instruction, Run) else None
+
+    def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
+        if self.found is None and (found := self.look(step, frame)) is not None:
+            self.step, self.found = step.instruction.step, found
+            for index in step.outputs:
+                frame.values[index] = Poison(found)

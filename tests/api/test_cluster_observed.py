@@ -1,0 +1,291 @@
+"""What is seen of programs whose islands are in processes of their own: traces, status, costs, faulty numbers."""
+
+import json
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.clusters import becomes, code_of, send, this_cluster, values
+from support.processes import pwc_here
+
+import pathways as pw
+from pathways.api.process import Process, inside_of, process
+from pathways.runtime.status import IslandStatus
+
+jit: Any = jax.jit
+TOPOLOGY = "islands=2,devices=2"
+X = np.arange(1.0, 17.0, dtype=np.float32).reshape(4, 4)
+SLICES = pw.make_virtual_device_set()
+HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
+
+
+def double(x: Any) -> Any:
+    return x * 2 + 1
+
+
+def square(x: Any) -> Any:
+    return x @ x.T
+
+
+f = jit(double, in_shardings=HERE, out_shardings=HERE)
+g = jit(square, in_shardings=THERE, out_shardings=THERE)
+
+
+@pw.program
+def both(x: Any) -> Any:
+    x = g(f(x))
+    return x, f(x)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def embedded() -> Iterator[Process]:
+    """Starts the cluster; gives this process as it is without."""
+    outer = process()
+    with pw.cluster(TOPOLOGY):
+        yield outer
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text())["traceEvents"]
+
+
+def names_of(events: list[dict[str, Any]]) -> dict[int, str]:
+    return {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+
+
+def launched(events: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
+    """What ran on devices: island, computation, run."""
+    names = names_of(events)
+    spans = (e for e in events if e["ph"] == "X" and "line" in e["args"])
+    return sorted((names[e["pid"]], e["name"], e["args"]["run"]) for e in spans)
+
+
+def test_a_trace_has_all_hosts_on_one_clock(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    want = values(both(X))
+    with pw.trace(path), pw.Client("tracer"):
+        for _ in range(2):
+            for ours, theirs in zip(values(both(X)), want, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+        with pytest.raises(pw.PathwaysError, match="one trace at a time"), pw.trace(path):
+            pass
+    events = events_of(path)
+    names = names_of(events)
+    assert sorted(names.values()) == ["controller", "island0", "island1"]
+    runs = sorted({e["args"]["run"] for e in events if e["ph"] == "b"})
+    assert len(runs) == 2
+    places = dict.fromkeys((name, island) for island, name, _ in launched(events))
+    assert places.keys() == {("double", "island0"), ("square", "island1")}
+    expected = [("island0", "double", run) for run in runs for _ in range(2 * 2)]  # calls, devices
+    assert launched(events) == sorted([*expected, *(("island1", "square", run) for run in runs for _ in range(2))])
+    threads = {(names[e["pid"]], e["args"]["name"].split("#")[0]) for e in events if e["name"] == "thread_name"}
+    assert {("island0", "enqueuing"), ("island1", "enqueuing"), ("controller", "runs of tracer")} <= threads
+
+
+def test_arrows_go_from_island_to_island_and_never_back_in_time(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    both(X)[1].block_until_ready()
+    with pw.trace(path):
+        both(X)[1].block_until_ready()
+    events = events_of(path)
+    starts, ends = ({e["id"]: e for e in events if e["ph"] == phase} for phase in "sf")
+    assert len(starts) == 2 and starts.keys() == ends.keys()
+    for name, start in starts.items():
+        assert start["pid"] != ends[name]["pid"] and start["ts"] < ends[name]["ts"]
+    spans = [e for e in events if e["ph"] == "X" and "line" in e["args"]]
+    (begun,) = (e["ts"] for e in events if e["ph"] == "b" and e["name"].endswith("enqueues"))
+    (over,) = (e["ts"] for e in events if e["ph"] == "e" and e["name"].endswith("on devices"))
+    assert all(begun < e["ts"] < over for e in spans)
+    assert {e["name"] for e in events if e["ph"] == "X" and e["name"].startswith("receive")} == {
+        "receive to island0", "receive to island1",
+    }  # fmt: skip
+
+
+def test_a_host_that_ends_while_it_records_is_missing_and_a_note_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.json"
+    both(X)[1].block_until_ready()
+    host = this_cluster().hosts["island1"]
+    with pw.trace(path):
+        both(X)[1].block_until_ready()
+        send("island1", signal.SIGKILL)
+        assert becomes(lambda: host.lost is not None)
+        both(X)[1].block_until_ready()  # on a host that is new
+    assert "note: the trace lacks what island1 did: the host of island1 is gone" in capfd.readouterr().err
+    assert {island for island, _, _ in launched(events_of(path))} == {"island0"}
+
+
+def test_a_trace_that_begins_while_a_host_is_started_waits_for_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.json"
+    host = this_cluster().hosts["island0"]
+    send("island0", signal.SIGKILL)
+    assert becomes(lambda: host.lost is not None)
+    with pw.trace(path):
+        both(X)[1].block_until_ready()
+    assert {island for island, _, _ in launched(events_of(path))} == {"island0", "island1"}
+    assert "lacks" not in capfd.readouterr().err
+
+
+def test_a_fault_is_recorded_beside_what_it_delays(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with pw.trace(path), pw.testing.fault("delay", computation="square", seconds=0.2):
+        both(X)[1].block_until_ready()
+    assert len(launched(events_of(path))) == 6
+
+
+def test_the_command_line_records_a_cluster(tmp_path: Path, embedded: Process) -> None:
+    plan, path = str(tmp_path / "plan.bin"), tmp_path / "trace.json"
+    with inside_of(embedded):
+        both.lower(X).compile(TOPOLOGY).save(plan)
+        code, _, stderr = pwc_here("run", plan, "--cluster", TOPOLOGY, "--repeat", "3", "--trace", str(path))
+    assert code == 0, stderr
+    assert len(launched(events_of(path))) == 3 * 6
+    with inside_of(embedded):
+        code, _, stderr = pwc_here("run", plan, "--cluster", TOPOLOGY, "--trace", str(tmp_path / "no" / "f"))
+    assert code == 2 and "PWC0606" in stderr
+
+
+def shown_of(island: str) -> IslandStatus:
+    return next(shown for shown in pw.status().islands if shown.name == island)
+
+
+def test_the_status_shows_who_runs_and_waits_and_whose_bytes_lie_where(embedded: Process) -> None:
+    """As it does in one process; while a host stands still, so does what runs there."""
+
+    def held() -> dict[str, dict[str, int]]:
+        found = {island: dict(shown_of(island).held) for island in ("island0", "island1")}
+        return {island: {label.split("#")[0]: size for label, size in of.items()} for island, of in found.items()}
+
+    def hold(program: Any) -> tuple[Any, dict[str, dict[str, int]]]:
+        before = held()
+        with pw.Client("alice"):
+            kept = program(X)
+            values(kept)
+            found = held()
+        return kept, {i: {k: v - before[i].get(k, 0) for k, v in of.items()} for i, of in found.items()}
+
+    with inside_of(embedded):
+        _, want = hold(both.lower(X).compile(TOPOLOGY))
+    _, got = hold(both)
+    assert got["island0"]["alice"] == got["island1"]["alice"] == 32 and got == want
+    assert not any(island.running or island.waiting for island in pw.status().islands)
+    send("island0", signal.SIGSTOP)
+    with pw.Client("carol"), ThreadPoolExecutor(1) as pool:
+        results = [both(X) for _ in range(5)]
+
+        def from_bob() -> Any:
+            with pw.Client("bob"):
+                return values(both(X))
+
+        late = pool.submit(from_bob)
+        try:
+            assert becomes(lambda: len(shown_of("island0").waiting) == 1)
+            for island in ("island0", "island1"):
+                shown = shown_of(island)
+                assert [(c.split("#")[0], p) for c, p in shown.running] == [("carol", "both")] * 5 and not shown.lost
+                ((client, program),) = shown.waiting
+                assert client.startswith("bob") and program == "both" and "waiting  both of bob" in str(pw.status())
+        finally:
+            send("island0", signal.SIGCONT)
+        for result in (*results, late.result()):
+            np.testing.assert_array_equal(values(result)[1], values(results[0])[1])
+    assert becomes(lambda: not any(island.running or island.waiting for island in pw.status().islands))
+
+
+def test_the_status_shows_an_island_whose_host_is_gone() -> None:
+    host = this_cluster().hosts["island1"]
+    send("island1", signal.SIGKILL)
+    assert becomes(lambda: host.lost is not None)
+    seen = shown_of("island1").lost
+    assert shown_of("island0").lost == ()
+    assert seen == (0, 1) or this_cluster().hosts["island1"] is not host  # started anew meanwhile
+    assert this_cluster().host("island1").lost is None
+    assert shown_of("island1").lost == ()
+
+
+def test_costs_are_those_of_one_process(embedded: Process) -> None:
+    with inside_of(embedded):
+        want = both.lower(X).compile(TOPOLOGY)
+    got = both.lower(X).compile()
+    assert got.cost_analysis()["flops"] > 0
+    for island in (None, "island0", "island1"):
+        assert got.cost_analysis(island) == want.cost_analysis(island)
+        assert got.memory_analysis(island) == want.memory_analysis(island)
+
+
+def test_costs_are_asked_of_a_host_that_is_new() -> None:
+    want = both.lower(X).compile().cost_analysis()
+    compiled = both.lower(X).compile()
+    host = this_cluster().hosts["island0"]
+    send("island0", signal.SIGKILL)
+    assert becomes(lambda: host.lost is not None)
+    assert compiled.cost_analysis() == want
+
+
+log = jit(lambda x: jax.numpy.log(x), in_shardings=THERE, out_shardings=THERE)
+huge = jit(lambda x: x * 1e30 * 1e30, in_shardings=HERE, out_shardings=HERE)
+
+
+def logs(x: Any) -> Any:
+    return f(log(f(x))), f(x)
+
+
+def many(x: Any) -> Any:
+    """Both islands make NaN, in steps that do not depend on each other."""
+    return log(f(-x)), jax.numpy.sqrt(f(x) - 1000), f(log(f(-x)))
+
+
+def infinite(x: Any) -> Any:
+    return g(huge(x))
+
+
+@pytest.mark.parametrize("setting", [jax.debug_nans, jax.debug_infs])
+@pytest.mark.parametrize("function", [logs, many, infinite])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_is_not_a_number_is_found_as_in_one_process(
+    setting: Any, function: Any, sign: int, embedded: Process
+) -> None:
+    program = pw.program(function)
+
+    def found(compiled: Any) -> Any:
+        with setting(True):
+            try:
+                return [x.tobytes() for x in values(jax.tree.leaves(compiled(sign * X)))]
+            except FloatingPointError as error:
+                assert isinstance(error, pw.PathwaysError)
+                return error.code, str(error)
+
+    with inside_of(embedded):
+        want = found(program.lower(X).compile(TOPOLOGY))
+    got = found(program.lower(X).compile())
+    assert got == want
+    if sign < 0 and setting is jax.debug_nans and function is logs:
+        assert got[0] == "PWC0211" and "test_cluster_observed.py" in got[1] and "NaN in" in got[1]
+    values(program(sign * X)[0])  # without the setting it is a result like any other
+    np.testing.assert_array_equal(values(both(X))[0], values(both(X))[0])
+
+
+def test_a_host_that_ends_while_numbers_are_looked_at_is_said_to_be_gone() -> None:
+    both(X)[1].block_until_ready()
+    send("island1", signal.SIGSTOP)
+
+    def kill() -> bool:
+        runs = becomes(lambda: bool(shown_of("island1").running))
+        send("island1", signal.SIGKILL)
+        return runs
+
+    with jax.debug_nans(True), ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill)
+        result = both(X)
+        assert killed.result() and code_of(np.asarray, result[0]) == "PWC0910"
+        np.testing.assert_array_equal(values(both(X))[0], values(both(X))[0])
