@@ -22,7 +22,7 @@ from pathways.runtime.host.devices.layouts import Shards, Side
 from pathways.runtime.host.devices.transfer_server import TransferServer, TransferSource, error_array
 from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.progress import Enqueuer, Work
+from pathways.runtime.host.run.progress import Enqueuer, Pulled, Work
 from pathways.runtime.host.run.store import Poison
 
 
@@ -156,22 +156,6 @@ class Arrival:
             frame.values[self.slot] = self.join(pulled)
         except Exception as error:  # any error must reach dependents, and the others go on
             frame.values[self.slot] = Poison(self.neighbors.cause(self.edge, error, self.where))
-
-
-@dataclass(frozen=True, eq=False)
-class Pulled:
-    """Pieces that are on their way."""
-
-    pieces: Shards
-
-    def is_known(self) -> bool:
-        return self.pieces.is_ready()
-
-    def wait(self) -> None:
-        try:
-            self.pieces.block_until_ready()
-        except pjrt.FAILURES:
-            return  # joining them raises it
 
 
 AFTERWARDS = 3.0
