@@ -1,13 +1,24 @@
-"""Waiting for the first of several values."""
+"""Waiting for the first of several values, and what is enqueued first when one has come."""
 
 import threading
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
+import pathways as pw
+from pathways.dialect.plan.instructions import Recv, Run
+from pathways.dialect.plan.part import part_of
 from pathways.runtime.host.devices.layouts import Shards
+from pathways.runtime.host.load.waves import PREFETCH, defer
 from pathways.runtime.host.run import progress
 from pathways.runtime.host.run.progress import Pulled, wait_any
+
+jit: Any = jax.jit
+HOPS = 8
 
 
 class Value:
@@ -95,3 +106,29 @@ class Refused:
     """A helper whose thread could not be started."""
 
     is_there = False
+
+
+def test_what_has_come_is_used_before_more_is_asked_for() -> None:
+    """A chain that alternates between islands asks for values ahead behind what the last one makes possible."""
+    made = pw.make_virtual_device_set()
+    places = [NamedSharding(made.add_slice(devices=1, island=f"island{n}").mesh("x"), P()) for n in range(2)]
+    steps = [jit(lambda x: x + 1, in_shardings=p, out_shardings=p) for p in places]
+
+    def chain(x: Any) -> Any:
+        for hop in range(2 * HOPS):
+            x = steps[hop % 2](x)
+        return x
+
+    plan = pw.program(chain).lower(np.ones(4, np.float32)).compile("islands=2,devices=1").plan
+    part = part_of(plan, frozenset({"island1"}))
+    left = defer(part.plan, part.order, received=part.received)
+    over, order = 0, list[str]()
+    for number in range(HOPS):
+        while (wave := next((w for w in left if not w.needs & ~over), None)) is not None:
+            left.remove(wave)
+            order += [type(i).__name__ for _, i in wave.steps if isinstance(i, Run | Recv)]
+        over |= 1 << number
+    while left:
+        order += [type(i).__name__ for _, i in left.pop(0).steps if isinstance(i, Run | Recv)]
+    ahead = HOPS - PREFETCH
+    assert order == ["Recv"] * PREFETCH + ["Run", "Recv"] * ahead + ["Run"] * PREFETCH
