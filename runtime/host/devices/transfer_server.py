@@ -13,6 +13,7 @@ pulled once. What is offered must not be donated or deleted before it is pulled:
 import contextlib
 import importlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -25,20 +26,32 @@ _TRANSPORTS = 2
 """Connections that the data of one pair of processes is spread over; with none, offering kills the process."""
 
 
+@dataclass(frozen=True, eq=False)
+class Incoming:
+    """Arrays to pull, each onto a device. Prepared once: to describe them to JAX takes longer than to ask for them."""
+
+    client: Any
+    structs: Sequence[Any]
+
+    @classmethod
+    def of(cls, types: Sequence[ArrayType], devices: Sequence[pjrt.Device]) -> "Incoming":
+        with jax.enable_x64(True):  # or 64 bits would be 32
+            structs = [
+                jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype), sharding=pjrt.on_device(d))
+                for t, d in zip(types, devices, strict=True)
+            ]
+        return cls(devices[0].client if devices else None, structs)
+
+
 class TransferSource:
     """A connection to the transfer server of another process."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def pull(self, name: int, types: Sequence[ArrayType], devices: Sequence[pjrt.Device]) -> list[pjrt.DeviceArray]:
-        """Asks for arrays of these types, each onto a device: futures. Raises one of FAILURES where it is closed."""
-        with jax.enable_x64(True):  # or 64 bits would be 32
-            structs = [
-                jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype), sharding=pjrt.on_device(d))
-                for t, d in zip(types, devices, strict=True)
-            ]
-            return self._connection._pull_flat(name, devices[0].client, structs)
+    def pull(self, name: int, wanted: Incoming) -> list[pjrt.DeviceArray]:
+        """Asks for arrays: gives futures. Raises one of FAILURES where it is closed."""
+        return self._connection._pull_flat(name, wanted.client, wanted.structs)
 
     def close(self) -> None:
         """Ends all pulls with an error."""

@@ -42,6 +42,45 @@ class Gate:
         self._lock.acquire(timeout=-1 if timeout is None else timeout)
 
 
+class Opens(Protocol):
+    """What a helper opens when it has waited: a gate, or those of many."""
+
+    def open(self) -> None: ...
+
+
+class SharedWait:
+    """A helper's wait for one value, which opens the gates of all who wait for that value or others."""
+
+    def __init__(self, value: Any) -> None:
+        self._gates: set[Gate] = set()
+        self._over = False
+        self._lock = threading.Lock()
+        """Guards both."""
+        helper = _helper()
+        self.has_helper = helper.is_there
+        if self.has_helper:
+            helper.wait([value], self)
+
+    def add(self, gate: Gate) -> None:
+        """Has a gate opened when the value is there, good or bad; at once where it is."""
+        with self._lock:
+            if not self._over:
+                self._gates.add(gate)
+                return
+        gate.open()
+
+    def discard(self, gate: Gate) -> None:
+        with self._lock:
+            self._gates.discard(gate)
+
+    def open(self) -> None:
+        with self._lock:
+            self._over = True
+            gates, self._gates = self._gates, set()
+        for gate in gates:
+            gate.open()
+
+
 def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
     """Waits until all executions are done or have failed; returns False where a device is lost before."""
     gate = Gate()
@@ -59,15 +98,15 @@ def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
 
 
 class _Helper:
-    """A thread that waits for tokens, again and again."""
+    """A thread that waits for tokens, or for values, again and again."""
 
     def __init__(self) -> None:
-        self._given: tuple[Sequence[Any], Gate] | None = None
+        self._given: tuple[Sequence[Any], Opens] | None = None
         self._go = threading.Lock()
         self._go.acquire()
         self.is_there = started(threading.Thread(target=self._work, name="pathways-wait", daemon=True))
 
-    def wait(self, tokens: Sequence[Any], gate: Gate) -> None:
+    def wait(self, tokens: Sequence[Any], gate: Opens) -> None:
         if not self.is_there:
             _wait(tokens)
             gate.open()

@@ -19,10 +19,10 @@ from pathways.dialect.reshard import Piece, ReshardPlan, plan_reshard
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards, Side
-from pathways.runtime.host.devices.transfer_server import TransferServer, TransferSource, error_array
+from pathways.runtime.host.devices.transfer_server import Incoming, TransferServer, TransferSource, error_array
 from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.progress import Enqueuer, Work
+from pathways.runtime.host.run.progress import Enqueuer, Pulled, Work
 from pathways.runtime.host.run.store import Poison
 
 
@@ -105,13 +105,12 @@ class Edges:
     def pull(self, edge: Edge, slot: int, side: Side) -> Callable[[Frame], None]:
         """Asks for the pieces of an array; the slot holds them until they are there."""
         pieces = self._pieces(edge)
-        types = _types(edge.type, pieces)
-        devices = [side.devices[p.target] for p in pieces]
+        wanted = Incoming.of(_types(edge.type, pieces), [side.devices[p.target] for p in pieces])
         neighbors, number, island = self.neighbors, edge.number, edge.source
 
         def enqueue(frame: Frame) -> None:
             try:
-                arrays = neighbors.sources[island].pull(frame.transfers + number, types, devices) if pieces else []
+                arrays = neighbors.sources[island].pull(frame.transfers + number, wanted) if pieces else []
                 frame.values[slot] = Shards(arrays)
             except (KeyError, *pjrt.FAILURES) as error:
                 frame.values[slot] = Poison(neighbors.cause(edge, error, None))
@@ -156,22 +155,6 @@ class Arrival:
             frame.values[self.slot] = self.join(pulled)
         except Exception as error:  # any error must reach dependents, and the others go on
             frame.values[self.slot] = Poison(self.neighbors.cause(self.edge, error, self.where))
-
-
-@dataclass(frozen=True, eq=False)
-class Pulled:
-    """Pieces that are on their way."""
-
-    pieces: Shards
-
-    def is_known(self) -> bool:
-        return self.pieces.is_ready()
-
-    def wait(self) -> None:
-        try:
-            self.pieces.block_until_ready()
-        except pjrt.FAILURES:
-            return  # joining them raises it
 
 
 AFTERWARDS = 3.0

@@ -22,13 +22,15 @@ Awaitable: TypeAlias = Run | Recv | Joined
 class Wave:
     """Instructions, in order, that may be enqueued when certain awaits are over, and the awaits that begin behind them.
 
-    Bit n of `needs`: the await with number n. An await is of a computation that was enqueued, or of a branch.
+    Bit n of `needs`: the await with number n. An await is of a computation that was enqueued, or of a branch. `asks`:
+    all of it asks for values from other hosts, ahead of their use.
     """
 
     needs: int
     steps: list[tuple[int, Instruction]] = field(default_factory=list[tuple[int, Instruction]])
     awaits: list[tuple[int, int, Awaitable]] = field(default_factory=list[tuple[int, int, Awaitable]])
     """The number of each await, the index of its stream, and what is awaited."""
+    asks: bool = False
 
 
 def is_fallible(plan: Plan, instruction: Instruction | Joined) -> bool:
@@ -42,7 +44,8 @@ PREFETCH = 2
 def defer(
     plan: Plan, order: Sequence[Ordered], *, everything: bool = False, received: Container[int] = ()
 ) -> list[Wave]:
-    """Splits a plan into waves: one where nothing is awaited. A wave comes behind those that need less.
+    """Splits a plan into waves: one where nothing is awaited. A wave comes behind those that need less, and behind all
+    others where it only asks for values to come: what depends on one that has come is not to wait for that.
 
     `everything`: wait for each computation before the next is enqueued (sequential dispatch, paper, Figure 4a).
     `received` are the channels that come from other hosts: what they bring is awaited.
@@ -58,7 +61,7 @@ class _Deferring:
         self.received = received
         self.arrivals: list[int] = []
         """The awaits that are arrivals from other hosts."""
-        self.waves: dict[int, Wave] = {0: Wave(0)}
+        self.waves: dict[tuple[int, bool], Wave] = {(0, False): Wave(0)}
         self.made: dict[tuple[int, int], int] = {}
         """Awaits that must be over for a slot to hold its value."""
         self.touched: dict[tuple[int, int], int] = {}
@@ -69,7 +72,7 @@ class _Deferring:
     def waves_of(self, order: Sequence[Ordered]) -> list[Wave]:
         for at, instruction in order:
             self._place(at, instruction)
-        return sorted(self.waves.values(), key=lambda w: w.needs.bit_count())
+        return sorted(self.waves.values(), key=lambda w: (w.asks, w.needs.bit_count()))
 
     def _place(self, at: int, instruction: Instruction | Joined) -> None:
         parts = instruction.parts if isinstance(instruction, Joined) else ((at, instruction),)
@@ -89,7 +92,8 @@ class _Deferring:
             needs |= 1 << self.arrivals[-PREFETCH]
         elif isinstance(instruction, Recv) and not arrives:
             needs |= self.sent[instruction.channel]
-        wave = self.waves.setdefault(needs, Wave(needs))
+        asks = arrives and needs != 0
+        wave = self.waves.setdefault((needs, asks), Wave(needs, asks=asks))
         after = done = needs
         if not isinstance(instruction, Joined):
             wave.steps.append((at, instruction))

@@ -4,16 +4,21 @@ A regular plan is one wave. Computations that call back, and control flow that i
 wave that made their operands, and over when their results are known (good or poison). Several are under way at a time.
 """
 
+import contextlib
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
+from pathways.runtime.host.devices.layouts import Shards
+from pathways.runtime.host.devices.pjrt import FAILURES
+from pathways.runtime.host.devices.waits import Gate, SharedWait
 from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.runs_in_flight import Launch
 
 SHORTEST, LONGEST = 20e-6, 1e-3
-"""Seconds between two checks while one of several things is awaited."""
+"""Seconds between two checks while one of several things is awaited that cannot all tell of themselves."""
 
 
 class Pending(Protocol):
@@ -24,6 +29,25 @@ class Pending(Protocol):
         ...
 
     def wait(self) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Pulled:
+    """Pieces that are on their way from another host: they come, or fail, whatever becomes of the run."""
+
+    pieces: Shards
+
+    @cached_property
+    def helped(self) -> SharedWait:
+        """A helper's wait for them: to be woken is sooner than to look again and again, by half a hop."""
+        return SharedWait(self.pieces)
+
+    def is_known(self) -> bool:
+        return self.pieces.is_ready()
+
+    def wait(self) -> None:
+        with contextlib.suppress(*FAILURES):  # joining them raises it
+            self.pieces.block_until_ready()
 
 
 Work: TypeAlias = Generator[Sequence[Pending], None, None]
@@ -89,7 +113,22 @@ def wait_any(pendings: Sequence[Pending]) -> None:
     if len(asked) < 2:
         (asked or list(pendings))[0].wait()
         return
+    pulled = [p for p in asked if isinstance(p, Pulled)]
+    if len(pulled) == len(asked) and all(p.helped.has_helper for p in pulled):
+        _first_of([p.helped for p in pulled])
+        return
     pause = SHORTEST
     while not any(p.is_known() for p in asked):
         time.sleep(pause)
         pause = min(2 * pause, LONGEST)
+
+
+def _first_of(waits: Sequence[SharedWait]) -> None:
+    gate = Gate()
+    for wait in waits:
+        wait.add(gate)
+    try:
+        gate.pass_through()
+    finally:
+        for wait in waits:
+            wait.discard(gate)

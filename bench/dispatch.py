@@ -1,0 +1,217 @@
+# pyright: basic
+"""Parallel against sequential dispatch (paper, Figure 7): a chain over hosts that are slow to reach.
+
+    python bench/dispatch.py --latency 0,0.2,1
+
+Each stage of the chain is one small computation on another host: a process with one device. Every message between the
+controller and a host, in either direction, is so many milliseconds under way; what hosts send each other is not. No
+latency costs CPU time: a thread sleeps until a message is due. `round trip` is what was measured of it, with nothing
+else to do.
+
+`parallel` is one plan of all stages: all hosts hear of the run at once, and values go from host to host. It is compared
+with three clients that dispatch a stage when the former's host has said that its result is there (Figure 4a; what the
+paper waits for is that it is enqueued, which for computations as small as these is the same):
+
+- `host to host`: one plan a stage, which fetches its operand from the former's host itself; the fairest of the three
+- `by client`: one program a stage, as one would write them: operands pass through the client, a fetch and a put
+- `no data`: as host to host, but each stage has its operand there already: nothing is moved, though `parallel` must
+
+All are repeated in turns in one run, on one cluster for each latency; ratios are of medians, above 1 `parallel` is
+faster. `arithmetic` is the ratio to expect: the medians with no latency, and on top the trips that each must wait for.
+"""
+
+import argparse
+import itertools
+import queue
+import threading
+import time
+
+import jax
+import numpy as np
+from in_turns import medians
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.api.process import process
+from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.launch import processes
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import ConnectionEnded
+
+WIDTH = 16
+WAYS = ("host to host", "by client", "no data")
+
+
+def far(seconds):
+    """Connections whose messages are under way so long, in both directions, and keep their order."""
+
+    class Far(Connection):
+        def __init__(self, sock):
+            super().__init__(sock)
+            self._out, self._in = queue.SimpleQueue(), queue.SimpleQueue()
+            self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._hear_all)]
+
+        def post(self, message):
+            self._start()
+            self._out.put((time.monotonic() + seconds, message))
+
+        def receive(self):
+            self._start()
+            due, message = self._in.get()
+            wait_until(due)
+            if isinstance(message, BaseException):
+                raise message
+            return message
+
+        def close(self):
+            super().close()
+            self._out.put((0.0, None))
+
+        def _start(self):
+            threads, self._threads = self._threads, []
+            for thread in threads:
+                thread.start()
+
+        def _send(self):
+            try:
+                while (next_one := self._out.get())[1] is not None:
+                    wait_until(next_one[0])
+                    super().post(next_one[1])
+            except ConnectionEnded:  # who reads hears of it
+                return
+
+        def _hear_all(self):
+            message = None
+            while not isinstance(message, BaseException):
+                try:
+                    message = super().receive()
+                except BaseException as error:  # raised where messages are received
+                    message = error
+                self._in.put((time.monotonic() + seconds, message))
+
+    return Far
+
+
+def wait_until(due):
+    left = due - time.monotonic()
+    if left > 0:
+        time.sleep(left)
+
+
+def round_trip(hosts, rounds):
+    """Seconds from a question to its answer."""
+    host = hosts["island0"]
+    return medians({"": lambda: host.ask(lambda number: m.Inject(number, ""))}, rounds)[""]
+
+
+class Chain:
+    """The ways to run a chain over the first hosts of a cluster."""
+
+    def __init__(self, hosts):
+        devices = pw.make_virtual_device_set()
+        places = [
+            NamedSharding(devices.add_slice(devices=1, island=f"island{i}").mesh("x"), P()) for i in range(max(hosts))
+        ]
+        stages = [jax.jit(lambda x: 0.5 * x + 1.0, in_shardings=p, out_shardings=p) for p in places]
+        host = np.arange(WIDTH, dtype=np.float32)
+        programs = [pw.program(lambda x, s=s: s(x)) for s in stages]
+        self.single = [p.lower(host).compile() for p in programs]
+        there = [pw.program(lambda x, p=p: jax.jit(lambda y: y, in_shardings=p)(x))(host) for p in places]
+        self.there = there
+        self.fetching = [self.single[0]]
+        for value, former, stage in zip(there, places, stages[1:], strict=False):
+            fetch = pw.program(lambda x, f=former, s=stage: s(jax.device_put(x, f)))
+            self.fetching.append(fetch.lower(value).compile())
+        self.whole = {}
+        for count in hosts:
+
+            @pw.program
+            def chain(x, count=count):
+                for stage in stages[:count]:
+                    x = stage(x)
+                return x
+
+            self.whole[count] = chain.lower(there[0]).compile()
+
+    def parallel(self, count):
+        return self.whole[count](self.there[0]).block_until_ready()
+
+    def one_by_one(self, plans, count):
+        x = self.there[0]
+        for plan in plans[:count]:
+            x = plan(x).block_until_ready()
+        return x
+
+    def no_data(self, count):
+        for plan, x in zip(self.single[:count], self.there, strict=False):
+            plan(x).block_until_ready()
+
+    def ways(self, count):
+        functions = (
+            lambda: self.one_by_one(self.fetching, count),
+            lambda: self.one_by_one(self.single, count),
+            lambda: self.no_data(count),
+        )
+        return {"parallel": lambda: self.parallel(count)} | dict(zip(WAYS, functions, strict=True))
+
+    def check(self, count):
+        ways = self.ways(count)
+        assert len(self.whole[count].plan.streams) == count
+        assert all(len(plan.plan.streams) == 2 for plan in self.fetching[1:])
+        want = np.arange(WIDTH, dtype=np.float32)
+        for _ in range(count):
+            want = 0.5 * want + 1.0
+        for name in ("parallel", *WAYS[:2]):
+            assert np.array_equal(np.asarray(ways[name]()), want), name
+
+
+def trips(way, count):
+    """How many round trips to a host a way waits for."""
+    return {"parallel": 1, "by client": 2 * count - 1}.get(way, count)
+
+
+def measure(latency, hosts, rounds):
+    """Medians of all ways, by number of hosts, and of a round trip."""
+    processes.Connection = far(latency / 1e3) if latency else Connection
+    with pw.cluster(islands=max(hosts), devices=1):
+        machine = process().machine
+        assert isinstance(machine, Cluster)
+        chain, found = Chain(hosts), {}
+        for count in hosts:
+            chain.check(count)
+            found[count] = medians(chain.ways(count), rounds)
+        return found, round_trip(machine.hosts, 10 * rounds)
+
+
+def numbers(of):
+    return lambda text: [of(part) for part in text.split(",")]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--latency", type=numbers(float), default=[0.0, 0.2, 1.0], help="one way, in milliseconds")
+    parser.add_argument("--hosts", type=numbers(int), default=[2, 4, 8], help="how many, by commas")
+    parser.add_argument("--rounds", type=int, default=20)
+    options = parser.parse_args()
+    hosts = options.hosts
+    print(f"jax {jax.__version__}, a host of one CPU device a stage, float32[{WIDTH}], medians of {2 * options.rounds}")
+    bare, trip = measure(0.0, hosts, options.rounds)
+    for latency in options.latency:
+        found, longer = (bare, trip) if latency == 0 else measure(latency, hosts, options.rounds)
+        print(f"\n{latency:g} ms one way (a round trip takes {1e3 * longer:.2f} ms, with no latency {1e3 * trip:.2f})")
+        print(f"  {'hosts':>5}  {'parallel':>10}" + "".join(f"  {way:>13}  ratio  arithmetic" for way in WAYS))
+        for count, way in itertools.product(hosts, ("parallel", *WAYS)):
+            took = found[count]
+            if way == "parallel":
+                print(f"  {count:5}  {1e3 * took[way]:7.2f} ms", end="")
+                continue
+            expected = {w: bare[count][w] + (longer - trip) * trips(w, count) for w in (way, "parallel")}
+            hoped = f"{expected[way] / expected['parallel']:.2f}" if latency else "-"
+            end = "\n" if way == WAYS[-1] else ""
+            print(f"  {1e3 * took[way]:10.2f} ms  {took[way] / took['parallel']:5.2f}  {hoped:>10}", end=end)
+
+
+if __name__ == "__main__":
+    main()

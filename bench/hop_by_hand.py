@@ -1,0 +1,118 @@
+# pyright: basic
+"""What `bench/hop.py` is compared with, without this project: a process of its own, told what to do line by line.
+
+python bench/hop_by_hand.py peer DEVICES     # one of two that pull from each other (jax.experimental.transfer)
+python bench/hop_by_hand.py ray DEVICES      # the driver of two Ray actors; may be another Python than JAX's here
+"""
+
+import collections
+import importlib
+import os
+import sys
+import tempfile
+
+WINDOW = 16
+"""Executions in flight: with over 32 of a collective, jax 0.10 hangs."""
+
+
+def make_step(devices):
+    """The computation, and the sharding of what it takes and gives; JAX has so many devices then."""
+    import jax
+    from jax.sharding import Mesh, NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    jax.config.update("jax_num_cpu_devices", devices)
+    mesh = Mesh(jax.devices()[:devices], ("x",))
+    return jax.jit(computation(mesh, devices)), NamedSharding(mesh, P("x"))
+
+
+def computation(mesh, devices):
+    """A multiply and an add; with an all-reduce where there are several devices."""
+    import jax
+    from jax import lax
+    from jax.sharding import PartitionSpec as P
+
+    if devices == 1:
+        return lambda x: 1.001 * x + 1e-3
+
+    def work(x):
+        return x + 1e-3 * lax.pmean(x, "x")
+
+    return jax.shard_map(work, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+
+
+def peer(devices):
+    """Answers `address`; then takes `connect ADDRESS`, and `run FIRST? LENGTH LOCKSTEP? NAME VALUES...`."""
+    import jax
+    import numpy as np
+    from jax.experimental import transfer
+
+    step, sharding = make_step(devices)
+    type_ = [jax.ShapeDtypeStruct((8 * devices,), np.float32, sharding=sharding)]
+    server = transfer.start_transfer_server(jax.devices()[0].client, "127.0.0.1:0", ["127.0.0.1:0"] * 2)
+    say(server.address())
+    connection = server.connect(hear()[0])
+    first = jax.device_put(np.ones(8 * devices, np.float32), sharding)
+    while command := hear():
+        begins, length, lockstep, name = (int(word) for word in command)
+        flying = collections.deque()
+        for hop in range(0 if begins else 1, length, 2):
+            x = connection.pull(name + hop, type_)[0] if hop else first
+            if lockstep:
+                x.block_until_ready()
+            y = step(x)
+            if hop + 1 < length:
+                server.await_pull(name + hop + 1, [y])
+            flying.append(y)
+            if len(flying) > WINDOW:
+                flying.popleft().block_until_ready()
+        say(float(np.asarray(y)[0]))
+
+
+def ray(devices):
+    """Takes `LENGTH LOCKSTEP?`."""
+    os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # on 127.0.0.1 alone
+    import numpy as np
+
+    ray = importlib.import_module("ray")
+
+    class Island:
+        def __init__(self):
+            self.step, self.sharding = make_step(devices)
+
+        def run(self, x):
+            import jax
+            import numpy as np
+
+            return np.asarray(self.step(jax.device_put(x, self.sharding)))
+
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        settings = {"include_dashboard": False, "logging_level": "ERROR", "_node_ip_address": "127.0.0.1"}
+        ray.init(num_cpus=2, object_store_memory=1 << 28, log_to_driver=False, _temp_dir=folder, **settings)
+        here = {"env_vars": {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))}}
+        actor = ray.remote(num_cpus=0, runtime_env=here)(Island)
+        islands = [actor.remote() for _ in range(2)]
+        first = np.ones(8 * devices, np.float32)
+        ray.get([island.run.remote(first) for island in islands])
+        say(ray.__version__)
+        while command := hear():
+            length, lockstep = (int(word) for word in command)
+            x = first
+            for hop in range(length):
+                x = islands[hop % 2].run.remote(x)
+                if lockstep:
+                    ray.wait([x])
+            say(float(ray.get(x)[0]))
+        ray.shutdown()
+
+
+def say(what):
+    print(what, flush=True)
+
+
+def hear():
+    return sys.stdin.readline().split()
+
+
+if __name__ == "__main__":
+    {"peer": peer, "ray": ray}[sys.argv[1]](int(sys.argv[2]))

@@ -1,0 +1,134 @@
+"""Waiting for the first of several values, and what is enqueued first when one has come."""
+
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.dialect.plan.instructions import Recv, Run
+from pathways.dialect.plan.part import part_of
+from pathways.runtime.host.devices.layouts import Shards
+from pathways.runtime.host.load.waves import PREFETCH, defer
+from pathways.runtime.host.run import progress
+from pathways.runtime.host.run.progress import Pulled, wait_any
+
+jit: Any = jax.jit
+HOPS = 8
+
+
+class Value:
+    """A value that is there when it is said to be, or fails."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.there = threading.Event()
+        self.fails = fails
+
+    def is_ready(self) -> bool:
+        return self.there.is_set()
+
+    def block_until_ready(self) -> None:
+        self.there.wait()
+        if self.fails:
+            raise RuntimeError("its source is gone")
+
+
+def pulled(*values: Value) -> Pulled:
+    return Pulled(Shards(values))
+
+
+@pytest.fixture
+def no_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits is woken, and does not look again and again."""
+
+    def look(_: float) -> None:
+        raise AssertionError("it looks")
+
+    monkeypatch.setattr(progress.time, "sleep", look)
+
+
+def begin(*pendings: Any) -> tuple[threading.Thread, list[bool]]:
+    """Waits for any of these in a thread, which notes when that is over."""
+    over: list[bool] = []
+    thread = threading.Thread(target=lambda: (wait_any(pendings), over.append(True)))
+    thread.start()
+    return thread, over
+
+
+@pytest.mark.usefixtures("no_looking")
+@pytest.mark.parametrize("first", range(3))
+@pytest.mark.parametrize("fails", [False, True])
+def test_any_value_ends_the_wait_for_several(first: int, fails: bool) -> None:
+    values = [Value(fails) for _ in range(3)]
+    pendings = [pulled(v) for v in values]
+    thread, over = begin(*pendings)
+    assert not over
+    values[first].there.set()
+    thread.join()
+    assert over and [p.is_known() for p in pendings] == [n == first for n in range(3)]
+    left = [p for p in pendings if not p.is_known()]
+    thread, over = begin(*left)  # helpers wait for these already
+    values[(first + 1) % 3].there.set()
+    thread.join()
+    assert over
+    wait_any(pendings)  # some are known
+    for value in values:
+        value.there.set()
+    wait_any(left)  # all are
+
+
+@pytest.mark.usefixtures("no_looking")
+def test_a_value_is_there_with_all_of_its_pieces() -> None:
+    one, two, other = Value(), Value(), Value()
+    both = pulled(one, two)
+    thread, over = begin(both, pulled(other))
+    one.there.set()
+    assert not both.is_known() and not over
+    two.there.set()
+    thread.join()
+    assert over and both.is_known()
+    other.there.set()
+
+
+def test_without_helpers_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [Value(), Value()]
+    monkeypatch.setattr("pathways.runtime.host.devices.waits._helper", lambda: Refused())
+    monkeypatch.setattr(progress.time, "sleep", lambda _: values[1].there.set())
+    wait_any([pulled(v) for v in values])
+    assert not values[0].is_ready()
+
+
+class Refused:
+    """A helper whose thread could not be started."""
+
+    is_there = False
+
+
+def test_what_has_come_is_used_before_more_is_asked_for() -> None:
+    """A chain that alternates between islands asks for values ahead behind what the last one makes possible."""
+    made = pw.make_virtual_device_set()
+    places = [NamedSharding(made.add_slice(devices=1, island=f"island{n}").mesh("x"), P()) for n in range(2)]
+    steps = [jit(lambda x: x + 1, in_shardings=p, out_shardings=p) for p in places]
+
+    def chain(x: Any) -> Any:
+        for hop in range(2 * HOPS):
+            x = steps[hop % 2](x)
+        return x
+
+    plan = pw.program(chain).lower(np.ones(4, np.float32)).compile("islands=2,devices=1").plan
+    part = part_of(plan, frozenset({"island1"}))
+    left = defer(part.plan, part.order, received=part.received)
+    over, order = 0, list[str]()
+    for number in range(HOPS):
+        while (wave := next((w for w in left if not w.needs & ~over), None)) is not None:
+            left.remove(wave)
+            order += [type(i).__name__ for _, i in wave.steps if isinstance(i, Run | Recv)]
+        over |= 1 << number
+    while left:
+        order += [type(i).__name__ for _, i in left.pop(0).steps if isinstance(i, Run | Recv)]
+    ahead = HOPS - PREFETCH
+    assert order == ["Recv"] * PREFETCH + ["Run", "Recv"] * ahead + ["Run"] * PREFETCH
