@@ -74,3 +74,17 @@ class NoCryptography(Diagnostic):
     have: ClassVar[str] = "no package cryptography"
     need: ClassVar[str] = "cryptography, where keys are made"
     hint: ClassVar[str] = "pip install 'pathways-mpmd[cluster]'"
+
+
+@dataclass(frozen=True)
+class ForeignArray(Diagnostic):
+    code: ClassVar[str] = "PWC0916"
+    title: ClassVar[str] = "{who} names arrays of another client"
+    have: ClassVar[str] = "{message} with array {number}, which is of client {owner}"
+    need: ClassVar[str] = "arrays of client {client}"
+    hint: ClassVar[str] = "values go from client to client as arrays of numpy, or through pw.save"
+    who: str
+    message: str
+    number: int
+    owner: int
+    client: int
