@@ -30,8 +30,9 @@ MOST_HANDSHAKES = 64
 """So many ends may be saying who they are; then the one that has taken longest is dropped, and keeps out no other."""
 LOOK = 0.2
 """Seconds after which a listener looks whether it has been closed, and whether sockets can be made again."""
-_ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 30_000))
-"""After half a minute in which its machine says nothing, an end is gone; not all systems know all of these."""
+_ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 300_000))
+"""When an end whose machine is gone is given up: after half a minute, or where something was sent to it after five,
+which a process that is stopped and does not read has, too. Not all systems know all of these."""
 _WELCOME = b"\x01"
 """What a listener says first: of TLS 1.3 alone the other end would not know that it was let in."""
 Address: TypeAlias = tuple[str, int]

@@ -1,6 +1,8 @@
 """Members of a cluster for tests: their keys, and both ends of a connection between them."""
 
+import contextlib
 import queue
+import ssl
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -73,3 +75,12 @@ class Door:
         error = self.refused.get(timeout=PATIENCE)
         assert error.code == "PWC0913"
         return str(error)
+
+
+def hello(members: Members) -> bytes:
+    """What a member says first."""
+    outgoing = ssl.MemoryBIO()
+    talking = members.keys("host").connecting.wrap_bio(ssl.MemoryBIO(), outgoing)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        talking.do_handshake()
+    return outgoing.read()
