@@ -19,13 +19,14 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.ids import first_id
 
 
 class _Numbers:
-    """Numbers of arrays, of all hosts."""
+    """Ids of arrays, of all hosts: those of client 0, which is the only one of its cluster."""
 
     lock = threading.Lock()
-    following = 1
+    following = first_id(0)
 
 
 def new_numbers(count: int = 1) -> int:

@@ -1,5 +1,6 @@
 """The process of a host: `python -m pathways.runtime.host.serve` connects to its controller, and ends with it.
 
+By a Unix socket on one machine; by `--connect HOST:PORT --keys FOLDER`, under TLS, from another.
 A thread reads messages, and hands them to the main thread, which does them in their order; only what must not wait
 behind a run is done at once. When the stream ends, however it ends, the process does.
 """
@@ -14,33 +15,45 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from pathlib import Path
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.host.host import Host, host_of_island
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.ids import check_arrays
+from pathways.runtime.wire.tls import connect, read_keys
 from pathways.runtime.wire.versions import VERSIONS
 
 
 def serve() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--socket", required=True)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--socket")
+    where.add_argument("--connect", metavar="HOST:PORT")
+    parser.add_argument("--keys", type=Path, help="the folder of this host's certificate")
     parser.add_argument("--island", required=True)
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--platform", required=True)
     chosen = parser.parse_args()
+    if chosen.connect and not chosen.keys:
+        parser.error("--connect needs --keys")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the controller
     faulthandler.register(signal.SIGUSR1)  # says in its log where each thread is
-    sock = socket.socket(socket.AF_UNIX)
-    sock.connect(chosen.socket)
-    connection = Connection(sock)
+    try:
+        connection, check = _connected(chosen)
+    except PathwaysError as error:
+        sys.exit(str(error))
     host = host_of_island(Island(chosen.island, devices=chosen.devices), chosen.platform, connection.post)
     connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS))
     host.start()
     todo: queue.SimpleQueue[m.Message] = queue.SimpleQueue()
+    folder = os.path.dirname(chosen.socket) if chosen.socket else ""
     threading.Thread(
-        target=_read, args=(connection, host, todo, os.path.dirname(chosen.socket)), name="pathways-reader", daemon=True
+        target=_read, args=(connection, host, todo, folder, check), name="pathways-reader", daemon=True
     ).start()
     while True:
         try:
@@ -53,15 +66,34 @@ def serve() -> None:
             os._exit(1)
 
 
-def _read(connection: Connection, host: Host, todo: "queue.SimpleQueue[m.Message]", folder: str) -> None:
+def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Message], None]]":
+    """The connection to the controller, and what its messages must pass: who comes by TLS is client 0 of a cluster."""
+    if chosen.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(chosen.socket)
+        return Connection(sock), lambda _: None
+    name, _, port = chosen.connect.rpartition(":")
+    connection, peer = connect((name.strip("[]"), int(port)), read_keys(chosen.keys), "client")
+    return connection, lambda message: check_arrays(message, 0, str(peer))
+
+
+def _read(
+    connection: Connection,
+    host: Host,
+    todo: "queue.SimpleQueue[m.Message]",
+    folder: str,
+    check: "Callable[[m.Message], None]",
+) -> None:
     """Reads messages until the stream ends; `os._exit`, since other threads may be inside of XLA."""
     try:
         while True:
             message = connection.receive()
+            check(message)
             if host.notice(message):
                 todo.put(message)
     except ConnectionEnded:
-        shutil.rmtree(folder, ignore_errors=True)  # its controller may be unable to
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)  # its controller may be unable to
         os._exit(0)
     except BaseException:
         traceback.print_exc()

@@ -6,15 +6,15 @@ import threading
 import time
 
 from pathways.runtime.interrupts import uninterrupted
-from pathways.runtime.wire.frames import receive_frame, send_frame
+from pathways.runtime.wire.frames import ByteStream, receive_frame, send_frame
 from pathways.runtime.wire.messages import Message, decode, encode, most_bytes
 
 
 class Connection:
-    """A stream socket that carries messages."""
+    """A stream, plain or under TLS, that carries messages."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
         self._writing = threading.Lock()
         self.heard = time.monotonic()
         """When bytes last came."""
@@ -24,11 +24,11 @@ class Connection:
         """Sends a message; messages of one thread arrive in their order. Raises ConnectionEnded."""
         kind, payload, blob = encode(message)
         with self._writing:
-            send_frame(self._socket, kind, payload, blob)
+            send_frame(self._stream, kind, payload, blob)
 
     def receive(self) -> Message:
         """Waits for the next message. Raises ConnectionEnded, and PWC0911 for what is none."""
-        return decode(*receive_frame(self._socket, most_bytes, self._hear))
+        return decode(*receive_frame(self._stream, most_bytes, self._hear))
 
     def _hear(self) -> None:
         self.heard = time.monotonic()
@@ -36,5 +36,5 @@ class Connection:
     def close(self) -> None:
         """Ends the stream in both directions: the other end sees it at once, and so does a thread that reads."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+            self._stream.shutdown(socket.SHUT_RDWR)
+        self._stream.close()

@@ -40,3 +40,51 @@ class NotOverProcesses(Diagnostic):
     what: str
     have_: str
     rule: str
+
+
+@dataclass(frozen=True)
+class NoPeer(Diagnostic):
+    code: ClassVar[str] = "PWC0913"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "there is no connection with the process at {address}"
+    have: ClassVar[str] = "{reason}"
+    need: ClassVar[str] = "a {wanted} of the same cluster, whose certificate is valid now"
+    hint: ClassVar[str] = "compare address, keys and clocks of both machines; keys that have expired are made anew"
+    address: str
+    reason: str
+    wanted: str
+
+
+@dataclass(frozen=True)
+class BadKeys(Diagnostic):
+    code: ClassVar[str] = "PWC0914"
+    title: ClassVar[str] = "{folder} does not hold keys of a cluster"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "make the keys of each member anew, in a folder of its own"
+    folder: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class NoCryptography(Diagnostic):
+    code: ClassVar[str] = "PWC0915"
+    title: ClassVar[str] = "this installation cannot make keys"
+    have: ClassVar[str] = "no package cryptography"
+    need: ClassVar[str] = "cryptography, where keys are made"
+    hint: ClassVar[str] = "pip install 'pathways-mpmd[cluster]'"
+
+
+@dataclass(frozen=True)
+class ForeignArray(Diagnostic):
+    code: ClassVar[str] = "PWC0916"
+    title: ClassVar[str] = "{who} names arrays of another client"
+    have: ClassVar[str] = "{message} with array {number}, which is of client {owner}"
+    need: ClassVar[str] = "arrays of client {client}"
+    hint: ClassVar[str] = "values go from client to client as arrays of numpy, or through pw.save"
+    who: str
+    message: str
+    number: int
+    owner: int
+    client: int

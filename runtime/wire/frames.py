@@ -3,9 +3,9 @@
 A frame that is too large for its kind, or that ends in its middle, is an error of that connection alone.
 """
 
-import socket
 import struct
 from collections.abc import Callable
+from typing import Protocol
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.errors import BadMessage
@@ -15,43 +15,55 @@ SMALL = 1 << 16
 """The most bytes that are joined to one write: a larger payload is not copied for it."""
 
 
+class ByteStream(Protocol):
+    """What carries frames: a stream socket, or one under TLS (`tls_stream.py`). Its failures are OSErrors."""
+
+    def sendall(self, data: bytes | memoryview, /) -> None: ...
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+
+    def shutdown(self, how: int, /) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class ConnectionEnded(Exception):
     """The other end of a connection is gone."""
 
 
-def send_frame(sock: socket.socket, kind: int, payload: bytes, blob: bytes | memoryview = b"") -> None:
+def send_frame(stream: ByteStream, kind: int, payload: bytes, blob: bytes | memoryview = b"") -> None:
     """Writes one frame; raises ConnectionEnded where the other end is gone. `blob` follows the payload, uncopied."""
     size = len(payload) + len(blob)
     header = HEADER.pack(size, kind)
     try:
         if size <= SMALL:
-            sock.sendall(b"".join((header, payload, blob)))
+            stream.sendall(b"".join((header, payload, blob)))
             return
-        sock.sendall(header + payload)
-        sock.sendall(blob)
+        stream.sendall(header + payload)
+        stream.sendall(blob)
     except OSError as error:
         raise ConnectionEnded(str(error)) from None
 
 
 def receive_frame(
-    sock: socket.socket, most_bytes: Callable[[int], int], heard: Callable[[], None]
+    stream: ByteStream, most_bytes: Callable[[int], int], heard: Callable[[], None]
 ) -> tuple[int, bytearray]:
     """Reads one frame: its kind, and the payload, of at most `most_bytes` of its kind. `heard`: called as bytes come.
 
     Raises ConnectionEnded at the end of the stream, PWC0911 for a larger frame.
     """
-    size, kind = HEADER.unpack(_exactly(sock, HEADER.size, heard))
+    size, kind = HEADER.unpack(_exactly(stream, HEADER.size, heard))
     if size > (most := most_bytes(kind)):
         have, rule = f"a message of kind {kind} of {size:,} bytes", f"at most {most:,} bytes"
         raise PathwaysError(BadMessage(have_=have, rule=rule))
-    return kind, _exactly(sock, size, heard)
+    return kind, _exactly(stream, size, heard)
 
 
 CHUNK = 1 << 24
 """The most bytes for which room is made before they are there: a size that is not true takes no memory."""
 
 
-def _exactly(sock: socket.socket, size: int, heard: Callable[[], None]) -> bytearray:
+def _exactly(stream: ByteStream, size: int, heard: Callable[[], None]) -> bytearray:
     found = bytearray()
     while len(found) < size:
         begin = len(found)
@@ -59,7 +71,7 @@ def _exactly(sock: socket.socket, size: int, heard: Callable[[], None]) -> bytea
         view = memoryview(found)
         while begin < len(found):
             try:
-                count = sock.recv_into(view[begin:])
+                count = stream.recv_into(view[begin:])
             except OSError as error:
                 raise ConnectionEnded(str(error)) from None
             if not count:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathways.runtime.launch import processes
 from pathways.runtime.launch.processes import start_hosts
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.versions import VERSIONS
 
 
@@ -23,6 +25,16 @@ class Known:
     """A process that was started: this one."""
 
     pid = os.getpid()
+
+
+class OfAnotherUser:
+    """Reads what the kernel says of the other end, but for its user."""
+
+    size = 12
+
+    def unpack(self, raw: bytes) -> tuple[int, int, int]:
+        pid, user, group = struct.unpack("3i", raw)
+        return pid, user + 1, group
 
 
 welcomed: Any = processes._welcomed  # pyright: ignore[reportPrivateUsage]
@@ -50,7 +62,7 @@ def test_others_are_not(case: str, pair: tuple[socket.socket, Connection], monke
     if case == "another process":
         started["island0"] = type("Other", (), {"pid": 1})()
     if case == "another user":
-        monkeypatch.setattr(os, "getuid", lambda: 12345)
+        monkeypatch.setattr(processes, "_CREDENTIALS", OfAnotherUser())
     assert welcomed(pair[0], started, Path(".")) is None
     assert pair[0].fileno() == -1  # closed
 
@@ -95,3 +107,46 @@ def test_a_host_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: pytes
     with pytest.raises(PathwaysError, match="island0 is gone") as caught:
         start_hosts([Island("island0", devices=1)], "cpu")
     assert "did not start" in str(caught.value) and seen[0].poll() is not None
+
+
+STRANGER = """
+import socket, sys
+sock = socket.socket(socket.AF_UNIX)
+sock.connect(sys.argv[1])
+sock.sendall(bytes.fromhex(sys.argv[2]))
+print("said hello", flush=True)
+try:
+    answer = sock.recv(1)
+except ConnectionError:
+    answer = b""
+print("heard", answer)
+"""
+
+
+def test_a_process_that_was_not_started_here_keeps_no_host_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes first, to the socket itself, and says that it is the host that is waited for."""
+    strangers: list[Any] = []
+    real = subprocess.Popen
+    kind, payload, _ = m.encode(m.Hello("island0", os.getpid(), dict(VERSIONS)))
+    hello = (HEADER.pack(len(payload), kind) + payload).hex()
+
+    def start(command: list[str], **options: Any) -> Any:
+        address = command[command.index("--socket") + 1]
+        stranger = real([sys.executable, "-c", STRANGER, address, hello], stdout=subprocess.PIPE, text=True)
+        strangers.append(stranger)
+        assert stranger.stdout is not None and stranger.stdout.readline() == "said hello\n"
+        return real(command, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    (host,) = start_hosts([Island("island0", devices=1)], "cpu")
+    try:
+        (stranger,) = strangers
+        assert stranger.communicate(timeout=60)[0] == "heard b''\n"
+        assert host.island == "island0" and host.process.pid != stranger.pid
+        host.connection.post(m.FetchArray(3, 1, -1))
+        answers = [host.connection.receive() for _ in range(2)]
+        assert any(isinstance(a, m.Answer) and a.request == 3 and "PWC0911" in a.error for a in answers)
+    finally:
+        host.connection.close()
+        host.end()
+    assert host.process.returncode == 0

@@ -1,0 +1,63 @@
+"""Whose an array is: its id is 64 bits, of which the upper 16 are the number of the client that chose it.
+
+The client of a cluster that has only one is number 0. An id is chosen by who submits a run, before any host has heard
+of it, so that one client could name another's: what comes from a client is checked here.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.errors import ForeignArray
+
+COUNTER = 48
+"""The bits of an id that a client counts."""
+MOST_CLIENTS = 1 << 15
+"""Ids are signed where they are written."""
+MOST_RESULTS = 1 << 20
+"""So many ids behind the first of a run's results must be its client's, too: more than any plan has results."""
+NONE = -1
+"""The id of an argument that nothing reads."""
+
+
+def first_id(client: int) -> int:
+    """The first id of a client; id 0 is none, since the controller takes it for no array."""
+    if not 0 <= client < MOST_CLIENTS:
+        raise ValueError(f"client {client} of at most {MOST_CLIENTS}")
+    return (client << COUNTER) + 1
+
+
+def client_of(array: int) -> int:
+    """The number of the client that chose an id; negative for what is no id."""
+    return array >> COUNTER
+
+
+def arrays_in(message: m.Message) -> Iterable[int]:
+    """The ids of arrays that a message names; of a run's results, the first and the last that there could be."""
+    match message:
+        case m.RunPlan():
+            ends = (message.results, message.results + MOST_RESULTS - 1)
+            return (*ends, *(a for a in message.arguments if a != NONE))
+        case m.PutArray() | m.PutPoison() | m.FetchArray():
+            return (message.array,)
+        case m.CopyArray():
+            return (message.source, message.target)
+        case m.FreeArrays():
+            return message.arrays
+        case m.LoadPlan() | m.UnloadPlan() | m.Connect() | m.Inject() | m.Fence() | m.Decided() | m.Undecided():
+            return ()
+        case m.CountCosts() | m.Record() | m.TellTime():
+            return ()
+        case m.Hello() | m.Answer() | m.Done() | m.Failed() | m.Hangs() | m.Beat():
+            return ()
+        case _:
+            assert_never(message)
+
+
+def check_arrays(message: m.Message, client: int, who: str) -> None:
+    """Raises PWC0916 for a message of a client, `who` by its certificate, that names an array of another."""
+    for array in arrays_in(message):
+        if (owner := client_of(array)) != client:
+            what = type(message).__name__
+            raise PathwaysError(ForeignArray(who=who, message=what, number=array, owner=owner, client=client))

@@ -1,0 +1,251 @@
+"""Connections between machines: mutual TLS 1.3 over TCP, among members of one cluster and nothing else.
+
+Each end knows the other by its certificate, which must be of the cluster's own authority and of the role that is wanted
+there: a host's does not make a client. No authority of the system is asked, and no name of a machine matters.
+"""
+
+import contextlib
+import queue
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.threads import started
+from pathways.runtime.wire.certificates import bad_keys, member_files
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.errors import NoPeer
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.identity import Identity, Role, read_cluster, read_identity, uris_of
+from pathways.runtime.wire.tls_stream import TlsStream, handshake
+
+HANDSHAKE = 10.0
+"""Seconds that an end may take to say who it is."""
+MOST_HANDSHAKES = 64
+"""So many ends may be saying who they are; then the one that has taken longest is dropped, and keeps out no other."""
+LOOK = 0.2
+"""Seconds after which a listener looks whether it has been closed, and whether sockets can be made again."""
+_ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 300_000))
+"""When an end whose machine is gone is given up: after half a minute, or where something was sent to it after five,
+which a process that is stopped and does not read has, too. Not all systems know all of these."""
+_WELCOME = b"\x01"
+"""What a listener says first: of TLS 1.3 alone the other end would not know that it was let in."""
+Address: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What makes this process a member of its cluster."""
+
+    cluster: str
+    connecting: ssl.SSLContext
+    listening: ssl.SSLContext
+
+
+def read_keys(folder: Path) -> Keys:
+    """Reads the folder of a member. Raises PWC0914 for what does not hold its keys, or where others may read them."""
+    authority, member = member_files(folder)
+    contexts: list[ssl.SSLContext] = []
+    try:
+        for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
+            context = ssl.SSLContext(protocol)  # which trusts nothing yet
+            context.check_hostname = False  # members are told by what they are, not by where
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+            context.load_verify_locations(authority)
+            context.load_cert_chain(member, password="")  # no key of ours has one: nothing is asked at a terminal
+            contexts.append(context)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise bad_keys(folder, f"files that do not fit together: {error}", "keys that pathways has made") from None
+    connecting, listening = contexts
+    listening.num_tickets = 0  # connections stay: none is taken up again
+    clusters = [read_cluster(uri) for certificate in listening.get_ca_certs() for uri in uris_of(certificate)]
+    if len(clusters) != 1 or clusters[0] is None:
+        raise bad_keys(folder, "another authority than a cluster's", "keys that pathways has made")
+    return Keys(clusters[0], connecting, listening)
+
+
+def connect(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE) -> tuple[Connection, Identity]:
+    """Connects to a listener that is in a role, and says who it is.
+
+    Raises PWC0913 where nothing listens, where what does is not of this cluster, in another role, or does not let this
+    process in.
+    """
+    until = time.monotonic() + seconds
+    sock: socket.socket | None = None
+    try:
+        sock = socket.create_connection(address, seconds)
+        stream, peer = _met(sock, keys.connecting, keys, wanted, until, listens=False)
+        stream.settimeout(max(until - time.monotonic(), LOOK))
+        if stream.recv_into(memoryview(bytearray(len(_WELCOME)))) == 0:
+            raise ConnectionEnded("it has not let this process in")
+        stream.settimeout(None)
+        return Connection(stream), peer
+    except (OSError, ConnectionEnded, PathwaysError) as error:
+        if sock is not None:
+            sock.close()
+        raise _no_peer(address, error, wanted, seconds) from None
+
+
+class Listener:
+    """A port at which members in a role are let in. What does not say in time that it is one holds up no other.
+
+    `on_refused` is told of each that is not let in, in a thread of the listener.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        keys: Keys,
+        wanted: Role,
+        *,
+        seconds: float = HANDSHAKE,
+        on_refused: Callable[[PathwaysError], None] = lambda _: None,
+    ) -> None:
+        """Begins to listen. Raises PWC0913 where the address cannot be had."""
+        try:
+            self._socket = socket.create_server(address, family=_family(address), backlog=4 * MOST_HANDSHAKES)
+        except OSError as error:
+            raise _no_peer(address, error, wanted, seconds) from None
+        self.address: Address = self._socket.getsockname()[:2]
+        """Where it listens: port 0 was any that is free."""
+        self._socket.settimeout(LOOK)
+        self._keys, self._seconds, self._on_refused = keys, seconds, on_refused
+        self._wanted: Role = wanted
+        self._met: queue.SimpleQueue[tuple[Connection, Identity] | None] = queue.SimpleQueue()
+        """Those who were let in, in their order; None at the end."""
+        self._meeting: dict[socket.socket, None] = {}
+        """Those who are saying who they are, in the order in which they came."""
+        self._lock = threading.Lock()
+        """Guards who is between coming and being let in, against who is dropped and against the end."""
+        self._closed = threading.Event()
+        threading.Thread(target=self._listen, name="pathways-listener", daemon=True).start()
+
+    def accept(self, seconds: float | None = None) -> tuple[Connection, Identity]:
+        """Waits for the next member. Raises TimeoutError after so long, ConnectionEnded when the listener is closed."""
+        try:
+            found = self._met.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError(f"no {self._wanted} came in {seconds:g} seconds") from None
+        if found is None:
+            self._met.put(None)  # for the next who asks
+            raise ConnectionEnded("the listener is closed")
+        return found
+
+    def close(self) -> None:
+        """Stops listening. Those who were accepted stay, and nothing else does."""
+        with self._lock:
+            self._closed.set()
+            for sock in self._meeting:
+                _end(sock)
+            self._meeting.clear()
+            with contextlib.suppress(queue.Empty):
+                while (found := self._met.get_nowait()) is not None:
+                    found[0].close()
+            self._met.put(None)
+        self._socket.close()
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            try:
+                sock, address = self._socket.accept()
+            except TimeoutError:
+                continue
+            except OSError:  # closed; or gone again; or there are too many open files, for now
+                self._closed.wait(LOOK)
+                continue
+            with self._lock:
+                if self._closed.is_set():
+                    sock.close()
+                    return
+                self._meeting[sock] = None
+                if len(self._meeting) > MOST_HANDSHAKES:
+                    oldest = next(iter(self._meeting))
+                    del self._meeting[oldest]
+                    _end(oldest)
+            meeting = threading.Thread(target=self._meet, args=(sock, address), name="pathways-meet", daemon=True)
+            if not started(meeting):
+                self._leave(sock)
+                sock.close()
+
+    def _meet(self, sock: socket.socket, address: Address) -> None:
+        """Lets one in, or not."""
+        until = time.monotonic() + self._seconds
+        try:
+            stream, peer = _met(sock, self._keys.listening, self._keys, self._wanted, until, listens=True)
+            stream.sendall(_WELCOME)
+            stream.settimeout(None)
+            with self._lock:
+                if sock not in self._meeting:
+                    raise ConnectionEnded("it was dropped for others, or the listener was closed")
+                del self._meeting[sock]
+                self._met.put((Connection(stream), peer))
+        except (OSError, ConnectionEnded, PathwaysError) as error:
+            self._leave(sock)
+            sock.close()
+            self._on_refused(_no_peer(address, error, self._wanted, self._seconds))
+
+    def _leave(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._meeting.pop(sock, None)
+
+
+def _met(
+    sock: socket.socket, context: ssl.SSLContext, keys: Keys, wanted: Role, until: float, *, listens: bool
+) -> tuple[TlsStream, Identity]:
+    """Makes a stream of a socket whose other end is a member in a role. Raises OSError or PWC0911 where it is none."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message is waited for, however small it is
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _ENDS:
+        with contextlib.suppress(AttributeError, OSError):  # this system knows none of it
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    stream = handshake(sock, context, listens=listens, until=until)
+    said = stream.peer()
+    peer = read_identity(said[0]) if len(said) == 1 else None
+    if peer is None or peer.cluster != keys.cluster or peer.role != wanted:
+        raise ConnectionEnded(f"its certificate is that of {peer or said}")
+    return stream, peer
+
+
+def _no_peer(address: Address, error: Exception, wanted: Role, seconds: float) -> PathwaysError:
+    match error:
+        case PathwaysError():
+            reason = error.diagnostic.text(error.diagnostic.have)
+        case ssl.SSLCertVerificationError():
+            reason = f"its certificate is refused: {error.verify_message}"
+        case ssl.SSLEOFError():
+            reason = "it has ended the connection"
+        case ssl.SSLError() if "ALERT_" in str(error.reason):
+            reason = f"it refuses this process: {_plain(error.reason.partition('ALERT_')[2])}"
+        case ssl.SSLError():
+            reason = f"what it says is not TLS of this cluster: {_plain(error.reason or str(error))}"
+        case TimeoutError():
+            reason = f"it did not say in {seconds:g} seconds who it is"
+        case OSError():
+            reason = error.strerror or str(error)
+        case _:
+            reason = str(error)
+    host, port = address[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return PathwaysError(NoPeer(address=f"{shown}:{port}", reason=reason, wanted=wanted))
+
+
+def _plain(reason: str) -> str:
+    """Words of a reason of OpenSSL's."""
+    return reason.replace("_", " ").lower()
+
+
+def _family(address: Address) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+
+
+def _end(sock: socket.socket) -> None:
+    """Wakes the thread that waits for a socket, which closes it."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)

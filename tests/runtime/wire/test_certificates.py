@@ -1,0 +1,179 @@
+"""Keys are for their user alone, say whose they are and for how long, and are refused where anything is wrong."""
+
+import ssl
+import stat
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire import certificates as c
+from pathways.runtime.wire.identity import ROLES, Identity, read_cluster, read_identity
+from pathways.runtime.wire.tls import read_keys
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    c.make_authority(tmp_path / "authority", "demo")
+    return tmp_path / "authority"
+
+
+def refusal(use: Callable[[], Any]) -> PathwaysError:
+    with pytest.raises(PathwaysError) as caught:
+        use()
+    return caught.value
+
+
+def test_keys_are_for_their_user_alone(authority: Path, tmp_path: Path) -> None:
+    member = tmp_path / "hosts" / "island0"
+    assert c.issue(authority, member, "host", "island0") == Identity("demo", "host", "island0")
+    for folder in (authority, member):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert [stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()] == [0o600, 0o600]
+    assert {p.name for p in member.iterdir()} == {c.AUTHORITY, c.MEMBER}  # and not what signs
+    assert b"PRIVATE" not in (member / c.AUTHORITY).read_bytes()
+    assert read_keys(member).cluster == "demo"
+
+
+def test_a_certificate_says_whose_it_is_and_for_how_long(authority: Path, tmp_path: Path) -> None:
+    begins = datetime(2030, 1, 1, tzinfo=UTC)
+    c.issue(authority, tmp_path / "me", "client", "me/1 ü", begins=begins, valid=timedelta(days=3))
+    found = x509.load_pem_x509_certificate((tmp_path / "me" / c.MEMBER).read_bytes())
+    named = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert named.get_values_for_type(x509.UniformResourceIdentifier) == ["pathways://demo/client/me%2F1%20%C3%BC"]
+    assert found.not_valid_after_utc == begins + timedelta(days=3)
+    assert timedelta() < begins - found.not_valid_before_utc < timedelta(hours=1)  # clocks differ
+    constraints = found.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert constraints.critical and not constraints.value.ca  # it makes no members of its own
+
+
+def test_keys_are_made_anew_in_their_folder_and_an_authority_is_not(authority: Path, tmp_path: Path) -> None:
+    seen: set[bytes] = set()
+    for _ in range(2):
+        c.issue(authority, tmp_path / "me", "client", "me")
+        seen.add((tmp_path / "me" / c.MEMBER).read_bytes())
+    assert len(seen) == 2
+    before = (authority / c.AUTHORITY_KEY).read_bytes()
+    assert refusal(lambda: c.make_authority(authority, "other")).code == "PWC0914"
+    assert (authority / c.AUTHORITY_KEY).read_bytes() == before
+
+
+def test_a_link_in_place_of_keys_is_replaced_and_not_followed(authority: Path, tmp_path: Path) -> None:
+    c.issue(authority, tmp_path / "me", "client", "me")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("as it was")
+    (tmp_path / "me" / c.MEMBER).unlink()
+    (tmp_path / "me" / c.MEMBER).symlink_to(elsewhere)
+    assert refusal(lambda: read_keys(tmp_path / "me")).code == "PWC0914"
+    c.issue(authority, tmp_path / "me", "client", "me")
+    assert elsewhere.read_text() == "as it was" and read_keys(tmp_path / "me")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0b", "\ud800"])
+def test_a_name_that_is_none_is_refused(name: str, authority: Path, tmp_path: Path) -> None:
+    assert refusal(lambda: c.make_authority(tmp_path / "new", name)).code == "PWC0914"
+    assert refusal(lambda: c.issue(authority, tmp_path / "new", "host", name)).code == "PWC0914"
+    role: Any = "king"
+    assert refusal(lambda: c.issue(authority, tmp_path / "new", role, "name")).code == "PWC0914"
+    assert not (tmp_path / "new").exists()
+
+
+def damage(how: str, folder: Path, other: Path) -> None:
+    member = folder / c.MEMBER
+    match how:
+        case "no folder":
+            folder.rename(folder.with_name("gone"))
+        case "no keys":
+            member.unlink()
+        case "no authority":
+            (folder / c.AUTHORITY).unlink()
+        case "a folder that others may enter":
+            folder.chmod(0o750)
+        case "keys that others may read":
+            member.chmod(0o640)
+        case "a pipe":
+            member.unlink()
+            member.mkdir()
+        case "noise":
+            member.write_bytes(b"-----BEGIN PRIVATE KEY-----\nnoise")
+        case "half of it":
+            member.write_bytes(member.read_bytes()[:200])
+        case "an authority that is none":
+            (folder / c.AUTHORITY).write_text("")
+        case "the certificate of another":
+            key, mark, _ = member.read_bytes().partition(b"-----BEGIN CERTIFICATE")
+            member.write_bytes(key + mark + (other / c.MEMBER).read_bytes().partition(mark)[2])
+        case "a member for an authority":
+            (folder / c.AUTHORITY).write_bytes(member.read_bytes())
+        case _:
+            pytest.fail(how)
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["no folder", "no keys", "no authority", "a folder that others may enter", "keys that others may read", "a pipe",
+     "noise", "half of it", "an authority that is none", "the certificate of another", "a member for an authority"],
+)  # fmt: skip
+def test_a_folder_in_which_anything_is_wrong_is_refused(how: str, authority: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        c.issue(authority, tmp_path / name, "host", name)
+    damage(how, tmp_path / "one", tmp_path / "two")
+    assert refusal(lambda: read_keys(tmp_path / "one")).code == "PWC0914"
+
+
+@pytest.mark.parametrize("how", ["gone", "noise", "a member's", "read by others"])
+def test_an_authority_in_which_anything_is_wrong_signs_nothing(how: str, authority: Path, tmp_path: Path) -> None:
+    c.issue(authority, tmp_path / "one", "host", "one")
+    key = authority / c.AUTHORITY_KEY
+    match how:
+        case "gone":
+            key.unlink()
+        case "noise":
+            key.write_text("noise")
+        case "a member's":
+            key.write_bytes((tmp_path / "one" / c.MEMBER).read_bytes())
+        case _:
+            key.chmod(0o644)
+    assert refusal(lambda: c.issue(authority, tmp_path / "two", "host", "two")).code == "PWC0914"
+    assert not (tmp_path / "two").exists()
+
+
+def test_without_cryptography_keys_are_read_and_not_made(
+    authority: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c.issue(authority, tmp_path / "one", "host", "one")
+    monkeypatch.delitem(sys.modules, "pathways.runtime.wire.x509")
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    for make in (
+        lambda: c.make_authority(tmp_path / "new", "demo"),
+        lambda: c.issue(authority, tmp_path / "new", "host", "two"),
+    ):
+        error = refusal(make)
+        assert error.code == "PWC0915" and "pathways-mpmd[cluster]" in str(error)
+    assert isinstance(read_keys(tmp_path / "one").listening, ssl.SSLContext) and not (tmp_path / "new").exists()
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+@given(NAMES, st.sampled_from(ROLES), NAMES)
+def test_an_identity_is_read_as_it_was_written(cluster: str, role: Any, name: str) -> None:
+    identity = Identity(cluster, role, name)
+    assert read_identity(identity.uri) == identity and read_cluster(identity.uri) is None
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["", "pathways://", "pathways://c", "pathways://c/host", "pathways://c/host/", "pathways://c/king/a",
+     "pathways://c/host/a/b", "pathways://c/host/%FF", "pathways://c/host/%61", "pathways://c/host/a\n",
+     "http://c/host/a", " pathways://c/host/a"],
+)  # fmt: skip
+def test_what_is_written_otherwise_is_no_identity(uri: str) -> None:
+    assert read_identity(uri) is None

@@ -1,0 +1,172 @@
+"""Bytes that no process of ours would send, at a listening socket: refused or an end, soon, and in little memory."""
+
+import queue
+import random
+import socket
+import struct
+import threading
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.members import HERE, PATIENCE, Members
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import CHUNK, HEADER, ConnectionEnded
+from pathways.runtime.wire.tls import Listener
+from pathways.runtime.wire.tls_stream import handshake
+
+FRAMES = 300
+SIZES = (0, 1, 7, 1 << 16, m.MOST_HOT, m.MOST_HOT + 1, 1 << 32, m.MOST_COLD, m.MOST_COLD + 1, 1 << 60, (1 << 64) - 1)
+MESSAGES: list[m.Message] = [
+    m.Hello("island0", 7, {"jax": "0.10"}),
+    m.LoadPlan(1, 2, "plan", True, bytes(200)),
+    m.Answer(3, value="[1]", blob=b"abc"),
+    m.Connect(1, {"island1": "127.0.0.1:1"}),
+    m.PutArray(1, 2, 3, bytes(300)),
+    m.RunPlan(1, 2, 3, 4, (5, 6)),
+    m.Failed(1, 2, {"0": "{}"}),
+    m.FreeArrays(tuple(range(50))),
+    m.Inject(1, "{}"),
+    m.Beat(1, 2),
+]
+
+
+def frame(message: m.Message) -> bytearray:
+    kind, payload, blob = m.encode(message)
+    return bytearray(HEADER.pack(len(payload) + len(blob), kind) + payload + blob)
+
+
+def noise(rng: random.Random) -> bytes:
+    """A frame, or several, in which something is not as it should be."""
+    raw = b"".join(frame(rng.choice(MESSAGES)) for _ in range(rng.randrange(3)))
+    bad = frame(rng.choice(MESSAGES))
+    match rng.randrange(7):
+        case 0:
+            bad = bytearray(rng.randbytes(rng.randrange(200)))
+        case 1:
+            bad[:8] = struct.pack("<Q", rng.choice(SIZES))
+        case 2:
+            bad[8] = rng.randrange(256)
+        case 3:
+            del bad[rng.randrange(len(bad)) :]
+        case 4:
+            place = rng.randrange(len(bad))
+            bad[place:place] = rng.randbytes(rng.randrange(1, 20))
+        case 5:
+            text = rng.choice([b"[" * 100_000, b"null", b'{"request": NaN}', b"9" * 10_000, b'"\\ud800"', b"{}" * 9])
+            kind, count = rng.randrange(len(m.MESSAGES)), struct.pack("<I", len(text))
+            bad = bytearray(HEADER.pack(len(text) + 4, kind) + count + text)
+        case _:
+            for _ in range(rng.randrange(1, 6)):
+                bad[rng.randrange(len(bad))] = rng.randrange(256)
+    return raw + bytes(bad)
+
+
+class Served:
+    """A listening socket; each that comes is read as a host reads, and how that ended is told."""
+
+    def __init__(self, accept: Callable[[], Connection], send: Callable[[bytes], None]) -> None:
+        self._accept, self.send = accept, send
+        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection = self._accept()
+            except (OSError, ConnectionEnded):
+                return
+            self.ended.put(self._read(connection))
+            connection.close()
+
+    def _read(self, connection: Connection) -> str:
+        try:
+            while True:
+                connection.receive()
+        except ConnectionEnded:
+            return "ended"
+        except PathwaysError as error:
+            return error.code
+        except BaseException as error:
+            return f"FOUND {error!r}"
+
+    def outcome(self, raw: bytes) -> str:
+        self.send(raw)
+        return self.ended.get(timeout=PATIENCE)
+
+
+def unix(tmp_path: Path, members: Members) -> Iterator[Served]:
+    address = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+
+        def send(raw: bytes) -> None:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(address)
+                _send(sock, raw)
+
+        yield Served(lambda: Connection(listener.accept()[0]), send)
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def under_tls(tmp_path: Path, members: Members) -> Iterator[Served]:
+    listener = Listener(HERE, members.keys("client"), "host")
+
+    def send(raw: bytes) -> None:
+        """As a member does that is one, and means harm."""
+        with socket.create_connection(listener.address) as sock:
+            context = members.keys("host").connecting
+            stream = handshake(sock, context, listens=False, until=time.monotonic() + PATIENCE)
+            stream.settimeout(PATIENCE)
+            assert stream.recv_into(memoryview(bytearray(1))) == 1
+            _send(stream, raw)
+
+    yield Served(lambda: listener.accept(PATIENCE)[0], send)
+    listener.close()
+
+
+def _send(stream: Any, raw: bytes) -> None:
+    try:
+        stream.sendall(raw)
+        stream.shutdown(socket.SHUT_WR)
+    except OSError:  # it was refused before the end of it
+        return
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Members:
+    return Members(tmp_path_factory.mktemp("members"))
+
+
+@pytest.fixture(params=[unix, under_tls])
+def served(request: pytest.FixtureRequest, tmp_path: Path, members: Members) -> Iterator[Served]:
+    yield from request.param(tmp_path, members)
+
+
+def test_noise_is_refused_or_an_end(served: Served) -> None:
+    found: Counter[str] = Counter()
+    for seed in range(FRAMES):
+        outcome = served.outcome(noise(random.Random(seed)))
+        assert outcome in ("ended", "PWC0911"), (seed, outcome)
+        found[outcome] += 1
+    assert found["ended"] > 20 and found["PWC0911"] > 20
+    assert served.outcome(bytes(frame(m.Beat(1, 2)))) == "ended"
+
+
+def test_a_size_takes_no_memory_before_the_bytes_are_there(served: Served) -> None:
+    served.outcome(b"")
+    for size, most in ((1 << 60, 1 << 20), (m.MOST_COLD, 4 * CHUNK)):
+        tracemalloc.start()
+        for kind in range(len(m.MESSAGES)):
+            served.outcome(HEADER.pack(size, kind) + b"cut")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < most

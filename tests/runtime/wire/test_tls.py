@@ -1,0 +1,236 @@
+"""No one but a member of the cluster is let in, and what is not holds up no member."""
+
+import contextlib
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.members import HERE, PATIENCE, Door, Members, hello
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire import tls, tls_stream
+from pathways.runtime.wire.frames import HEADER, ConnectionEnded
+from pathways.runtime.wire.tls import Keys, Listener, connect
+
+SOON = 0.3
+"""Seconds that a handshake may take where it is to fail."""
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Members:
+    return Members(tmp_path_factory.mktemp("members"))
+
+
+@pytest.fixture
+def door(members: Members) -> Iterator[Door]:
+    with Door(members) as door:
+        yield door
+
+
+def stranger(verifies: Keys | None = None) -> Keys:
+    """What has no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return Keys("demo", context, context)
+
+
+REFUSED: dict[str, tuple[Callable[[Members], Keys], str, str]] = {
+    "no certificate": (lambda _: stranger(), "peer did not return a certificate", "certificate required"),
+    "another authority": (lambda a: a.keys("host", authority="theirs"), "certificate is refused", "unknown ca|unable"),
+    "expired": (lambda a: a.keys("host", begins=-2), "certificate has expired", "expired"),
+    "of tomorrow": (lambda a: a.keys("host", begins=1), "not yet valid", "certificate"),
+    "a client's": (lambda a: a.keys("client", "other"), "that of client other of demo", "not let this process in"),
+}
+"""Keys that are not those of a host of the cluster; what the listener says of them, and what they hear."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_a_host_is_not_let_in(case: str, members: Members, door: Door) -> None:
+    make, said, heard = REFUSED[case]
+    keys = make(members)
+    if case == "another authority":  # it trusts ours, and is not trusted
+        keys.connecting.load_verify_locations(members.folder / "ours" / "authority.pem")
+    with pytest.raises(PathwaysError, match=heard) as caught:
+        stranger_met(door, keys)
+    assert caught.value.code == "PWC0913"
+    assert said in door.reason()
+    listener: Any = door.listener
+    assert not listener._meeting
+    there, here = door.pair()
+    there.post(m.Beat(1, 2))
+    assert here.receive() == m.Beat(1, 2)
+
+
+def stranger_met(door: Door, keys: Keys) -> None:
+    """Connects, with no look at who listens: that is not what is asked here."""
+    if keys.connecting.verify_mode is not ssl.CERT_NONE:
+        connect(door.listener.address, keys, "client")
+        return
+    until = time.monotonic() + PATIENCE
+    with socket.create_connection(door.listener.address) as sock:
+        try:
+            stream = tls_stream.handshake(sock, keys.connecting, listens=False, until=until)
+            stream.recv_into(memoryview(bytearray(1)))
+        except OSError as error:
+            raise tls._no_peer(door.listener.address, error, "client", 1) from None  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("case", ["another authority", "expired", "a host's"])
+def test_who_connects_is_as_careful(case: str, members: Members) -> None:
+    match case:
+        case "another authority":
+            keys = members.keys("client", authority="theirs")
+        case "expired":
+            keys = members.keys("client", begins=-2)
+        case _:
+            keys = members.keys("host", "other")
+    with Door(members, keys=keys) as door:
+        with pytest.raises(PathwaysError, match="certificate is") as caught:
+            connect(door.listener.address, members.keys("host"), "client")
+        assert caught.value.code == "PWC0913"
+
+
+def test_a_member_of_a_cluster_of_another_name_is_refused(members: Members, door: Door) -> None:
+    ours = members.keys("host")
+    with pytest.raises(PathwaysError, match="client one of demo"):
+        connect(door.listener.address, Keys("other", ours.connecting, ours.listening), "client")
+
+
+NOISE: dict[str, tuple[Callable[[Members], bytes], str]] = {
+    "a plain frame": (lambda _: HEADER.pack(16, 1) + bytes(16), "not TLS"),
+    "a web browser": (lambda _: b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", "not TLS"),
+    "random bytes": (lambda _: random.Random(1).randbytes(5000), "not TLS"),
+    "a hello of 16 MB": (lambda _: b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(1 << 14), "not TLS"),
+    "silence": (lambda _: b"", f"did not say in {SOON:g} seconds"),
+    "half a handshake": (lambda a: hello(a)[:100], f"did not say in {SOON:g} seconds"),
+    "a handshake without an end": (hello, f"did not say in {SOON:g} seconds"),
+}
+
+
+@pytest.mark.parametrize("case", NOISE)
+def test_noise_and_silence_end_soon(case: str, members: Members) -> None:
+    make, said = NOISE[case]
+    with Door(members, seconds=SOON) as door, socket.create_connection(door.listener.address) as sock:
+        sock.sendall(make(members))
+        assert said in door.reason()
+        sock.settimeout(PATIENCE)
+        with contextlib.suppress(ConnectionError):
+            b"".join(iter(lambda: sock.recv(1 << 16), b""))  # an alert, perhaps; then it is closed
+    with Door(members) as door:
+        door.pair()[0].close()
+
+
+def test_older_tls_is_refused(members: Members, door: Door) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(PathwaysError) as caught:
+        stranger_met(door, Keys("demo", context, context))
+    assert caught.value.code == "PWC0913" and "unsupported protocol" in door.reason()
+
+
+def test_what_says_nothing_holds_up_no_other(members: Members, door: Door) -> None:
+    """More than may be saying who they are at once, for all the time that they have."""
+    before = door.pair()
+    silent = [socket.create_connection(door.listener.address) for _ in range(tls.MOST_HANDSHAKES + 10)]
+    for there, here in (before, door.pair()):
+        there.post(m.Beat(3, 4))
+        assert here.receive() == m.Beat(3, 4)
+    for _ in range(10):
+        assert "ended the connection" in door.reason()  # the first that came were dropped
+    for sock in silent:
+        sock.close()
+
+
+def test_what_is_dropped_at_the_last_moment_is_not_let_in(
+    members: Members, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: Any = tls._met  # pyright: ignore[reportPrivateUsage]
+    listener: Any = door.listener
+
+    def then_dropped(*given: Any, listens: bool) -> Any:
+        try:
+            return met(*given, listens=listens)
+        finally:
+            if listens:
+                listener._meeting.clear()
+
+    monkeypatch.setattr(tls, "_met", then_dropped)
+    with contextlib.suppress(PathwaysError):
+        connect(door.listener.address, members.keys("host"), "client")[0].close()
+    assert "it was dropped" in door.reason()
+    with pytest.raises(TimeoutError):
+        door.listener.accept(0.01)
+
+
+def test_a_handshake_takes_no_more_than_it_needs(members: Members, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_stream, "MOST_HANDSHAKE", 100)
+    with pytest.raises(PathwaysError):
+        connect(door.listener.address, members.keys("host"), "client")
+    assert "a handshake that does not end" in door.reason()
+
+
+class Talker(threading.Thread):
+    """Something else that listens: says a thing to the first who comes, and waits until that is gone."""
+
+    def __init__(self, server: socket.socket, says: bytes) -> None:
+        super().__init__(daemon=True)
+        self.server, self.says = server, says
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):  # closed before it began
+            sock, _ = self.server.accept()
+            with sock:
+                sock.sendall(self.says)
+                b"".join(iter(lambda: sock.recv(1 << 16), b""))
+
+
+@pytest.mark.parametrize("says", [b"", b"SSH-2.0-OpenSSH\r\n", None])
+def test_who_connects_to_something_else_hears_so(says: bytes | None, members: Members) -> None:
+    with socket.create_server(HERE) as server:
+        address = server.getsockname()
+        if says is None:
+            server.close()  # nothing is there
+        talker = Talker(server, says or b"")
+        with pytest.raises(PathwaysError) as caught:
+            connect(address, members.keys("host"), "client", seconds=SOON)
+        talker.join(PATIENCE)
+        assert caught.value.code == "PWC0913"
+
+
+def test_a_listener_that_is_closed_lets_none_in(members: Members) -> None:
+    with Door(members, seconds=10 * PATIENCE) as door:
+        waiting = socket.create_connection(door.listener.address)
+        address = door.listener.address
+        connect(address, members.keys("host"), "client")[0].close()
+        door.listener.close()
+        for _ in range(2):
+            with pytest.raises(ConnectionEnded):
+                door.listener.accept(PATIENCE)
+        with pytest.raises(PathwaysError) as caught:
+            connect(address, members.keys("host"), "client", seconds=SOON)
+        assert caught.value.code == "PWC0913"
+        waiting.settimeout(PATIENCE)
+        assert not waiting.recv(1)
+        waiting.close()
+
+
+def test_an_address_that_is_taken_is_said(members: Members, door: Door) -> None:
+    with pytest.raises(PathwaysError, match="in use") as caught:
+        Listener(door.listener.address, members.keys("client"), "host")
+    assert caught.value.code == "PWC0913"
+    with pytest.raises(TimeoutError, match="no host came"):
+        door.listener.accept(0.01)
+
+
+def test_names_are_those_of_certificates(tmp_path: Path, door: Door) -> None:
+    for name in ("island0", "island1/2", "ü *"):
+        door.pair(name)[0].close()

@@ -1,0 +1,86 @@
+"""Members of a cluster for tests: their keys, and both ends of a connection between them."""
+
+import contextlib
+import queue
+import ssl
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire.certificates import issue, make_authority
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.identity import Role
+from pathways.runtime.wire.tls import HANDSHAKE, Keys, Listener, connect, read_keys
+
+PATIENCE = 60.0
+"""Seconds after which what a test waits for will not come."""
+HERE = ("127.0.0.1", 0)
+
+
+@dataclass
+class Members:
+    """A folder of authorities and members; what is made once is there for all tests."""
+
+    folder: Path
+    made: dict[tuple[str, str, str, int], Keys] = field(default_factory=dict)
+
+    def keys(self, role: Role, name: str = "one", *, authority: str = "ours", begins: int = 0) -> Keys:
+        """The keys of a member, valid for a day from so many days after now, of an authority by the name of its
+        folder: all of them are of a cluster of one name."""
+        case = (role, name, authority, begins)
+        if case not in self.made:
+            if not (self.folder / authority).exists():
+                make_authority(self.folder / authority, "demo")
+            folder = self.folder / "-".join(map(str, case))
+            start = datetime.now(UTC) + timedelta(days=begins)
+            issue(self.folder / authority, folder, role, name, begins=start, valid=timedelta(days=1))
+            self.made[case] = read_keys(folder)
+        return self.made[case]
+
+
+@dataclass
+class Door:
+    """A listener for hosts, as a client has it, and what it has refused."""
+
+    members: Members
+    seconds: float = HANDSHAKE
+    keys: Keys | None = None
+
+    def __post_init__(self) -> None:
+        self.ends: list[Connection] = []
+        self.refused: queue.SimpleQueue[PathwaysError] = queue.SimpleQueue()
+        keys = self.keys or self.members.keys("client")
+        self.listener = Listener(HERE, keys, "host", seconds=self.seconds, on_refused=self.refused.put)
+
+    def __enter__(self) -> "Door":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.listener.close()
+        for end in self.ends:
+            end.close()
+
+    def pair(self, name: str = "one") -> tuple[Connection, Connection]:
+        """Lets a good host in: its end of the connection, and the one here."""
+        there, client = connect(self.listener.address, self.members.keys("host", name), "client")
+        here, host = self.listener.accept(PATIENCE)
+        self.ends += (there, here)
+        assert (client.role, host.role, host.name) == ("client", "host", name)
+        return there, here
+
+    def reason(self) -> str:
+        """Why the next one was refused."""
+        error = self.refused.get(timeout=PATIENCE)
+        assert error.code == "PWC0913"
+        return str(error)
+
+
+def hello(members: Members) -> bytes:
+    """What a member says first."""
+    outgoing = ssl.MemoryBIO()
+    talking = members.keys("host").connecting.wrap_bio(ssl.MemoryBIO(), outgoing)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        talking.do_handshake()
+    return outgoing.read()
