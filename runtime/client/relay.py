@@ -11,7 +11,7 @@ from pathways.dialect.diagnostics import Diagnostic
 from pathways.runtime.host.run.decisions import Said, doom
 
 
-class Listener(Protocol):
+class Told(Protocol):
     """A host that takes part in a run."""
 
     def tell(self, message: Said) -> None:
@@ -23,7 +23,7 @@ class Relay:
     """One run whose branches have calls on several hosts. It may be used as soon as it is made: what is said before all
     hosts have heard of the run waits for `begin`."""
 
-    def __init__(self, run: int, hosts: Sequence[Listener]) -> None:
+    def __init__(self, run: int, hosts: Sequence[Told]) -> None:
         self._run = run
         self._hosts = hosts
         self._lock = threading.Lock()
