@@ -22,8 +22,9 @@ from pathways.dialect.jax_api import JaxArray as JaxArray
 from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.user_line import caller
-from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
+from pathways.runtime.errors import ComputationFailed, NotAnArray, RunCancelled, StillRunning, TooMuchToFetch
 from pathways.runtime.host.devices import arrays, pjrt
+from pathways.runtime.host.devices.remote_array import RemoteArray
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.hung_launches import hang_behind
 from pathways.runtime.host.run.store import DELETED, Handle, Poison
@@ -165,6 +166,9 @@ class Array(ArrayMethods, JaxArray):
         there is nothing to cancel: everything was enqueued.
         """
         promise = self.handle.array()
+        if isinstance(promise, RemoteArray):
+            buffer = self.handle.buffer
+            return promise.cancel(RunCancelled(program=buffer.origin[0], run=buffer.run, where=caller()))
         if not isinstance(promise, Promise):
             return False
         process().controller.cancel([promise])

@@ -43,6 +43,7 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
     try:
         with inside_of(Process(outer.platform, controller, topology=chosen)):
             yield chosen
+            controller.cancel_elsewhere(controller.flights.all())
             controller.flights.drain()
     finally:
         machine.close()

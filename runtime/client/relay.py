@@ -1,6 +1,7 @@
 """What one host of a run decides is told to all of its hosts, in one order (runtime/host/run/decisions.py).
 
-A host that is gone decides nothing more: from then on all others hear only why, so that none goes on alone.
+A host that is gone decides nothing more: from then on all others hear only why, so that none goes on alone. A run is
+cancelled in the same way.
 """
 
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pathways.dialect.diagnostics import Diagnostic
+from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.host.run.decisions import Said, doom
 
 
@@ -20,7 +22,7 @@ class Told(Protocol):
 
 
 class Relay:
-    """One run whose branches have calls on several hosts. It may be used as soon as it is made: what is said before all
+    """One run with branches on data. It may be used as soon as it is made: what is said before all
     hosts have heard of the run waits for `begin`."""
 
     def __init__(self, run: int, hosts: Sequence[Told]) -> None:
@@ -29,6 +31,17 @@ class Relay:
         self._lock = threading.Lock()
         self._early: list[Said] | None = []
         self._doomed = False
+        self._parts: list[RemoteRun] = []
+
+    def part(self) -> RemoteRun:
+        """Makes the future of what one host executes of the run."""
+        self._parts.append(part := RemoteRun(self._cancel))
+        return part
+
+    def _cancel(self, cause: Diagnostic) -> None:
+        for part in self._parts:
+            part.cancelled = cause
+        self.doom(cause)
 
     def begin(self) -> None:
         """Says that all hosts have heard of the run."""

@@ -13,7 +13,6 @@ import numpy as np
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
-from pathways.dialect.plan.order import Joined, linearize
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.runtime.client.hosts import Hosts, ask_each
 from pathways.runtime.client.relay import Relay
@@ -76,10 +75,6 @@ class RemoteEngine:
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
         self._results = len(plan.results)
-        self._decides = len(self._shares) > 1 and any(
-            isinstance(what, Joined) and len(what.parts) > 1 for _, what in linearize(plan, path)
-        )
-        """Whether hosts go by what others decide: only in branches of the program itself can bodies have such ones."""
         self._loading = threading.Lock()
         """One thread loads a plan on a host that was started anew."""
         weakref.finalize(self, _unload, hosts, list(self._shares), self._number)
@@ -141,7 +136,7 @@ class RemoteEngine:
         """Tells all hosts of the run; returns one that was gone by then, for which the others must not wait."""
         values = frame.values
         gone: RemoteHost | None = None
-        relay = Relay(run, list(hosts.values())) if self._decides else None
+        relay = Relay(run, list(hosts.values())) if self.plan.bodies else None
         for share in self._shares.values():
             host = hosts[share.name]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}

@@ -126,7 +126,7 @@ class RemoteHost:
 
     def run(self, message: m.RunPlan, relay: Relay | None = None) -> RemoteRun:
         """Starts a run; where the host is gone, one that has failed. `relay` hears what it decides."""
-        run = RemoteRun()
+        run = RemoteRun() if relay is None else relay.part()
         with self._lock:
             lost = self.lost
             if lost is None:

@@ -20,14 +20,15 @@ from pathways.runtime.control.admission import Ticket, Turns
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
-from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits
+from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits, RunCancelled
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
+from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.background import BackgroundRuns, Promise
 from pathways.runtime.host.run.observer import Observer
-from pathways.runtime.host.run.runs_in_flight import Flights
+from pathways.runtime.host.run.runs_in_flight import Flight, Flights
 from pathways.runtime.host.run.store import Poison, Store, closed, lost_poison
 from pathways.runtime.wire.errors import NotOverProcesses
 
@@ -186,6 +187,7 @@ class Controller:
         self.cancel(self.background.of())
         self.background.drain(timeout=timeout)
         self.ending = True
+        self.cancel_elsewhere(self.flights.all())
         self.flights.drain(timeout)
         until = time.monotonic() + timeout
         while self.flights.enqueuing and time.monotonic() < until:
@@ -213,6 +215,13 @@ class Controller:
             promise.cancelled = True
             self.store.resolve(promise, Poison(promise.cancellation))
 
+    def cancel_elsewhere(self, flights: Iterable[Flight]) -> None:
+        """Cancels runs on hosts in other processes: their loops on data end, and their results are poison."""
+        for flight in flights:
+            for part in flight.tokens:
+                if isinstance(part, RemoteRun):
+                    part.cancel(RunCancelled(program=flight.plan.name, run=flight.number))
+
     def _finish_callbacks(self, client: ClientState | None, grace: float = 5.0) -> None:
         """Waits for runs that call back to the host. Other runs, which may block them for ever, get `grace` seconds."""
         if not self.background.drain(client, calling_back=True, timeout=grace):
@@ -227,6 +236,7 @@ class Controller:
         self._finish_callbacks(client)
         client.closed = True
         self.cancel(self.background.of(client))
+        self.cancel_elsewhere(f for f in self.flights.all() if f.client == client.label)
         self.store.drop(client)
         client.forget_kept()
 

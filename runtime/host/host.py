@@ -1,7 +1,7 @@
 """A host: the devices of an island, and what it does when a message comes (paper, 4.2 and 4.5).
 
 One thread does all that enqueues work, in the order of messages: two hosts see the runs that they share in one order.
-BodyEnds of runs are noticed by a thread of their own, and so are values copied to the host.
+Plans are loaded meanwhile by another, ends of runs noticed by a third, and values copied to the host by a fourth.
 """
 
 import json
@@ -75,11 +75,12 @@ class Host:
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
         self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
+        self._loads: queue.SimpleQueue[m.LoadPlan | m.CountCosts] = queue.SimpleQueue()
         self._runs = 0
 
     def start(self) -> None:
         """Begins to answer, and to give signs of life."""
-        for work in (self._serve_fetches, self._beat):
+        for work in (self._serve_fetches, self._serve_loads, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
     def receive(self, message: m.Message) -> None:
@@ -103,7 +104,7 @@ class Host:
                 self._fetches.put((message, self._arrays.get(message.array)))
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
-            case m.LoadPlan() | m.Connect() | m.Inject() | m.CountCosts() | m.Record():
+            case m.Connect() | m.Inject() | m.Record():
                 self._answer(message.request, lambda: self._prepare(message))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
@@ -128,6 +129,9 @@ class Host:
                 self.decisions.begin(message.run)
             case m.Decided() | m.Undecided():
                 self.decisions.hear(message)
+                return False
+            case m.LoadPlan() | m.CountCosts():  # no run of the plan comes before the answer
+                self._loads.put(message)
                 return False
             case m.TellTime():  # what lies between the question and the answer is how wrong it may be
                 self._post(m.Answer(message.request, value=str(time.perf_counter_ns())))
@@ -219,6 +223,11 @@ class Host:
         while True:
             self._post(m.Beat(self._runs, len(self._arrays)))
             time.sleep(BEAT)
+
+    def _serve_loads(self) -> None:
+        while True:
+            message = self._loads.get()
+            self._answer(message.request, lambda message=message: self._prepare(message))
 
     def _serve_fetches(self) -> None:
         while True:

@@ -12,9 +12,10 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, pid_of, send, this_cluster, values
+from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster, values
 
 import pathways as pw
+from pathways.api.process import process
 from pathways.dialect.plan.order import Joined, linearize
 from pathways.runtime.wire.connection import Connection
 
@@ -162,3 +163,47 @@ def test_a_computation_that_hangs_in_a_loop_is_told() -> None:
             np.asarray(loop(X))
         assert caught.value.code == "PWC0901"
     np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
+
+
+endless = pw.program(lambda x: lax.while_loop(small, lambda v: g(f(v)) / 4, x))
+
+
+def alone(x: Any) -> Any:
+    """A loop without end whose calls are all on one island, on meshes of one device."""
+    one, other = (jit(double, in_shardings=s, out_shardings=s) for s in SINGLE)
+    return lax.while_loop(lambda v: v.sum() < 1e30, lambda v: other(one(v)) / 4, x)
+
+
+SINGLE = [NamedSharding(SLICES.add_slice(devices=1).mesh("x"), P()) for _ in range(2)]
+
+
+@pytest.mark.parametrize("program", [endless, pw.program(alone)])
+def test_a_loop_without_end_is_cancelled(program: Any) -> None:
+    np.asarray(loop(X))
+    result = program(X / 1e6)
+    after = pw.program(lambda x: f(x))(result)  # loaded while the loop runs
+    with pytest.raises(TimeoutError):
+        result.block_until_ready(timeout=0.05)
+    assert result.cancel() and result.is_ready()
+    for array in (result, after):
+        with pytest.raises(pw.PathwaysError, match="was cancelled") as caught:
+            np.asarray(array)
+        assert caught.value.code == "PWC0518"
+    assert becomes(lambda: not process().controller.flights.count)
+    done = loop(X)
+    np.testing.assert_array_equal(np.asarray(done), plain_loop(X))
+    assert not done.cancel()
+
+
+def test_a_client_that_goes_takes_its_loops_along() -> None:
+    with pw.Client("brief"):
+        endless(X / 1e6)
+    assert becomes(lambda: not process().controller.flights.count)
+    np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
+
+
+def test_a_cluster_ends_though_loops_do_not() -> None:
+    with pw.cluster(islands=2, devices=2):
+        endless(X / 1e6)
+        pids = [pid_of(f"island{n}") for n in range(2)]
+    assert not any(is_alive(pid) for pid in pids)

@@ -1,6 +1,7 @@
 """Arrays that another process has: known here by number, and by the run that makes them."""
 
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,10 +13,13 @@ from pathways.dialect.dtypes import ArrayType, numpy_dtype
 class RemoteRun:
     """A run of a plan, as far as one host executes it: a future."""
 
-    __slots__ = ("_ended", "_gates", "causes", "everything", "found")
+    __slots__ = ("_cancel", "_ended", "cancelled", "causes", "everything", "found")
 
-    def __init__(self) -> None:
+    def __init__(self, cancel: Callable[[Diagnostic], None] | None = None) -> None:
+        """`cancel` tells all hosts of the run that it is; None: nothing of it waits for values."""
         self._ended = threading.Event()
+        self._cancel = cancel
+        self.cancelled: Diagnostic | None = None
         self.causes: dict[int, Diagnostic] = {}
         """Why results will never be there, by number."""
         self.everything: Diagnostic | None = None
@@ -35,14 +39,26 @@ class RemoteRun:
             self._ended.set()
 
     def is_ready(self) -> bool:
-        return self._ended.is_set()
+        return self._ended.is_set() or self.cancelled is not None
 
     def block_until_ready(self) -> None:
         """Waits for its end, good or bad."""
         self._ended.wait()
 
+    def wait_for_results(self) -> None:
+        """Waits until its results are there, or will never be."""
+        if self.cancelled is None:
+            self._ended.wait()
+
+    def cancel(self, cause: Diagnostic) -> bool:
+        """Ends its loops on data; returns False where it has none, or has ended."""
+        if self._cancel is None or self._ended.is_set():
+            return False
+        self._cancel(cause)
+        return True
+
     def cause(self, result: int) -> Diagnostic | None:
-        return self.everything or self.causes.get(result)
+        return self.cancelled or self.everything or self.causes.get(result)
 
 
 class ArrayStore(Protocol):
@@ -92,11 +108,15 @@ class RemoteArray:
     def block_until_ready(self) -> None:
         """Waits for the run that makes it. Raises the first cause where it will never be there."""
         if self._run is not None:
-            self._run.block_until_ready()
+            self._run.wait_for_results()
             if (cause := self._run.cause(self._result)) is not None:
                 raise PathwaysError(cause)
         if (lost := self.store.lost) is not None:
             raise PathwaysError(lost)
+
+    def cancel(self, cause: Diagnostic) -> bool:
+        """Cancels the run that makes it; returns False where there is nothing to cancel."""
+        return self._run is not None and self._run.cancel(cause)
 
     def fetch(self, shard: int = -1) -> "np.ndarray[Any, Any]":
         """Waits for it, and copies it, or one of its shards, to this process."""

@@ -40,9 +40,10 @@ class Neighbors:
     _addresses: dict[str, str] = field(default_factory=dict[str, str])
 
     def server_for(self, island: str) -> TransferServer:
-        if island not in self.servers:
-            self.servers[island] = TransferServer(self.device)
-        return self.servers[island]
+        with self._changed:
+            if island not in self.servers:
+                self.servers[island] = TransferServer(self.device)
+            return self.servers[island]
 
     def connect(self, island: str, address: str) -> None:
         """Takes what comes from an island from this address, from now on."""

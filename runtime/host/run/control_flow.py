@@ -98,7 +98,7 @@ class Choice:
         others.update(id(c) for body in self.bodies for _, c in body.constants)
         for number in self.donated:
             values[self.inputs[number]] = None
-        shared = _Shared(frame, self.branch.step) if self.away and frame.decisions is not None else None
+        shared = _Shared(frame.decisions, frame.transfers, self.branch.step, self.away) if frame.decisions else None
         results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, others, run, shared)
         own = self._own(results, set(range(len(results))), others)
         for index, value in zip(self.outputs, own, strict=True):
@@ -130,8 +130,9 @@ class Choice:
 
     def _decided(self, array: Any, shared: "_Shared | None") -> Generator[Sequence[Pending], None, int | Poison]:
         """Waits for what decides, which another host may have: the number of a body, or whether a loop goes on."""
-        if shared is None:
-            return (yield from self._read(array))
+        if shared is None or not shared.away:
+            found = yield from self._read(array)
+            return (shared.decisions.doomed if shared is not None else None) or found
         name = shared.next_name()
         if array is not None:
             shared.decisions.say(name, (yield from self._read(array)))
@@ -166,14 +167,16 @@ class Choice:
 
 
 class _Shared:
-    """One run of a branch of several hosts: what it does has a name each time, which is the same on all of them."""
+    """One run of a branch on a host: what it does has a name each time, which is the same on all hosts that have it."""
 
-    def __init__(self, frame: Frame, step: int) -> None:
-        assert frame.decisions is not None
-        self.decisions = frame.decisions
-        self._outer, self._step, self._turn = frame.transfers, step, 0
+    def __init__(self, decisions: RunDecisions, outer: int, step: int, away: bool) -> None:
+        self.decisions = decisions
+        self.away = away
+        self._outer, self._step, self._turn = outer, step, 0
 
     def next_name(self) -> int:
+        if not self.away:
+            return 0
         self._turn += 1
         return name_of_turn(self._outer, self._step, self._turn)
 

@@ -54,6 +54,11 @@ class RunDecisions:
                 self._heard[said.name] = Poison(read_diagnostic(said.cause))
             self._changed.notify_all()
 
+    @property
+    def doomed(self) -> Poison | None:
+        """Why nothing more is decided: a host is gone, or the run was cancelled."""
+        return self._doomed
+
     def is_known(self, name: int) -> bool:
         return name in self._heard or self._doomed is not None
 
