@@ -4,7 +4,8 @@ Every host finds its own part, from the plan alone, so that no two can disagree.
 the plan, each instruction in one of them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pathways.dialect.dtypes import ArrayType
@@ -107,6 +108,33 @@ def edges_of(plan: Plan) -> list[Edge]:
         here, there = source.kind_of[send.slot], target.kind_of[receive.slot]
         loses = send.slot in overwritten[source.island]
         found.append(Edge(number, channel, source.island, target.island, here.type, here.layout, there.layout, loses))
+    return found
+
+
+def bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> dict[str, int]:
+    """Bytes that values between hosts take on a device of each island, beside the peak of its stream.
+
+    What is offered may stay until the run ends: it is counted whole. Of what is asked for, so many values (`prefetch`)
+    are there in pieces beside those that were joined. Of bodies, the one that takes most counts.
+    """
+    found = _bytes_between(plan, prefetch, host_of)
+    bodies = [_bytes_between(plan.of_body(n), prefetch, host_of) for n in range(len(plan.bodies))]
+    for stream in plan.streams:
+        found[stream.island] += max((body[stream.island] for body in bodies), default=0)
+    return dict(found)
+
+
+def _bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    asked: dict[str, list[int]] = {}
+    for edge in edges_of(plan):
+        if host_of(edge.source) != host_of(edge.target):
+            shape = edge.type.shape
+            found[edge.source] += edge.type.shard_bytes(plan.sharding(edge.here).shard_shape(shape))
+            there = edge.type.shard_bytes(plan.sharding(edge.there).shard_shape(shape))
+            asked.setdefault(edge.target, []).append(there)
+    for island, sizes in asked.items():
+        found[island] += sum(sorted(sizes)[-prefetch:])
     return found
 
 

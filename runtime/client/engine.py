@@ -45,6 +45,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def bytes_between(self) -> Mapping[str, int]:
+        """Bytes that a run takes on a device of each island for what goes between hosts, beside the plan's peaks."""
+        ...
+
+    @property
     def awaits(self) -> bool:
         """Whether a run waits for values before all of it is enqueued."""
         ...

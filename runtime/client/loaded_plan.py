@@ -91,12 +91,13 @@ class LoadedPlan:
     def _limited_peaks(self) -> dict[Hashable, int]:
         """Counts a run's bytes on each device that has a limit. Constants count as held while the plan is loaded."""
         peaks: dict[Hashable, int] = {}
-        ledger = self._controller.ledger
+        ledger, between = self._controller.ledger, self._engine.bytes_between
         for mesh in range(len(self.plan.meshes)):
-            stated = self.plan.topology.island(self.plan.meshes[mesh].island).memory is not None
+            island = self.plan.meshes[mesh].island
+            stated = self.plan.topology.island(island).memory is not None
             for device in self._sides.devices(mesh) if stated else ():
                 if device in ledger.limits:
-                    peaks[device] = self.plan.stream(self.plan.meshes[mesh].island).peak_bytes
+                    peaks[device] = self.plan.stream(island).peak_bytes + between.get(island, 0)
         for constant in self.plan.constant_buffers if peaks else ():
             buffer = self.plan.stream(constant.island).buffers[constant.slot]
             devices = self._sides.devices(buffer.layout.mesh)

@@ -13,6 +13,7 @@ import numpy as np
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
+from pathways.dialect.plan.part import bytes_between
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.runtime.client.hosts import Hosts, ask_each
 from pathways.runtime.client.relay import Relay
@@ -22,6 +23,7 @@ from pathways.runtime.host.devices.layouts import Side, Sides
 from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
+from pathways.runtime.host.load.waves import PREFETCH
 from pathways.runtime.host.observe.numbers import NumberError, Numbers
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import Poison
@@ -71,6 +73,7 @@ class RemoteEngine:
         self._hosts = hosts
         self._number = next(hosts.plans)
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
+        self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of)
         shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]

@@ -295,3 +295,17 @@ def test_a_client_leaves_the_devices_and_comes_back(tmp_path: Path) -> None:
             for ours, theirs in zip(values(made), want, strict=True):
                 np.testing.assert_array_equal(ours, theirs)
         values(pw.program(lambda x: g(x))(made[1]))
+
+
+def test_memory_of_what_goes_between_hosts_is_counted(embedded: Process) -> None:
+    """A limit that one process just meets is too low where values are also offered, and asked for."""
+    one, other = (NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P()) for _ in range(2))
+    f, g = (jit(lambda x: x + 1, in_shardings=s, out_shardings=s) for s in (one, other))
+    program, x = pw.program(lambda x: f(g(x))), np.zeros(1000, np.float32)
+    with inside_of(embedded):
+        plan = program.lower(x).compile("islands=2,devices=1").plan
+    assert len(edges_of(plan)) == 1
+    peak = max(s.peak_bytes for s in plan.streams)
+    for memory, code in ((peak, "PWC0506"), (peak + 4000, "")):
+        with pw.cluster(f"islands=2,devices=1,memory={memory}"):
+            assert code_of(lambda: values([program(x)])) == code

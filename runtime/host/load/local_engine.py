@@ -1,6 +1,7 @@
 """A plan on devices of this process: prepared, and enqueued by the thread that calls it."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from pathways.runtime.host.run.progress import drive
 
 class LocalEngine:
     """Loads a plan, with its bodies and constants. Raises what compiling it and checking its order do."""
+
+    bytes_between: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
         self,

@@ -4,15 +4,18 @@ import random
 from collections import Counter
 from itertools import chain
 
+import jax
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
 
 import pathways as pw
 from pathways.dialect.plan.instructions import Branch, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, linearize
-from pathways.dialect.plan.part import PlanPart, edges_of, part_of
+from pathways.dialect.plan.part import PlanPart, bytes_between, edges_of, part_of
 
 TOPOLOGY = "islands=4,devices=8"
 
@@ -121,3 +124,16 @@ def test_what_may_be_overwritten_before_it_is_taken_is_known(some_plans: list[Pl
                 isinstance(i, Free) and send.slot in i.slots and i.step < send.step for i in stream.instructions
             )
     assert seen[True] and seen[False]
+
+
+def test_bytes_of_values_between_hosts() -> None:
+    """Two values of 64 bytes go from a mesh of four to one of two and back; what islands of one host share is free."""
+    slices = pw.make_virtual_device_set()
+    here, there = (NamedSharding(slices.add_slice(devices=n).mesh("x"), P("x")) for n in (4, 2))
+    f, g = (jax.jit(lambda x: x + 1, in_shardings=s, out_shardings=s) for s in (here, there))
+    x = np.zeros(16, np.float32)
+    plan = pw.program(lambda x, y: (f(g(f(x))), f(g(f(y))))).lower(x, x).compile("islands=2,devices=4").plan
+    first, second = (next(m.island for m in plan.meshes if len(m.devices) == n) for n in (4, 2))
+    assert bytes_between(plan, 1, str) == {first: 2 * 16 + 16, second: 2 * 32 + 32}
+    assert bytes_between(plan, 2, str) == {first: 2 * 16 + 2 * 16, second: 2 * 32 + 2 * 32}
+    assert bytes_between(plan, 2, lambda _: "one host") == {first: 0, second: 0}
