@@ -17,7 +17,9 @@ from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.silence import Silence, host_timeout
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.journal import note
 from pathways.runtime.launch.processes import start_hosts
+from pathways.runtime.states import HOST
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NotOverProcesses
 
@@ -25,6 +27,24 @@ MOST_STARTS = 5
 """So many hosts that end before a run of theirs does are enough."""
 LOOK = 0.2
 """Seconds between two looks at when hosts were last heard of."""
+
+
+@dataclass(eq=False)
+class Epoch:
+    """Which host of an island this is, and whether it is there (runtime/states.py)."""
+
+    number: int = 0
+    state: str = HOST.first
+
+    def go(self) -> None:
+        """The host is gone: the next one is that of another epoch."""
+        self.state = HOST.after(self.state, "go")
+        self.number += 1
+
+    def settle(self, number: int, event: str) -> None:
+        """Says what has become of the host of an epoch; that one may be gone again by then."""
+        if number == self.number:
+            self.state = HOST.after(self.state, event)
 
 
 @dataclass(frozen=True)
@@ -57,8 +77,8 @@ class Cluster(Hosts):
         """Guards the hosts; notified when one has been started anew, or cannot be."""
         self._faults = 0
         """Faults that happened on hosts that are gone."""
-        self._starting: Counter[str] = Counter()
-        """How many hosts of each island are being started anew."""
+        self._epochs = {i.name: Epoch() for i in topology.islands}
+        """Which host of each island is there, or comes."""
         self._idle: Counter[str] = Counter()
         """How many hosts of each island in a row have ended before any run of theirs did."""
         self._closed = threading.Event()
@@ -75,13 +95,15 @@ class Cluster(Hosts):
         except BaseException:
             self.close()
             raise
+        for epoch in self._epochs.values():
+            epoch.settle(0, "join")
 
     def host_of(self, island: str) -> str:
         return island
 
     def host(self, name: str) -> RemoteHost:
         with self._changed:
-            self._changed.wait_for(lambda: not self._starting[name])
+            self._changed.wait_for(lambda: self._closed.is_set() or self._epochs[name].state != "starting")
             host = self.hosts[name]
         if host.lost is not None:
             raise PathwaysError(host.lost)
@@ -121,7 +143,8 @@ class Cluster(Hosts):
     def _losing(self, host: RemoteHost) -> None:
         """Makes the next call wait for the host that comes."""
         with self._changed:
-            self._starting[host.island] += 1
+            if not self._closed.is_set():
+                self._epochs[host.island].go()
 
     def _lost(self, host: RemoteHost) -> None:
         """Kills what is left of a host, and has the rest done by a thread of its own: another may be frozen, too."""
@@ -148,6 +171,8 @@ class Cluster(Hosts):
     def _replace(self, host: RemoteHost) -> None:
         """Gives an island a new host; where none can be started, or too often, the old one stays lost."""
         name = host.island
+        epoch = self._epochs[name].number
+        event = "stay away"
         try:
             self.fence(host)
             self._idle[name] = 0 if host.worked else self._idle[name] + 1
@@ -158,13 +183,15 @@ class Cluster(Hosts):
             self.processes[name].end()
             self.processes[name] = process
             self.hosts[name] = RemoteHost(name, process.connection, self._lost, self._losing)
+            event = "join"
             self._join()
         except (PathwaysError, OSError) as error:
             print(f"note: {error}", file=sys.stderr)
         finally:
             with self._changed:
-                self._starting[name] -= 1
+                self._epochs[name].settle(epoch, event)
                 self._changed.notify_all()
+            note("host", name, f"{event}s, number {epoch}")
             if self._closed.is_set():
                 self.processes[name].kill()
                 self.processes[name].end()
@@ -197,7 +224,9 @@ class Cluster(Hosts):
 
     def close(self) -> None:
         """Ends all processes."""
-        self._closed.set()
+        with self._changed:
+            self._closed.set()
+            self._changed.notify_all()
         for host in self.hosts.values():
             host.lose("the cluster has been closed")
         for process in self.processes.values():

@@ -15,6 +15,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.client.relay import Relay
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.host.run.decisions import Said
+from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import HostLost
@@ -195,6 +196,7 @@ class RemoteHost:
             runs, requests = list(self._runs.values()), list(self._requests.values())
             self._runs.clear()
             self._requests.clear()
+        note("host", self.island, f"is gone: {self.lost.text(self.lost.have)}")
         self._told.put(None)
         _end_all(runs, self.lost)
         for request in requests:

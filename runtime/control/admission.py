@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.journal import note
 
 _T = TypeVar("_T")
 PATIENCE = 0.5
@@ -63,6 +64,7 @@ class Turns:
     def line_up(self, ticket: Ticket) -> None:
         """Puts a run in line; its gate opens when its turn comes."""
         self._tickets[ticket.request.number] = ticket
+        note("run", ticket.request.number, "lined up")
         self.post(lambda scheduler: scheduler.submit(ticket.request))
 
     def step_aside(self, ticket: Ticket) -> None:
@@ -81,13 +83,16 @@ class Turns:
             patience(ticket)
 
     def enqueued(self, ticket: Ticket, bytes_: Mapping[Hashable, int] | None) -> None:
+        note("run", ticket.request.number, "was enqueued")
         self.post(lambda scheduler: scheduler.enqueued(ticket.request.number, bytes_))
 
     def finished(self, ticket: Ticket) -> None:
+        note("run", ticket.request.number, "ended")
         self._tickets.pop(ticket.request.number, None)
         self.post(lambda scheduler: scheduler.finished(ticket.request.number))
 
     def cancel(self, ticket: Ticket) -> None:
+        note("run", ticket.request.number, "gave up its turn")
         self._tickets.pop(ticket.request.number, None)
         self.post(lambda scheduler: scheduler.cancel(ticket.request.number))
 

@@ -38,6 +38,7 @@ from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
 from pathways.runtime.host.run.store import Origin, Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
+from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 
@@ -181,6 +182,7 @@ class Host:
         def done(seconds: float) -> None:
             self._tell_end(message.run, seconds, results, numbers)
 
+        note("run", message.run, "began")
         flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, _CLIENT, done)
         for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
             if entry.slot >= 0:
@@ -198,6 +200,7 @@ class Host:
         self._arrays.update((message.results + result.number, value) for result, value in results)
         self._runs += 1
         flight.thread = 0
+        note("run", message.run, "was enqueued")
         self._line.put(flight, eager=True)
         self._flights.enqueuing.pop(flight.number)
 
@@ -209,6 +212,7 @@ class Host:
         for result, value in results:
             if (cause := _failure(value, result.origin)) is not None:
                 causes[str(result.number)] = write_diagnostic(cause)
+        note("run", number, f"ended, {len(causes)} bad results" if causes else "ended")
         spent = int(seconds * 1e9)
         if numbers is not None and numbers.found is not None:
             self._post(m.Failed(number, spent, causes, write_diagnostic(numbers.found), numbers.step))

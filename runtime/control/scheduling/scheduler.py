@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.request import Request, SchedulingPolicy
+from pathways.runtime.states import RUN
 
 DEPTH = 4
 """So many runs may be in flight on an island while clients compete for it. Fewer leave gaps, more are slow to turn."""
@@ -28,6 +29,8 @@ class Scheduler:
         self.policy = policy
         self.ledger = ledger or Ledger()
         self.depth = depth
+        self.states: dict[int, str] = {}
+        """Of all runs that have not ended (runtime/states.py)."""
         self.waiting: dict[int, Request] = {}
         self.running: dict[int, Request] = {}
         """Runs that were started and are not done: `bytes` is the memory they have reserved."""
@@ -36,28 +39,41 @@ class Scheduler:
         self.in_flight: dict[str, Counter[str]] = {}
         """Runs on an island that are started and not done, by client."""
 
+    def _move(self, number: int, event: str) -> bool:
+        """Notes what becomes of a run; returns False where it has ended already, of which its thread may hear late."""
+        state = self.states.get(number)
+        if state is None:
+            return False
+        self.states[number] = state = RUN.after(state, event)
+        if RUN.is_end(state):
+            del self.states[number]
+        return True
+
     def submit(self, request: Request) -> list[int]:
+        self.states[request.number] = RUN.after(self.states.get(request.number, RUN.first), "line up")
         self.policy.submitted(request)
         self.waiting[request.number] = request
         return self._start()
 
     def pause(self, number: int) -> list[int]:
         """Puts a long run back in line, so that runs that rank before it go first; it may be the next itself."""
-        request = self.running[number]
-        self._leave(request)
-        self.waiting[number] = request
+        if self._move(number, "pause"):
+            request = self.running[number]
+            self._leave(request)
+            self.waiting[number] = request
         return self._start()
 
     def step_aside(self, number: int) -> list[int]:
         """Takes a run out of line while it waits for data; `pause` puts it back."""
-        self._leave(self.running[number])
+        if self._move(number, "step aside"):
+            self._leave(self.running[number])
         return self._start()
 
     def enqueued(self, number: int, bytes_: Mapping[Hashable, int] | None = None) -> list[int]:
         """Ends the turn of a run that is all enqueued; `bytes_` stay reserved, handles hold the rest of its memory."""
-        request = self.running.get(number)
-        if request is None:  # cancelled meanwhile
+        if not self._move(number, "be enqueued"):
             return self._start()
+        request = self.running[number]
         self.waiting.pop(number, None)  # it had paused, and has no further turn
         self._leave(request)
         if bytes_ is not None:
@@ -68,9 +84,9 @@ class Scheduler:
 
     def finished(self, number: int) -> list[int]:
         """Removes a run whose work is done or has failed."""
-        request = self.running.pop(number, None)
-        if request is None:
+        if not self._move(number, "end"):
             return []
+        request = self.running.pop(number)
         self.waiting.pop(number, None)
         self._leave(request)
         self.ledger.reserve(request.bytes, -1)
@@ -86,9 +102,8 @@ class Scheduler:
         """Removes a run that will not go on: its thread has stopped waiting for its turn."""
         if number in self.running:
             return self.finished(number)
-        request = self.waiting.pop(number, None)
-        if request is not None:
-            self.policy.ended(request)
+        if self._move(number, "cancel"):
+            self.policy.ended(self.waiting.pop(number))
         return self._start()
 
     def hold(self, devices: tuple[Hashable, ...], size: int) -> list[int]:
@@ -166,6 +181,7 @@ class Scheduler:
         return sum(self.in_flight[island].values()) >= self.depth if island in self.in_flight else False
 
     def _begin(self, request: Request) -> None:
+        self._move(request.number, "begin")
         del self.waiting[request.number]
         for island in request.islands:
             self.active[island] = request.number

@@ -24,6 +24,8 @@ from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepar
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import Enqueuer, Pulled, Work
 from pathways.runtime.host.run.store import Poison
+from pathways.runtime.journal import note
+from pathways.runtime.states import RECEIVED, SENT
 
 
 @dataclass(eq=False)
@@ -89,6 +91,7 @@ class Edges:
         server, number, copies = self.neighbors.server_for(edge.target), edge.number, edge.may_be_overwritten
 
         def enqueue(frame: Frame) -> None:
+            frame.turn_edge(SENT, number, "be offered")
             name = frame.transfers + number
             value = frame.values[slot]
             try:
@@ -110,6 +113,7 @@ class Edges:
         neighbors, number, island = self.neighbors, edge.number, edge.source
 
         def enqueue(frame: Frame) -> None:
+            frame.turn_edge(RECEIVED, number, "be pulled")
             try:
                 arrays = neighbors.sources[island].pull(frame.transfers + number, wanted) if pieces else []
                 frame.values[slot] = Shards(arrays)
@@ -147,14 +151,18 @@ class Arrival:
     neighbors: Neighbors
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
-        pulled = frame.values[self.slot]
+        pulled, number = frame.values[self.slot], self.edge.number
         if isinstance(pulled, Poison):
+            frame.turn_edge(RECEIVED, number, "fail")
             return
         yield (Pulled(pulled),)
         try:
             pulled.block_until_ready()
             frame.values[self.slot] = self.join(pulled)
+            frame.turn_edge(RECEIVED, number, "arrive")
         except Exception as error:  # any error must reach dependents, and the others go on
+            frame.turn_edge(RECEIVED, number, "fail")
+            note("a value from", self.edge.source, "did not come")
             frame.values[self.slot] = Poison(self.neighbors.cause(self.edge, error, self.where))
 
 

@@ -23,6 +23,7 @@ from pathways.runtime.host.observe.cpu_time import CpuTime, of_thread
 from pathways.runtime.host.observe.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
 from pathways.runtime.host.run.hung_launches import give_up_run
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
+from pathways.runtime.journal import last_events
 from pathways.runtime.threads import started
 
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
@@ -173,7 +174,8 @@ class Watchdog:
 def _tell(said: Diagnostic) -> None:
     """Prints a report; a stderr that is closed or full must not stop the watchdog."""
     with contextlib.suppress(Exception):
-        print(PathwaysError(said), file=sys.stderr, flush=True)
+        happened = "\n  ".join(["what happened last:", *last_events()])
+        print(PathwaysError(said), happened, sep="\n", file=sys.stderr, flush=True)
 
 
 def _waits_in(flight: Flight, call: Inside) -> bool:

@@ -11,12 +11,13 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.store import Poison
+from pathways.runtime.states import States
 
 
 class Frame:
     """The values of one run of a plan, or of one run of a body."""
 
-    __slots__ = ("base", "decisions", "early", "tokens", "transfers", "values")
+    __slots__ = ("base", "decisions", "early", "edges", "tokens", "transfers", "values")
 
     def __init__(
         self,
@@ -38,8 +39,14 @@ class Frame:
         """The first of the numbers under which its values go to other hosts."""
         self.decisions = decisions
         """What is decided between hosts, where there are several."""
+        self.edges: dict[int, str] = {}
+        """What has become of the values that go between hosts (runtime/states.py), by number."""
         for slot, array in constants:
             self.values[slot] = array
+
+    def turn_edge(self, states: States, number: int, event: str) -> None:
+        """Notes what becomes of a value that goes between hosts. Raises InternalError where that cannot be."""
+        self.edges[number] = states.after(self.edges.get(number, states.first), event)
 
 
 @dataclass(frozen=True, eq=False)

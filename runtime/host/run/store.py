@@ -29,6 +29,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.states import BUFFER
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class StoredBuffer:
     holders: int = 0
     counted: bool = False
     """Whether its bytes are counted as held on its devices."""
+    state: str = BUFFER.first
+    """What has become of it (runtime/states.py). Under the store's lock."""
+
+    def turn(self, event: str) -> None:
+        self.state = BUFFER.after(self.state, event)
 
     @property
     def is_shared(self) -> bool:
@@ -101,6 +107,8 @@ class Store:
         with self._lock:
             if buffer.array is None:
                 buffer.array = array
+            if buffer.state == "new" or buffer.state == "freed":
+                buffer.turn(_event_of(buffer.array))
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
@@ -125,6 +133,7 @@ class Store:
         with self._lock:
             if buffer.array is not was:
                 return False
+            buffer.turn(_event_of(now))
             buffer.array = now
             self.count(buffer, held)
             return True
@@ -148,9 +157,17 @@ class Store:
         with self._lock:
             if handle.buffer.is_shared or handle.taken_by is not None:
                 return False
+            handle.buffer.turn("claim")
             claims.append(handle)
             handle.taken_by = taker
             return True
+
+    @uninterrupted
+    def unclaim(self, handle: "Handle") -> None:
+        """Takes back a claim, since the run that made it was not enqueued: the handle is as it was."""
+        with self._lock:
+            handle.buffer.turn("unclaim")
+            handle.taken_by = None
 
     @uninterrupted
     def keep(self, buffers: Iterable[StoredBuffer], kept: list[StoredBuffer]) -> None:
@@ -177,6 +194,8 @@ class Store:
     def _forget(self, buffer: StoredBuffer) -> bool:
         """Frees a buffer that no handle holds any more; returns whether it was held. Under the lock."""
         gone = self.buffers.pop(id(buffer), None) is not None
+        if gone:
+            buffer.turn("free")
         if gone and not buffer.pinned:
             buffer.array = None
         return gone
@@ -211,6 +230,7 @@ class Store:
         with self._lock:
             for buffer in self._all():
                 if device in buffer.devices:
+                    buffer.turn("fail")
                     buffer.array = cause
 
     def resolve(self, promise: Promise, cause: Poison) -> None:
@@ -218,6 +238,7 @@ class Store:
         with self._lock:
             for buffer in self._all():
                 if buffer.array is promise:
+                    buffer.turn("fail")
                     buffer.array = cause
         promise.resolve()
 
@@ -276,7 +297,7 @@ class Handle:
     def unclaim(self) -> None:
         """Takes back a claim, since the run that made it was not enqueued: the handle is as it was."""
         if self._holds:
-            self.taken_by = None
+            self._store.unclaim(self)
 
     def share(self) -> "tuple[Handle, Any]":
         """Returns a second handle on the same buffer, and its array; while it is held, no run overwrites the buffer."""
@@ -320,6 +341,15 @@ class Handle:
         if owner is not client:
             name = self.buffer.name
             raise PathwaysError(NotYours(name=name, owner=owner.label, client=client.label, where=caller()))
+
+
+def _event_of(array: Any) -> str:
+    """What becomes of a buffer that holds this from now on."""
+    if isinstance(array, Promise):
+        return "promise"
+    if isinstance(array, Poison):
+        return "fail"
+    return "suspend" if isinstance(array, Suspended) else "hold"
 
 
 def closed(client: ClientState, what: str) -> PathwaysError:

@@ -7,7 +7,7 @@ from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.client_state import MAIN
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.store import Handle, Poison, Store, StoredBuffer
+from pathways.runtime.host.run.store import Handle, Poison, Store, StoredBuffer, Suspended
 
 SHARDING = Sharding(MeshSpec((("x", 1),), (0,)), ((),))
 
@@ -69,7 +69,7 @@ def test_bytes_are_counted_while_they_are_on_a_device() -> None:
     buffer, first = held(store, object())
     second, _ = store.share(first)
     assert counted == [4] and store.owners_on("d0") == {MAIN.label: 4} and store.owners_on("d1") == {}
-    here, away = buffer.array, object()
+    here, away = buffer.array, Suspended(MAIN.label)
     assert store.replace(buffer, here, away, held=False) and counted == [4, -4] and store.owners_on("d0") == {}
     assert not store.replace(buffer, here, here, held=True)  # somebody else was quicker
     assert store.replace(buffer, away, here, held=True) and counted == [4, -4, 4]

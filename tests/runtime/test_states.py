@@ -1,0 +1,116 @@
+"""Tables of states: no event that they do not know passes, whatever comes; everything can end."""
+
+import random
+
+import pytest
+
+from pathways.dialect.diagnostics import InternalError
+from pathways.runtime.client.cluster import Epoch
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
+from pathways.runtime.control.scheduling.scheduler import Scheduler
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.store import StoredBuffer
+from pathways.runtime.journal import MOST_KEPT, last_events, note
+from pathways.runtime.states import ALL, BUFFER, RECEIVED, RUN, SENT, States
+
+EVENTS = sorted({event for states in ALL for row in states.table.values() for event in row} | {"explode"})
+
+
+@pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)
+def test_a_table_is_whole(states: States) -> None:
+    reached, fresh = {states.first}, [states.first]
+    while fresh:
+        for state in states.table[fresh.pop()].values():
+            assert state in states.table
+            fresh += [state] if state not in reached else []
+            reached.add(state)
+    assert reached == set(states.table)
+
+
+@pytest.mark.parametrize("states", (RUN, SENT, RECEIVED), ids=lambda s: s.what)
+def test_everything_comes_to_an_end(states: States) -> None:
+    def ends(state: str, seen: frozenset[str]) -> bool:
+        following = set(states.table[state].values()) - seen
+        return states.is_end(state) or any(ends(s, seen | {s}) for s in following)
+
+    assert all(ends(state, frozenset((state,))) for state in states.table)
+
+
+@pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)
+def test_what_cannot_happen_raises(states: States) -> None:
+    rng, state = random.Random(states.what), states.first
+    for _ in range(2000):
+        event = rng.choice(EVENTS)
+        if event in states.table[state]:
+            state = states.after(state, event)
+        else:
+            with pytest.raises(InternalError, match=f"{states.what} that is {state} cannot {event}"):
+                states.after(state, event)
+        if states.is_end(state):
+            state = states.first
+
+
+def test_what_carries_a_state_keeps_it_where_an_event_is_refused() -> None:
+    frame = Frame(0, ())
+    frame.turn_edge(SENT, 3, "be offered")
+    with pytest.raises(InternalError):
+        frame.turn_edge(SENT, 3, "be offered")
+    with pytest.raises(InternalError):
+        frame.turn_edge(RECEIVED, 4, "arrive")
+    assert frame.edges == {3: "offered"}
+    epoch = Epoch()
+    epoch.settle(0, "join")
+    with pytest.raises(InternalError):
+        epoch.settle(0, "join")
+    assert (epoch.number, epoch.state) == (0, "up")
+    epoch.go()
+    epoch.settle(0, "join")  # said of the one before
+    assert (epoch.number, epoch.state) == (1, "starting")
+    buffer = StoredBuffer.__new__(StoredBuffer)
+    buffer.state = BUFFER.first
+    with pytest.raises(InternalError):
+        buffer.turn("claim")
+    assert buffer.state == "new"
+
+
+def request(number: int, rng: random.Random) -> Request:
+    islands = frozenset(rng.sample(("a", "b", "c"), rng.randint(1, 3)))
+    return Request(number, rng.choice(("ann", "bob")), "p", islands, 1.0)
+
+
+@pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
+@pytest.mark.parametrize("seed", range(50))
+def test_random_events_of_runs(policy: str, seed: int) -> None:
+    """Some of them are wrong: those change nothing, and every run ends all the same."""
+    rng = random.Random(seed)
+    scheduler = Scheduler(SCHEDULING_POLICIES[policy]())
+    begun: list[int] = []
+    refused = 0
+
+    def snapshot() -> object:
+        counts = {i: dict(c) for i, c in scheduler.in_flight.items()}
+        return dict(scheduler.states), dict(scheduler.waiting), dict(scheduler.running), dict(scheduler.active), counts
+
+    for number in range(300):
+        before = snapshot()
+        which = rng.choice([*scheduler.states, number])
+        event = rng.choice(("submit", "pause", "step_aside", "enqueued", "finished", "cancel"))
+        try:
+            begun += scheduler.submit(request(which, rng)) if event == "submit" else getattr(scheduler, event)(which)
+        except InternalError:
+            assert snapshot() == before
+            refused += 1
+        assert set(scheduler.states) == {*scheduler.waiting, *scheduler.running}
+    assert refused > 10 and begun
+    while scheduler.states:
+        for which in list(scheduler.states):
+            scheduler.cancel(which)
+    assert not scheduler.waiting and not scheduler.running and not scheduler.active
+    assert not any(scheduler.in_flight.values())
+
+
+def test_the_journal_keeps_the_last_events() -> None:
+    for number in range(2 * MOST_KEPT):
+        note("run", number, "ended")
+    assert len(last_events(10 * MOST_KEPT)) == MOST_KEPT
+    assert last_events(1)[0].endswith(f"s ago  run {2 * MOST_KEPT - 1} ended")
