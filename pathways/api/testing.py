@@ -9,7 +9,7 @@ from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import faults
 from pathways.runtime.host.observe.fault_steps import FaultSteps
@@ -57,7 +57,7 @@ def fault(
         raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
     made = Fault(kind, program, computation, step, client, device, seconds, times, after, message)
     controller = process().controller
-    if isinstance(controller.machine, Cluster):
+    if isinstance(controller.machine, Hosts):
         with _on_hosts(controller.machine, made):
             yield made
             controller.flights.drain()
@@ -87,7 +87,7 @@ def _check_happened(made: Fault) -> None:
 
 
 @contextlib.contextmanager
-def _on_hosts(cluster: Cluster, made: Fault) -> Generator[None]:
+def _on_hosts(cluster: Hosts, made: Fault) -> Generator[None]:
     """Has the hosts of a cluster bring a fault to their steps. Raises PWC0912 for what they cannot tell apart."""
     if made.kind == "lose" or made.client is not None or made.computation is None:
         have = f"a fault of kind {made.kind!r} at computation {made.computation!r}, of client {made.client!r}"

@@ -9,8 +9,8 @@ from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.files import write_whole
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.cluster import Cluster
 from pathways.runtime.client.cluster_recorder import ClusterRecorder
+from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.host.observe import perfetto
 from pathways.runtime.host.observe.recorder import Recorder, RunRecorder
 
@@ -33,7 +33,7 @@ def trace(path: str | Path) -> Generator[None]:
         )
         raise PathwaysError(error)
     machine = controller.machine
-    recorder = ClusterRecorder(machine) if isinstance(machine, Cluster) else Recorder()
+    recorder = ClusterRecorder(machine) if isinstance(machine, Hosts) else Recorder()
     recorder.start()
     try:
         with controller.observed_by(recorder):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.hosts import Hosts, ask_each
+from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.silence import Silence, host_timeout
 from pathways.runtime.errors import NotEnoughDevices
@@ -75,8 +75,6 @@ class Cluster(Hosts):
         """Called when a host is gone: whatever lay there is."""
         self._changed = threading.Condition()
         """Guards the hosts; notified when one has been started anew, or cannot be."""
-        self._faults = 0
-        """Faults that happened on hosts that are gone."""
         self._epochs = {i.name: Epoch() for i in topology.islands}
         """Which host of each island is there, or comes."""
         self._idle: Counter[str] = Counter()
@@ -108,15 +106,6 @@ class Cluster(Hosts):
         if host.lost is not None:
             raise PathwaysError(host.lost)
         return host
-
-    def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
-        """Asks several hosts at once; `make` makes the request of one, of its island and a number."""
-        answers: dict[str, m.Answer] = {}
-        for name, answer in ask_each({name: self.hosts[name] for name in islands}, make).items():
-            if isinstance(answer, PathwaysError):
-                raise answer
-            answers[name] = answer
-        return answers
 
     def _join(self) -> None:
         """Tells all hosts that are there where the data of the others comes from."""
@@ -154,7 +143,7 @@ class Cluster(Hosts):
         assert host.lost is not None
         island = self.named(host.island)
         assert island is not None
-        self._faults += host.faults
+        self.faults += host.faults
         self.on_lost(island, host.lost)
         threading.Thread(target=self._replace, args=(host,), name="pathways-start", daemon=True).start()
 
@@ -207,17 +196,6 @@ class Cluster(Hosts):
             needs = ", ".join(f"{i.name} of {i.size} devices" for i in wanted)
             raise PathwaysError(NotEnoughDevices(program=program, have_=f"a cluster of {self.topology}", needs=needs))
         return {}
-
-    def inject(self, fault: str) -> int:
-        """Brings a fault (JSON) to runs on all hosts; without one, ends it, and gives how often it has happened."""
-        there = [self.host(name).island for name in self.hosts]
-
-        def ask(name: str, number: int) -> m.Message:
-            return m.Inject(number, fault)
-
-        happened = sum(int(answer.value) for answer in self.ask_all(there, ask).values()) + self._faults
-        self._faults = 0
-        return happened
 
     def keep_for_ever(self) -> None:
         """A forked process has no connection to hosts, and no device that must be kept."""

@@ -5,8 +5,7 @@ import time
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.client.clocks import Ping, ahead
-from pathways.runtime.client.cluster import Cluster
-from pathways.runtime.client.hosts import ask_each
+from pathways.runtime.client.hosts import Hosts, ask_each
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.host.observe.events import EventReader
 from pathways.runtime.host.observe.perfetto import Recording
@@ -20,7 +19,7 @@ PINGS = 8
 class ClusterRecorder(RunRecorder):
     """Records from `start` to `stop`. Of a host that ends meanwhile nothing is known, which a note says."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Hosts) -> None:
         super().__init__()
         self._cluster = cluster
         self._hosts: dict[str, RemoteHost] = {}

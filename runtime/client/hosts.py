@@ -2,7 +2,7 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -25,6 +25,8 @@ class Hosts(Machine, abc.ABC):
         """Numbers of moves of arrays between programs; as runs they have these, negative."""
         self.hosts: dict[str, RemoteHost] = {}
         """By name; a host that is gone stays until another has taken its place."""
+        self.faults = 0
+        """Faults that happened on hosts that are gone."""
 
     @abc.abstractmethod
     def host_of(self, island: str) -> str:
@@ -37,6 +39,23 @@ class Hosts(Machine, abc.ABC):
     @abc.abstractmethod
     def fence(self, host: RemoteHost) -> None:
         """Tells all other hosts that one is gone, so that nothing waits for it, and who is there instead."""
+
+    def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
+        """Asks several hosts at once; `make` makes the request of one, of its island and a number."""
+        answers: dict[str, m.Answer] = {}
+        for name, answer in ask_each({name: self.hosts[name] for name in islands}, make).items():
+            if isinstance(answer, PathwaysError):
+                raise answer
+            answers[name] = answer
+        return answers
+
+    def inject(self, fault: str) -> int:
+        """Brings a fault (JSON) to runs on all hosts; without one, ends it, and gives how often it has happened."""
+        there = [name for name in self.hosts if self.host(name)]
+        answers = self.ask_all(there, lambda _, number: m.Inject(number, fault))
+        happened = sum(int(answer.value) for answer in answers.values()) + self.faults
+        self.faults = 0
+        return happened
 
 
 def ask_each(

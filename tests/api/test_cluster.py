@@ -309,3 +309,14 @@ def test_memory_of_what_goes_between_hosts_is_counted(embedded: Process) -> None
     for memory, code in ((peak, "PWC0506"), (peak + 4000, "")):
         with pw.cluster(f"islands=2,devices=1,memory={memory}"):
             assert code_of(lambda: values([program(x)])) == code
+
+
+def test_arrays_of_another_machine_are_taken_through_this_process(embedded: Process) -> None:
+    program, taking = pw.program(lambda x: g(f(x))), pw.program(lambda x: f(x), donate_argnums=0)
+    want = (2 * X + 1) @ (2 * X + 1).T
+    with inside_of(embedded):
+        outside = program(X)
+    inside = program(X)
+    np.testing.assert_array_equal(np.asarray(taking(outside)), 2 * want + 1)
+    with inside_of(embedded):
+        np.testing.assert_array_equal(np.asarray(taking(inside)), 2 * want + 1)
