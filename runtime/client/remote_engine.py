@@ -115,6 +115,11 @@ class RemoteEngine:
         host.post(m.PutArray(name, self._number, number, np.ascontiguousarray(array).tobytes()))
         return RemoteArray(host, name, type_)
 
+    def get_ready(self) -> None:
+        """Waits until all hosts are there, have the plan, and have taken most of what was sent to them."""
+        for share in self._shares.values():
+            self._host(share).wait_for_room()
+
     def enqueue(self, frame: Frame, run: Any) -> None:
         """Starts the run on all hosts; its results have their names when this returns."""
         self.start(frame, run.flight.number, next((o.wanted for o in run.observers if isinstance(o, Numbers)), 0))
