@@ -20,8 +20,13 @@ demo: $(VENV)/.ready
 	$(BIN)/python samples/figure2.py
 	$(BIN)/python samples/train_lm.py --steps 5
 
+# All tests; then those that run plans once more, each run told to a host by messages that are written and read.
 test: lint types imports
 	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --encoded $(RUNNING)
+
+RUNNING := tests/api tests/runtime/client tests/runtime/control tests/runtime/host tests/test_random_programs.py \
+           tests/test_random_branches.py tests/test_regressions.py tests/test_samples.py --ignore-glob '*cluster*'
 
 # What needs a GPU, as a table; without one it says so. JAX with its GPU plugin must be in .venv (docs/gpu.md).
 gpu: $(VENV)/.ready

@@ -57,6 +57,8 @@ def far(seconds):
             self._start()
             self._out.put((time.monotonic() + seconds, message))
 
+        post_soon = post
+
         def receive(self):
             self._start()
             due, message = self._in.get()

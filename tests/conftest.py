@@ -52,6 +52,13 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--encoded"):
+        for item in items:
+            if item.get_closest_marker("embedded") is not None:
+                item.add_marker(pytest.mark.skip("it looks into devices and threads of this process"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Leaves out, under the engine of messages, what hosts refuse by a code of its own."""

@@ -1,6 +1,5 @@
 """A cluster: islands in processes of their own, and the devices that this process has there by name."""
 
-import contextlib
 import json
 import sys
 import threading
@@ -12,13 +11,13 @@ from dataclasses import dataclass
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.hosts import Hosts, ask_each
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.silence import Silence, host_timeout
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.journal import note
-from pathways.runtime.launch.processes import start_hosts
+from pathways.runtime.launch.processes import HostProcess, start_hosts
 from pathways.runtime.states import HOST
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NotOverProcesses
@@ -90,6 +89,9 @@ class Cluster(Hosts):
         threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
         try:
             self._join()
+            for host in self.hosts.values():
+                if host.lost is not None:
+                    raise PathwaysError(host.lost)
         except BaseException:
             self.close()
             raise
@@ -108,18 +110,22 @@ class Cluster(Hosts):
         return host
 
     def _join(self) -> None:
-        """Tells all hosts that are there where the data of the others comes from."""
-        there = [name for name, host in self.hosts.items() if host.lost is None]
+        """Tells all hosts that are there where the data of the others comes from; one that goes meanwhile is joined
+        when another takes its place."""
+        there = {name: host for name, host in self.hosts.items() if host.lost is None}
 
         def ask(name: str, number: int) -> m.Message:
             return m.Connect(number, {n: "" for n in there if n != name})
 
-        found = {name: json.loads(answer.value) for name, answer in self.ask_all(there, ask).items()}
+        answers = ask_each(there, ask)
+        found = {name: json.loads(a.value) for name, a in answers.items() if not isinstance(a, PathwaysError)}
 
         def tell(name: str, number: int) -> m.Message:
-            return m.Connect(number, {n: found[n][name] for n in there if n != name})
+            return m.Connect(number, {n: found[n][name] for n in found if n != name})
 
-        self.ask_all(there, tell)
+        for name, answer in (answers | ask_each({name: there[name] for name in found}, tell)).items():
+            if isinstance(answer, PathwaysError) and there[name].lost is None:
+                raise answer
 
     def _listen(self) -> None:
         """Loses hosts that have not been heard of for too long: frozen, or away."""
@@ -154,8 +160,7 @@ class Cluster(Hosts):
             if other.island != host.island:
                 other.post(m.Fence(host.island, cause))
         if host is not self.hosts[host.island]:
-            with contextlib.suppress(PathwaysError):  # of a host that has gone meanwhile, and is replaced itself
-                self._join()
+            self._join()
 
     def _replace(self, host: RemoteHost) -> None:
         """Gives an island a new host; where none can be started, or too often, the old one stays lost."""
@@ -168,7 +173,7 @@ class Cluster(Hosts):
             if self._idle[name] >= MOST_STARTS:
                 print(f"note: the host of {name} ends again and again, and is not started any more", file=sys.stderr)
                 return
-            (process,) = start_hosts([self.topology.island(name)], self.platform)
+            process = self._started(name)
             self.processes[name].end()
             self.processes[name] = process
             self.hosts[name] = RemoteHost(name, process.connection, self._lost, self._losing)
@@ -184,6 +189,20 @@ class Cluster(Hosts):
             if self._closed.is_set():
                 self.processes[name].kill()
                 self.processes[name].end()
+
+    def _started(self, name: str) -> HostProcess:
+        """Starts a process for an island; once more where it ends before it has said hello: killed, say, as the last.
+
+        Raises PWC0910.
+        """
+        island = [self.topology.island(name)]
+        try:
+            (process,) = start_hosts(island, self.platform)
+        except PathwaysError:
+            if self._closed.is_set():
+                raise
+            (process,) = start_hosts(island, self.platform)
+        return process
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""

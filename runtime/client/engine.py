@@ -64,6 +64,10 @@ class Engine(Protocol):
         """Puts the argument of an input (by number), in its stored form, where the plan wants it."""
         ...
 
+    def get_ready(self) -> None:
+        """Waits for what a run needs beside its turn, which keeps other runs from theirs. Raises PWC0910."""
+        ...
+
     def enqueue(self, frame: Frame, run: Dispatch) -> None:
         """Enqueues a run: its arguments are in the frame, and so are its results when this returns."""
         ...

@@ -165,6 +165,7 @@ class LoadedPlan:
         frame = Frame(self._engine.size, self._engine.constants)
         ticket = flight = None
         launched = False
+        self._engine.get_ready()
         try:
             ticket = controller.enter(self._request(number, client, handles), client, promise)
             for observer in controller.observers:

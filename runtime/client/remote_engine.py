@@ -113,6 +113,11 @@ class RemoteEngine:
         host.post(m.PutArray(name, self._number, number, np.ascontiguousarray(array).tobytes()))
         return RemoteArray(host, name, type_)
 
+    def get_ready(self) -> None:
+        """Waits until all hosts are there, have the plan, and have taken most of what was sent to them."""
+        for share in self._shares.values():
+            self._host(share).wait_for_room()
+
     def enqueue(self, frame: Frame, run: Any) -> None:
         """Starts the run on all hosts; its results have their names when this returns."""
         self.start(frame, run.flight.number, next((o.wanted for o in run.observers if isinstance(o, Numbers)), 0))
@@ -126,19 +131,19 @@ class RemoteEngine:
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
             hosts = {share.name: self._host(share) for share in self._shares.values()}
-        gone = self._start(hosts, frame, number, first, transfers, wanted)
-        if gone is not None:
-            self._hosts.fence(gone)
+        self._start(hosts, frame, number, first, transfers, wanted)
+        for host in hosts.values():
+            if host.lost is not None:  # its fence may have come to others before the run did
+                self._hosts.fence(host)
         if wanted:
             self._raise_found(frame.tokens)
 
     @uninterrupted  # or some hosts would wait for others that never hear of the run
     def _start(
         self, hosts: Mapping[str, RemoteHost], frame: Frame, run: int, first: int, transfers: int, wanted: int
-    ) -> RemoteHost | None:
-        """Tells all hosts of the run; returns one that was gone by then, for which the others must not wait."""
+    ) -> None:
+        """Tells all hosts of the run."""
         values = frame.values
-        gone: RemoteHost | None = None
         relay = Relay(run, list(hosts.values())) if self.plan.bodies else None
         for share in self._shares.values():
             host = hosts[share.name]
@@ -147,7 +152,6 @@ class RemoteEngine:
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
             started = host.run(m.RunPlan(self._number, run, transfers, first, arguments, wanted=wanted), relay)
             frame.tokens.append(started)
-            gone = host if started.everything is not None else gone
             for name in poison.values():
                 host.free(name)
             for number, slot in share.results:
@@ -157,7 +161,6 @@ class RemoteEngine:
                     host.free(first + number)
         if relay is not None:
             relay.begin()
-        return gone
 
     def _raise_found(self, runs: Sequence[RemoteRun]) -> None:
         """Waits for a run on all hosts. Raises PWC0211 for the first step whose results hold what is looked for."""

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -83,9 +82,6 @@ class RemoteHost:
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
         self._runs: dict[int, tuple[RemoteRun, Relay | None]] = {}
-        self._told: queue.SimpleQueue[Said | None] = queue.SimpleQueue()
-        self._tells = False
-        """Whether there is a thread that sends what is in there."""
         self._freed: deque[int] = deque()
         self._unloaded: deque[int] = deque()
         self._lock = threading.Lock()
@@ -98,11 +94,14 @@ class RemoteHost:
         return self._connection.heard
 
     def post(self, message: m.Message) -> None:
-        """Sends a message, behind the ends of arrays; does nothing where the host is gone."""
+        """Sends a message, behind the ends of arrays; does nothing where the host is gone.
+
+        Never waits for the host: its callers may hold the turns of others, and what they send those is not late.
+        """
         if self.lost is None:
             try:
                 self._send_freed()
-                self._connection.post(message)
+                self._connection.post_soon(message)
             except ConnectionEnded as error:
                 self.lose(str(error))
 
@@ -139,16 +138,13 @@ class RemoteHost:
         return run
 
     def tell(self, message: Said) -> None:
-        """Sends a message by a thread of its own: its caller must not wait for a host that is frozen."""
-        self._told.put(message)
-        with self._lock:
-            begins, self._tells = not self._tells, True
-        if begins:
-            threading.Thread(target=self._send_told, name=f"pathways-tell-{self.island}", daemon=True).start()
+        """As `post`, for what is said under a lock that losing a host takes: a host that is gone is lost elsewhere."""
+        with contextlib.suppress(ConnectionEnded):
+            self._connection.post_soon(message)
 
-    def _send_told(self) -> None:
-        while (message := self._told.get()) is not None:
-            self.post(message)
+    def wait_for_room(self) -> None:
+        """Waits while the host does not take what was sent to it; ends when it is gone."""
+        self._connection.wait_for_room()
 
     def fetch(self, number: int, shard: int) -> tuple[tuple[int, ...], bytes]:
         answer = self.ask(lambda request: m.FetchArray(request, number, shard))
@@ -182,9 +178,9 @@ class RemoteHost:
     def _send_freed(self) -> None:
         """Sends what has ended; several threads may, and each sends what it takes."""
         while arrays := _taken(self._freed, MOST_FREED):
-            self._connection.post(m.FreeArrays(tuple(arrays)))
+            self._connection.post_soon(m.FreeArrays(tuple(arrays)))
         for plan in _taken(self._unloaded, MOST_FREED):
-            self._connection.post(m.UnloadPlan(plan))
+            self._connection.post_soon(m.UnloadPlan(plan))
 
     def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
         """Ends all that waits for the host: its process has ended, hangs (the cause), or sent what is no message."""
@@ -197,7 +193,6 @@ class RemoteHost:
             self._runs.clear()
             self._requests.clear()
         note("host", self.island, f"is gone: {self.lost.text(self.lost.have)}")
-        self._told.put(None)
         _end_all(runs, self.lost)
         for request in requests:
             request.answered.set()

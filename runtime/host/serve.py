@@ -42,7 +42,7 @@ def serve() -> None:
     if chosen.connect and not chosen.keys:
         parser.error("--connect needs --keys")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the controller
-    faulthandler.register(signal.SIGUSR1)  # says in its log where each thread is
+    faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)  # says in its log where each thread is
     try:
         connection, check = _connected(chosen)
     except PathwaysError as error:

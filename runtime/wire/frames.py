@@ -3,6 +3,7 @@
 A frame that is too large for its kind, or that ends in its middle, is an error of that connection alone.
 """
 
+import socket
 import struct
 from collections.abc import Callable
 from typing import Protocol
@@ -31,18 +32,38 @@ class ConnectionEnded(Exception):
     """The other end of a connection is gone."""
 
 
-def send_frame(stream: ByteStream, kind: int, payload: bytes, blob: bytes | memoryview = b"") -> None:
-    """Writes one frame; raises ConnectionEnded where the other end is gone. `blob` follows the payload, uncopied."""
+def frame_of(kind: int, payload: bytes, blob: bytes | memoryview = b"") -> list[bytes | memoryview]:
+    """The bytes of one frame, in the order to write them. `blob` follows the payload, uncopied where it is long."""
     size = len(payload) + len(blob)
     header = HEADER.pack(size, kind)
+    return [b"".join((header, payload, blob))] if size <= SMALL else [header + payload, blob]
+
+
+def send_frame(stream: ByteStream, kind: int, payload: bytes, blob: bytes | memoryview = b"") -> None:
+    """Writes one frame; raises ConnectionEnded where the other end is gone."""
+    for data in frame_of(kind, payload, blob):
+        send_all(stream, data)
+
+
+def send_all(stream: ByteStream, data: bytes | memoryview) -> None:
+    """Writes all bytes; raises ConnectionEnded where the other end is gone."""
     try:
-        if size <= SMALL:
-            stream.sendall(b"".join((header, payload, blob)))
-            return
-        stream.sendall(header + payload)
-        stream.sendall(blob)
+        stream.sendall(data)
     except OSError as error:
         raise ConnectionEnded(str(error)) from None
+
+
+def send_now(stream: ByteStream, data: bytes | memoryview) -> memoryview:
+    """Writes what can be written without waiting; gives the rest, which under TLS is all. Raises as `send_all`."""
+    rest = memoryview(data)
+    try:
+        while rest and isinstance(stream, socket.socket):
+            rest = rest[stream.send(rest, socket.MSG_DONTWAIT) :]
+    except BlockingIOError:
+        pass
+    except OSError as error:
+        raise ConnectionEnded(str(error)) from None
+    return rest
 
 
 def receive_frame(

@@ -15,7 +15,6 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, this_cluster, values
 from support.processes import ROOT, load_file, pwc_here
-from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
 
 import pathways as pw
 from pathways.api.process import Process, inside_of, process
@@ -59,20 +58,6 @@ def equal(outer: Process, program: Any, *arguments: Any) -> Any:
     for ours, theirs in zip(values(jax.tree.leaves(got)), want, strict=True):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape and ours.tobytes() == theirs.tobytes()
     return got
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_random_programs_are_equal(seed: int, embedded: Process) -> None:
-    rng = np.random.default_rng(seed)
-    given = [0.5 * rng.standard_normal(SHAPE).astype(np.float32) for _ in range(INPUTS)]
-    equal(embedded, pw.program(draw(seed)[0]), *given)
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_random_control_flow_on_data_is_equal(seed: int, embedded: Process) -> None:
-    rng = np.random.default_rng(seed)
-    given = [0.5 * rng.standard_normal(SHAPE).astype(np.float32) for _ in range(INPUTS)]
-    equal(embedded, pw.program(draw_irregular(seed)[0]), *given)
 
 
 @pytest.mark.parametrize("name", ["train_lm", "mixture_of_experts"])

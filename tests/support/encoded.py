@@ -33,6 +33,11 @@ class EncodedConnection:
         assert len(payload) + len(blob) <= most_bytes(kind)
         self._outbox.put((kind, payload + blob))
 
+    post_soon = post
+
+    def wait_for_room(self) -> None:
+        """There is always room."""
+
     def receive(self) -> Message:
         found = self._inbox.get()
         if found is None:

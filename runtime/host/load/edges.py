@@ -85,6 +85,8 @@ class Edges:
     def offer(self, edge: Edge, slot: int, side: Side, compile_on: Compile) -> Callable[[Frame], None]:
         """Offers the pieces of the array in a slot; where that is poison, arrays that say why."""
         pieces, boxes = self._pieces(edge), self._reshard(edge).source_boxes
+        if not pieces:  # of an array without elements; nothing is pulled, so that an offer would stay for ever
+            return _nothing
         cut = prepare_cut(edge.type, side, pieces, boxes, compile_on)
         devices = [side.devices[p.source] for p in pieces]
         types = _types(edge.type, pieces)
@@ -97,7 +99,7 @@ class Edges:
             try:
                 if not isinstance(value, Poison):
                     arrays = cut(value)
-                    server.offer(name, pjrt.copy_shards(arrays, devices) if copies and arrays else arrays)
+                    server.offer(name, pjrt.copy_shards(arrays, devices) if copies else arrays)
                     return
                 why = _MARK.format(write_diagnostic(value.cause))
             except Exception as error:  # the other end must hear of any error
@@ -182,6 +184,10 @@ def _failure(edge: Edge, error: Exception, where: Where | None) -> Diagnostic:
             pass
     name = f"a transfer from {edge.source}"
     return ComputationFailed(computation=name, island=edge.target, cause=text, where=where)
+
+
+def _nothing(frame: Frame) -> None:
+    """Offers nothing."""
 
 
 def _types(type_: ArrayType, pieces: Sequence[Piece]) -> list[ArrayType]:

@@ -58,6 +58,9 @@ class LocalEngine:
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
         return put_on_side(array, type_, side)
 
+    def get_ready(self) -> None:
+        """Needs nothing."""
+
     def enqueue(self, frame: Frame, run: Dispatch) -> None:
         """Enqueues all waves of a run, each as soon as it can be."""
         frame.base = run.begin(None, self._launches)

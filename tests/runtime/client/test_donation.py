@@ -36,6 +36,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+@pytest.mark.embedded
 def test_who_holds_an_array_alone_gives_it_away_uncopied(copies: list[Any]) -> None:
     x = make(X)
     for _ in range(5):
@@ -47,6 +48,7 @@ def test_who_holds_an_array_alone_gives_it_away_uncopied(copies: list[Any]) -> N
     np.testing.assert_array_equal(np.asarray(x), X + 5)
 
 
+@pytest.mark.embedded
 def test_what_somebody_else_holds_is_copied_once(copies: list[Any]) -> None:
     x = make(X)
     other, _ = x.handle.share()
@@ -70,6 +72,7 @@ def test_an_array_that_is_donated_and_read_in_one_call_is_copied_once(copies: li
     np.testing.assert_array_equal(np.asarray(total), 2 * X)
 
 
+@pytest.mark.embedded
 def test_an_array_elsewhere_is_moved_and_stays_whose_it_is(copies: list[Any]) -> None:
     """The move is the only copy, and what is overwritten."""
     there = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("y"), P("y"))

@@ -107,6 +107,19 @@ def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
     assert far.connection.receive() == m.CopyArray(1, 2)
 
 
+def test_a_host_that_takes_nothing_keeps_nobody_waiting_and_is_still_heard(far: Far) -> None:
+    """Its signs of life are read while much is on its way to it, and ends of arrays are to be sent, too."""
+    for _ in range(20):
+        far.host.post(m.PutArray(new_numbers(), 0, 0, bytes(1 << 20)))
+    for runs in range(3):
+        heard = far.host.heard
+        RemoteArray(far.host, new_numbers(), ArrayType((), "int8"))  # its end is told at the next sign
+        far.connection.post(m.Beat(runs, runs))
+        until = threading.Event()
+        while far.host.heard == heard or far.host.arrays != runs:
+            until.wait(0.001)
+
+
 @pytest.mark.parametrize("how", ["end", "noise", "unasked", "too large", "a number that is none"])
 def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
     run = far.host.run(m.RunPlan(0, 0, 0, 10, ()))

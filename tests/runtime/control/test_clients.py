@@ -237,6 +237,7 @@ def test_what_is_too_large_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(np.asarray(x), X + 1)
 
 
+@pytest.mark.embedded
 def test_threads_end() -> None:
     program = make(3)
     for _ in range(20):

@@ -80,6 +80,7 @@ def test_tokens_are_as_many_as_executions_are_slow(seconds: float, each: int, mo
     assert dues[:3] == [0, 1, 2]  # nobody knows yet
 
 
+@pytest.mark.embedded
 def test_a_handle_dies_while_its_client_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
     program, held = make(1), process().store.bytes
     with pw.Client("sleeper") as client:

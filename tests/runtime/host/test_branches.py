@@ -52,6 +52,7 @@ def test_control_flow_on_one_mesh_is_one_computation() -> None:
     np.testing.assert_array_equal(np.asarray(branch(square, np.bool_(True))), square + 1)
 
 
+@pytest.mark.embedded
 def test_everything_else_is_enqueued_before_it_is_known(tmp_path: Path) -> None:
     program, path = looping(), tmp_path / "trace.json"
     same(program(X, np.int32(1)), plain(X, 1))
@@ -65,6 +66,7 @@ def test_everything_else_is_enqueued_before_it_is_known(tmp_path: Path) -> None:
     assert enqueued["enqueue other"] < known < enqueued["enqueue double"]
 
 
+@pytest.mark.embedded
 def test_what_waits_for_one_loop_does_not_wait_for_another(tmp_path: Path) -> None:
     f, g, a, b = placed(double), placed(less), placed(half), placed(other)
 
@@ -226,6 +228,7 @@ def test_callbacks_inside_a_loop() -> None:
         np.asarray(looped)
 
 
+@pytest.mark.embedded
 def test_memory_is_flat_and_as_planned() -> None:
     f, g = placed(double, 1), placed(half, 1)
     large = np.ones((256, 256), np.float32)
@@ -248,6 +251,7 @@ def test_memory_is_flat_and_as_planned() -> None:
     assert [divmod(p, large.nbytes) for p in peaks] == [(2, 17), (1, 0)]
 
 
+@pytest.mark.embedded
 def test_nobody_overwrites_what_a_loop_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another run of the same client may donate an array while a loop that reads it is under way."""
     f, g = placed(lambda x: 2 * x + x.sum() * 0), placed(less)

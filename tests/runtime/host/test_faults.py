@@ -86,6 +86,7 @@ def test_a_delay_holds_up_what_needs_no_other_device(device: int) -> None:
     np.testing.assert_array_equal(np.asarray(result), X * 2 + 1)
 
 
+@pytest.mark.embedded
 def test_a_fault_that_nothing_met() -> None:
     program = chain()
     with pytest.raises(pw.PathwaysError, match="nothing went wrong") as caught, pw.testing.fault("raise", program="f"):
@@ -163,6 +164,7 @@ def test_snapshots(tmp_path: Path) -> None:
         pw.save({"name": "a string"}, path)
 
 
+@pytest.mark.embedded
 def test_eight_clients_with_random_faults() -> None:
     """Overlapping devices, programs of their own, callbacks that raise and delays: the rest is right."""
     shared = [mesh(2), mesh(2), mesh(2)]
@@ -277,6 +279,7 @@ def test_memory_is_flat_over_many_runs() -> None:
     assert not process().controller.turns.scheduler.running
 
 
+@pytest.mark.embedded
 def test_what_is_read_while_its_device_is_lost_is_not_deleted_under_the_reader() -> None:
     """To ask an array that was deleted whether it is ready ends the process (jaxlib 0.10, seen)."""
     call = placed(lambda x: x + 1, mesh(2))

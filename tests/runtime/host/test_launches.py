@@ -46,6 +46,7 @@ def test_launches_with_several_operands_and_results_and_with_none_are_right(chai
         np.testing.assert_array_equal(np.asarray(found), wanted)
 
 
+@pytest.mark.embedded
 def test_a_long_run_leaves_few_tokens(chain: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[int] = []
     put = Line.put
@@ -60,6 +61,7 @@ def test_a_long_run_leaves_few_tokens(chain: Compiled, monkeypatch: pytest.Monke
     assert DEVICES <= left[-1] <= FEW + 2 * DEVICES
 
 
+@pytest.mark.embedded
 def test_arrays_are_made_without_a_look_at_the_callers_stack(chain: Compiled) -> None:
     result = chain(X)[0]
     assert isinstance(result, Array)

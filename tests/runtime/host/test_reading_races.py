@@ -113,6 +113,7 @@ def test_what_is_read_while_it_is_donated_is_right_or_refused(devices: int, hast
     np.testing.assert_array_equal(np.asarray(now[0][1]), X + 149)
 
 
+@pytest.mark.embedded
 @pytest.mark.parametrize("how", [np.asarray, pjrt.to_host, lambda x: [np.asarray(s) for s in pjrt.shards_of(x)]])
 def test_several_threads_read_one_array(how: Any, hasty: None) -> None:
     """jaxlib 0.10 takes an array apart when it is first read; two threads at once got each other's shards."""
@@ -143,6 +144,7 @@ def test_a_donation_waits_for_no_reader_and_spoils_nothing(devices: int, monkeyp
     assert code_of(np.asarray, array) == "PWC0207"
 
 
+@pytest.mark.embedded
 def test_what_a_run_is_about_to_overwrite_cannot_be_read_or_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     step, elsewhere = pw.program(placed(2), donate_argnums=0), pw.program(placed(2))
     array, real, codes = step(X), LocalEngine.enqueue, list[str]()
@@ -168,6 +170,7 @@ def test_what_a_refused_run_was_given_is_as_it_was() -> None:
     assert code_of(np.asarray, array) == "PWC0207"
 
 
+@pytest.mark.embedded
 def test_deleting_what_a_run_returns_takes_nothing_from_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     add = placed(2)
     same = pw.program(lambda x, y: (jax.device_put(x, there), add(y)))

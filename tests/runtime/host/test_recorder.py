@@ -33,6 +33,7 @@ def chain() -> Any:
     return pw.program(lambda x: g(f(x)))
 
 
+@pytest.mark.embedded
 def test_a_trace(tmp_path: Path) -> None:
     program, path = chain(), tmp_path / "trace.json"
     program(X).block_until_ready()

@@ -1,0 +1,113 @@
+"""A host that is frozen holds up what needs it, and nothing else; what was sent to it is there when it goes on."""
+
+import signal
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.clusters import becomes, code_of, pid_of, send, this_cluster, values
+
+import pathways as pw
+from pathways.runtime.client.silence import TIMEOUT
+
+jit: Any = jax.jit
+SECONDS = 6.0
+"""After which a host that is not heard of is gone."""
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+BIG = np.ones((1024, 1024), np.float32)
+CALLS, BIG_CALLS = 2000, 20
+SLICES = pw.make_virtual_device_set()
+HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
+f, g = (jit(lambda x: x * 2 + 1, in_shardings=s, out_shardings=s) for s in (HERE, THERE))
+here, there, both = pw.program(lambda x: f(x)), pw.program(lambda x: g(x)), pw.program(lambda x: g(f(x)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(TIMEOUT, str(SECONDS))
+        with pw.cluster(islands=2, devices=2):
+            for program in (both, here, there):  # the first puts its slices on two islands
+                np.asarray(program(X))
+                np.asarray(program(BIG))
+            yield
+
+
+def island_of(array: pw.Array) -> str:
+    return array.handle.buffer.origin[1]
+
+
+@contextmanager
+def calling(program: Any) -> Generator[list[Any]]:
+    """Calls a program many times, and on much, in a thread of its own; gives the results as they come."""
+    results: list[Any] = []
+
+    def work() -> None:
+        for n in range(CALLS):
+            results.append(program(X))
+            if n % (CALLS // BIG_CALLS) == 0:
+                results.append(program(BIG))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield results
+    thread.join(120)
+    assert not thread.is_alive() and len(results) == CALLS + BIG_CALLS
+
+
+def used_meanwhile(seconds: float) -> list[float]:
+    """Uses the island that is not frozen; gives how long each call and its reading took."""
+    took: list[float] = []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        begun = time.monotonic()
+        np.testing.assert_array_equal(np.asarray(here(X)), X * 2 + 1)
+        took.append(time.monotonic() - begun)
+    return took
+
+
+@pytest.mark.parametrize("program", [there, both], ids=["of the frozen island", "of both islands"])
+def test_other_islands_go_on_while_a_host_is_frozen(program: Any) -> None:
+    island = island_of(there(X))
+    old, want = pid_of(island), {v.shape: np.asarray(program(v)) for v in (X, BIG)}
+    try:
+        with calling(program) as results:
+            send(island, signal.SIGSTOP)
+            took = used_meanwhile(SECONDS / 2)
+            posted = len(results)
+            send(island, signal.SIGCONT)
+        begun = time.monotonic()
+        for result in results:
+            np.testing.assert_array_equal(np.asarray(result), want[result.shape])
+    finally:
+        send(island, signal.SIGCONT)
+    print(f"\n{len(took)} calls beside, the slowest {max(took) * 1e3:.0f} ms; {posted} posted meanwhile,", end=" ")
+    print(f"all there {time.monotonic() - begun:.2f} s after it went on")
+    assert pid_of(island) == old
+    assert max(took) < SECONDS / 3
+
+
+@pytest.mark.parametrize("program", [there, both], ids=["of the frozen island", "of both islands"])
+def test_a_host_that_stays_frozen_is_gone_for_what_needs_it_alone(program: Any) -> None:
+    island, kept = island_of(there(X)), here(X)
+    old, want = pid_of(island), values((program(X), program(BIG)))
+    begun = time.monotonic()
+    send(island, signal.SIGSTOP)
+    with calling(program) as results:
+        took = used_meanwhile(1.5 * SECONDS)
+    codes = [code_of(np.asarray, result) for result in results]
+    assert becomes(lambda: pid_of(island) != old and this_cluster().hosts[island].lost is None)
+    print(f"\n{len(took)} calls beside, the slowest {max(took) * 1e3:.0f} ms;", end=" ")
+    print(f"{codes.count('PWC0910')} of {len(codes)} are lost, all known {time.monotonic() - begun:.2f} s after")
+    assert set(codes) <= {"", "PWC0910"} and codes[0] == "PWC0910"
+    np.testing.assert_array_equal(np.asarray(kept), X * 2 + 1)
+    for ours, expected in zip(values((program(X), program(BIG))), want, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+    assert max(took) < SECONDS / 3

@@ -1,0 +1,232 @@
+"""Hosts that end at the worst moments: between two messages of a run, while they load, while others start, all at once.
+
+Each test prints what was seen of it, and how long it took.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster, values
+from support.proc import children_of
+
+import pathways as pw
+from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.silence import TIMEOUT
+from pathways.runtime.wire import messages as m
+
+jit: Any = jax.jit
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+SLICES = pw.make_virtual_device_set()
+HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
+f, g = (jit(lambda x: x * 2 + 1, in_shardings=s, out_shardings=s) for s in (HERE, THERE))
+WANT = (8 * X + 7, 4 * X + 3)
+
+
+@pw.program
+def both(x: Any) -> Any:
+    """To and fro: each island waits for the other."""
+    x = f(x)
+    y = g(x)
+    return f(y), y
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(TIMEOUT, "5")
+        with pw.cluster(islands=2, devices=2):
+            is_right(both(X))
+            yield
+
+
+def is_right(results: Any) -> None:
+    for ours, want in zip(values(results), WANT, strict=True):
+        np.testing.assert_array_equal(ours, want)
+
+
+def is_there(island: str, old: int) -> bool:
+    """Whether an island has another host than it had."""
+    return pid_of(island) != old and this_cluster().hosts[island].lost is None
+
+
+def tell(what: str, begun: float, codes: Any = ()) -> None:
+    print(f"\n{what}: {time.monotonic() - begun:.2f} s, {sorted(set(codes)) or 'no error'}", end="")
+
+
+@pytest.mark.parametrize("wait", [False, True], ids=["at once", "and another is there"])
+@pytest.mark.parametrize("lost", [0, 1], ids=["the first", "the second"])
+def test_a_host_that_is_lost_between_two_messages_of_a_run(
+    lost: int, wait: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first host has got its part of a run; then one ends, before the second gets its part."""
+    run, begun, hosts = RemoteHost.run, time.monotonic(), list[str]()
+
+    def run_and_kill(self: RemoteHost, message: m.RunPlan, *others: Any) -> Any:
+        if len(hosts) == 1:
+            island = (hosts[0], self.island)[lost]
+            old = pid_of(island)
+            send(island, signal.SIGKILL)
+            if wait:
+                assert becomes(lambda: is_there(island, old))
+                this_cluster().host(island)  # waits until the others know it
+        hosts.append(self.island)
+        return run(self, message, *others)
+
+    monkeypatch.setattr(RemoteHost, "run", run_and_kill)
+    results = both(X)
+    monkeypatch.undo()
+    codes = [code_of(lambda r=r: r.block_until_ready()) for r in results]
+    tell("lost between two messages", begun, codes)
+    assert set(codes) <= {"", "PWC0910"} and codes[0] == "PWC0910" and len(hosts) == 2
+    is_right(both(X))
+
+
+def killed_as_it_gets(message: type, island: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Ends a host when such a message is sent to it, once; gives a list that then has its process."""
+    post, killed = RemoteHost.post, list[int]()
+
+    def post_and_kill(self: RemoteHost, sent: m.Message) -> None:
+        if isinstance(sent, message) and self.island == island and not killed:
+            killed.append(pid_of(island))
+            send(island, signal.SIGSTOP)  # so that it does not answer before it ends
+            post(self, sent)
+            send(island, signal.SIGKILL)
+        else:
+            post(self, sent)
+
+    monkeypatch.setattr(RemoteHost, "post", post_and_kill)
+    return killed
+
+
+@pytest.mark.parametrize("island", ["island0", "island1"])
+def test_a_host_that_ends_while_it_loads_a_plan(island: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = time.monotonic()
+    killed = killed_as_it_gets(m.LoadPlan, island, monkeypatch)
+    again = pw.program(lambda x: both(x))
+    code = code_of(again, X)
+    assert len(killed) == 1 and becomes(lambda: is_there(island, killed[0]))
+    is_right(again(X))
+    tell("lost while it loads, first", begun, [code])
+    begun, old = time.monotonic(), pid_of(island)
+    send(island, signal.SIGKILL)
+    assert becomes(lambda: is_there(island, old))
+    killed.clear()
+    loaded = code_of(again, X)
+    assert len(killed) == 1 and becomes(lambda: is_there(island, killed[0]))
+    is_right(again(X))
+    tell("lost while it loads again", begun, [loaded])
+    assert code == loaded == "PWC0910"
+
+
+def in_flight() -> list[Any]:
+    return [result for _ in range(20) for result in both(X)]
+
+
+def codes_of(results: list[Any]) -> set[str]:
+    return {code_of(lambda r=r: r.block_until_ready()) for r in results}
+
+
+def test_all_hosts_end_at_once() -> None:
+    begun, old = time.monotonic(), {i: pid_of(i) for i in this_cluster().processes}
+    results = in_flight()
+    for island in old:
+        send(island, signal.SIGKILL)
+    codes = codes_of(results)
+    seen = time.monotonic() - begun
+    is_right(both(X))
+    tell(f"all lost at once, known after {seen:.2f} s, right again after", begun, codes)
+    assert codes <= {"", "PWC0910"} and all(is_there(i, pid) and not is_alive(pid) for i, pid in old.items())
+
+
+def test_a_host_ends_while_another_is_started() -> None:
+    begun, old = time.monotonic(), {i: pid_of(i) for i in this_cluster().processes}
+    send("island0", signal.SIGKILL)
+    assert becomes(lambda: this_cluster().hosts["island0"].lost is not None)
+    send("island1", signal.SIGKILL)
+    is_right(both(X))
+    tell("lost while another starts, right again after", begun)
+    assert all(is_there(i, pid) and not is_alive(pid) for i, pid in old.items())
+
+
+def test_a_host_ends_while_it_is_started() -> None:
+    begun, old = time.monotonic(), pid_of("island0")
+    before = children_of(os.getpid())
+    send("island0", signal.SIGKILL)
+    assert becomes(lambda: bool(children_of(os.getpid()) - before))
+    (new,) = children_of(os.getpid()) - before
+    os.kill(new, signal.SIGKILL)
+    is_right(both(X))
+    tell("lost while it starts, right again after", begun)
+    assert is_there("island0", old) and pid_of("island0") != new
+
+
+def test_others_are_used_while_a_host_is_started() -> None:
+    """A run that waits for a host that is being started does not have the turn of the others."""
+    alone = pw.program(lambda x: g(x))
+    np.asarray(alone(X))
+    island = alone(X).handle.buffer.origin[1]
+    lost = next(i for i in this_cluster().processes if i != island)
+    begun, old, done = time.monotonic(), pid_of(lost), threading.Event()
+    send(lost, signal.SIGKILL)
+    assert becomes(lambda: this_cluster().hosts[lost].lost is not None)
+
+    def work() -> None:
+        is_right(both(X))
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    slowest, count = 0.0, 0
+    while not done.is_set() and time.monotonic() < begun + 60:
+        called = time.monotonic()
+        np.testing.assert_array_equal(np.asarray(alone(X)), X * 2 + 1)
+        slowest, count = max(slowest, time.monotonic() - called), count + 1
+        done.wait(0.005)
+    thread.join(60)
+    tell(f"{count} calls beside one that waits for a host, the slowest {slowest * 1e3:.0f} ms", begun)
+    assert is_there(lost, old) and count > 3 and slowest < 1
+
+
+def test_three_hosts_of_which_two_end() -> None:
+    """What is left is joined to both that come, whichever comes first, and those to each other."""
+    slices = pw.make_virtual_device_set()
+    places = [NamedSharding(slices.add_slice(devices=2).mesh("x"), P("x")) for _ in range(3)]
+    stages = [jit(lambda x: x * 2 + 1, in_shardings=s, out_shardings=s) for s in places]
+
+    @pw.program
+    def ring(x: Any) -> Any:
+        for stage in (*stages, *stages[::-1]):
+            x = stage(x)
+        return x
+
+    def at_once() -> bool:
+        return True
+
+    def is_known() -> bool:
+        return this_cluster().hosts["island0"].lost is not None
+
+    def is_starting() -> bool:
+        return len(children_of(os.getpid()) - before) > 0
+
+    with pw.cluster(islands=3, devices=2):
+        want = np.asarray(ring(X))
+        for moment in (at_once, is_known, is_starting):
+            begun, old = time.monotonic(), {i: pid_of(i) for i in ("island0", "island2")}
+            before = children_of(os.getpid())
+            results = [ring(X) for _ in range(5)]
+            send("island0", signal.SIGKILL)
+            assert becomes(moment)
+            send("island2", signal.SIGKILL)
+            codes = codes_of(results)
+            np.testing.assert_array_equal(np.asarray(ring(X)), want)
+            tell(f"two of three lost ({moment.__name__}), right again after", begun, codes)
+            assert codes <= {"", "PWC0910"} and all(is_there(i, pid) for i, pid in old.items())

@@ -1,0 +1,101 @@
+"""What is sent without waiting comes whole and in order, whenever the other end takes it."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.outbox import MOST_WAITING
+
+MIB = 1 << 20
+
+
+class Slow:
+    """A stream that cannot be written without waiting, as one under TLS."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.sendall, self.recv_into = sock.sendall, sock.recv_into
+        self.shutdown, self.close = sock.shutdown, sock.close
+
+
+@pytest.fixture(params=[False, True], ids=["at once where it can", "by a thread alone"])
+def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Connection, Connection]]:
+    here, there = socket.socketpair()
+    made = Connection(Slow(here) if request.param else here), Connection(there)
+    yield made
+    for connection in made:
+        connection.close()
+
+
+def put(number: int, size: int) -> m.Message:
+    return m.PutArray(number, 0, 0, bytes([number % 256]) * size)
+
+
+SIZES = (0, 100, 1 << 16, MIB, 10, 5 * MIB, 1)
+
+
+def test_nothing_waits_for_an_end_that_reads_nothing(ends: tuple[Connection, Connection]) -> None:
+    one, two = ends
+    for number in range(3 * len(SIZES)):
+        one.post_soon(put(number, SIZES[number % len(SIZES)]))
+    for number in range(3 * len(SIZES)):
+        assert two.receive() == put(number, SIZES[number % len(SIZES)])
+
+
+def test_messages_of_several_threads_come_whole(ends: tuple[Connection, Connection]) -> None:
+    one, two = ends
+
+    def work(first: int) -> None:
+        for number in range(first, first + 200):
+            one.post_soon(put(number, SIZES[number % 3]))
+
+    threads = [threading.Thread(target=work, args=(1000 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    seen: list[list[int]] = [[] for _ in threads]
+    for _ in range(800):
+        message = two.receive()
+        assert isinstance(message, m.PutArray) and message == put(message.array, SIZES[message.array % 3])
+        seen[message.array // 1000].append(message.array)
+    for n, numbers in enumerate(seen):
+        assert numbers == list(range(1000 * n, 1000 * n + 200))
+    for thread in threads:
+        thread.join(60)
+
+
+@pytest.mark.parametrize("end", ["it reads", "it ends", "this end closes"])
+def test_who_asks_for_room_waits_until_there_is_some(end: str, ends: tuple[Connection, Connection]) -> None:
+    one, two = ends
+    one.wait_for_room()
+    for number in range(3):
+        one.post_soon(put(number, MOST_WAITING // 2))
+    thread = threading.Thread(target=one.wait_for_room)
+    thread.start()
+    thread.join(0.05)
+    assert thread.is_alive()
+    match end:
+        case "it reads":
+            for number in range(3):
+                assert two.receive() == put(number, MOST_WAITING // 2)
+        case "it ends":
+            two.close()
+        case _:
+            one.close()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_what_is_sent_to_an_end_that_is_gone_raises(ends: tuple[Connection, Connection]) -> None:
+    one, two = ends
+    two.close()
+    with pytest.raises(ConnectionEnded):
+        for number in range(1000):
+            one.post_soon(put(number, MIB))
+    one.close()
+    with pytest.raises(ConnectionEnded):
+        one.post_soon(put(0, 1))

@@ -1,0 +1,57 @@
+"""In a host process of a test: writes down what is offered and pulled, and on SIGUSR2 what its TCP sockets have had.
+
+Python imports a module of this name at its start; a test puts this folder on the path of hosts alone.
+"""
+
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+FILE = "PATHWAYS_TEST_COUNTS"
+"""The environment variable for the folder to write to."""
+_TCP_INFO = struct.Struct("<120xQQ")
+"""Of Linux: bytes that the other end has acknowledged, and bytes that have come."""
+
+
+def _write(**row: Any) -> None:
+    with open(os.path.join(os.environ[FILE], str(os.getpid())), "a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def _count() -> None:
+    from pathways.runtime.host.devices import transfer_server as ours
+
+    offer, pull = ours.TransferServer.offer, ours.TransferSource.pull
+
+    def counted_offer(self: Any, name: int, arrays: Any) -> None:
+        _write(kind="offer", name=name, bytes=sum(a.nbytes for a in arrays), pieces=len(arrays))
+        offer(self, name, arrays)
+
+    def counted_pull(self: Any, name: int, wanted: Any) -> Any:
+        sizes = [s.size * s.dtype.itemsize for s in wanted.structs]
+        _write(kind="pull", name=name, bytes=sum(sizes), pieces=len(sizes))
+        return pull(self, name, wanted)
+
+    ours.TransferServer.offer, ours.TransferSource.pull = counted_offer, counted_pull
+
+
+def _tell_sockets(*_: Any) -> None:
+    sent = came = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(number))) as sock:
+                if sock.family in (socket.AF_INET, socket.AF_INET6):
+                    out, into = _TCP_INFO.unpack(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
+                    sent, came = sent + out, came + into
+        except OSError:  # no socket, or one that listens
+            continue
+    _write(kind="tcp", sent=sent, came=came)
+
+
+if FILE in os.environ and any("runtime.host.serve" in a for a in sys.orig_argv):
+    _count()
+    signal.signal(signal.SIGUSR2, _tell_sockets)

@@ -1,0 +1,53 @@
+"""Random programs, control flow on data among them, give the same bits on islands in processes of their own as in one.
+
+`pytest tests/test_random_clusters.py --programs 1000 --first-program 0` compares more of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
+
+import pathways as pw
+from pathways.api.process import Process, inside_of, process
+
+ISLANDS = (2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A topology, and this process as it is without the cluster of it that is running."""
+
+    topology: str
+    embedded: Process
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Deals the programs out to the clusters, each of which is started once."""
+    first: Any = metafunc.config.getoption("--first-program")
+    count: Any = metafunc.config.getoption("--programs")
+    dealt = sorted((ISLANDS[seed % len(ISLANDS)], seed) for seed in range(first, first + count))
+    ids = [f"islands{islands}-{seed}" for islands, seed in dealt]
+    metafunc.parametrize(("pair", "seed"), dealt, indirect=["pair"], ids=ids, scope="module")
+
+
+@pytest.fixture(scope="module")
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    topology, embedded = f"islands={request.param},devices=4", process()
+    with pw.cluster(topology):
+        yield Pair(topology, embedded)
+
+
+def test_equals_one_process(pair: Pair, seed: int) -> None:
+    """Of three programs, two have control flow on data."""
+    rng = np.random.default_rng(seed)
+    given = [0.5 * rng.standard_normal(SHAPE).astype(np.float32) for _ in range(INPUTS)]
+    placed, _ = (draw_irregular if seed // len(ISLANDS) % 3 else draw)(seed)
+    program = pw.program(placed)
+    with inside_of(pair.embedded):
+        want = [np.asarray(r) for r in program.lower(*given).compile(pair.topology)(*given)]
+    for ours, theirs in zip(program.lower(*given).compile()(*given), want, strict=True):
+        assert ours.dtype == theirs.dtype and np.asarray(ours).tobytes() == theirs.tobytes()
