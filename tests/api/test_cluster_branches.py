@@ -110,13 +110,13 @@ def test_runs_of_several_clients_do_not_mix() -> None:
 def test_each_decision_is_one_message_more_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
     np.asarray(loop(X))
     posted: Counter[str] = Counter()
-    post = Connection.post
+    post = Connection.post_soon
 
     def counted(self: Connection, message: Any) -> None:
         posted[type(message).__name__] += 1
         post(self, message)
 
-    monkeypatch.setattr(Connection, "post", counted)
+    monkeypatch.setattr(Connection, "post_soon", counted)
     result = loop(X)
     result.block_until_ready()
     turns, x = 1, X
