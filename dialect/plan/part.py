@@ -5,7 +5,7 @@ the plan, each instruction in one of them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pathways.dialect.dtypes import ArrayType
@@ -115,13 +115,27 @@ def bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> d
     """Bytes that values between hosts take on a device of each island, beside the peak of its stream.
 
     What is offered may stay until the run ends: it is counted whole. Of what is asked for, so many values (`prefetch`)
-    are there in pieces beside those that were joined. Of bodies, the one that takes most counts.
+    are there in pieces beside those that were joined. Of a loop, one turn counts.
     """
     found = _bytes_between(plan, prefetch, host_of)
-    bodies = [_bytes_between(plan.of_body(n), prefetch, host_of) for n in range(len(plan.bodies))]
-    for stream in plan.streams:
-        found[stream.island] += max((body[stream.island] for body in bodies), default=0)
+    taken: list[Counter[str]] = []
+    for number in range(len(plan.bodies)):  # a body's own branches run bodies before it
+        taken.append(_bytes_of_branches(plan.of_body(number), taken))
+        taken[number].update(_bytes_between(plan.of_body(number), prefetch, host_of))
+    found.update(_bytes_of_branches(plan, taken))
     return dict(found)
+
+
+def _bytes_of_branches(plan: Plan, taken: Sequence[Counter[str]]) -> Counter[str]:
+    """What the bodies of a plan's branches take, which may all run at a time; of a cond, one of them."""
+    found: Counter[str] = Counter()
+    branches = {i.step: i for s in plan.streams for i in s.instructions if isinstance(i, Branch)}
+    for branch in branches.values():
+        together: Counter[str] = Counter()
+        for number in branch.bodies:
+            together = together | taken[number] if branch.kind == "cond" else together + taken[number]
+        found.update(together)
+    return found
 
 
 def _bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> Counter[str]:

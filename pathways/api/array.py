@@ -168,7 +168,9 @@ class Array(ArrayMethods, JaxArray):
         promise = self.handle.array()
         if isinstance(promise, RemoteArray):
             buffer = self.handle.buffer
-            return promise.cancel(RunCancelled(program=buffer.origin[0], run=buffer.run, where=caller()))
+            flights = process().controller.flights.all()
+            program = next((f.plan.name for f in flights if f.number == buffer.run), "a program")
+            return promise.cancel(RunCancelled(program=program, run=buffer.run, where=caller()))
         if not isinstance(promise, Promise):
             return False
         process().controller.cancel([promise])

@@ -9,6 +9,7 @@ from pathways.dialect.topology import Topology, parse_topology
 from pathways.runtime.client.cluster import Cluster
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.run.background import CANCEL_LOOK
 from pathways.runtime.host.run.store import Poison
 
 
@@ -43,8 +44,8 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
     try:
         with inside_of(Process(outer.platform, controller, topology=chosen)):
             yield chosen
-            controller.cancel_elsewhere(controller.flights.all())
-            controller.flights.drain()
+            while not controller.flights.drain(CANCEL_LOOK):  # others may have waited for their turn meanwhile
+                controller.cancel_elsewhere(controller.flights.all())
     finally:
         machine.close()
         controller.flights.stop()

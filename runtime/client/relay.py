@@ -30,7 +30,7 @@ class Relay:
         self._hosts = hosts
         self._lock = threading.Lock()
         self._early: list[Said] | None = []
-        self._doomed = False
+        self._doomed = self._cancelled = False
         self._parts: list[RemoteRun] = []
 
     def part(self) -> RemoteRun:
@@ -38,10 +38,16 @@ class Relay:
         self._parts.append(part := RemoteRun(self._cancel))
         return part
 
-    def _cancel(self, cause: Diagnostic) -> None:
-        for part in self._parts:
+    def _cancel(self, cause: Diagnostic) -> bool:
+        """Ends the loops of the run, on all hosts; returns False where none of them runs it any more."""
+        running = [part for part in self._parts if not part.is_ready()]
+        for part in running:
             part.cancelled = cause
-        self.doom(cause)
+        with self._lock:
+            if running and not self._cancelled:
+                self._doomed = self._cancelled = True
+                self._say(doom(self._run, cause, cancelled=True))
+        return bool(running)
 
     def begin(self) -> None:
         """Says that all hosts have heard of the run."""
@@ -61,7 +67,7 @@ class Relay:
         with self._lock:
             if not self._doomed:
                 self._doomed = True
-                self._say(doom(self._run, cause))
+                self._say(doom(self._run, cause, cancelled=False))
 
     def _say(self, said: Said) -> None:
         if self._early is None:

@@ -1,6 +1,5 @@
 """Suspends a client: moves its arrays from device memory to the host or to disk, and back; other clients go on."""
 
-import contextlib
 import secrets
 import time
 from collections.abc import Hashable
@@ -63,14 +62,16 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
         array = buffer.array
         if buffer.pinned or not is_any_array(array):
             continue
-        with contextlib.suppress(PathwaysError, *pjrt.FAILURES):  # an array that will never be there stays as it is
+        try:
             host: np.ndarray[Any, Any] | Path = fetched(array)
-            if folder is not None:
-                host = _write(folder, np.ascontiguousarray(host).tobytes())
-            kept = Kept(Suspended(client.label), sharding_of(array), host)
-            client.kept[buffer] = kept
-            if controller.store.replace(buffer, array, kept.where, held=False):
-                freed += buffer.bytes * len(buffer.devices)
+        except (PathwaysError, *pjrt.FAILURES):  # an array that will never be there stays as it is
+            continue
+        if folder is not None:
+            host = _write(folder, np.ascontiguousarray(host).tobytes())
+        kept = Kept(Suspended(client.label), sharding_of(array), host)
+        client.kept[buffer] = kept
+        if controller.store.replace(buffer, array, kept.where, held=False):
+            freed += buffer.bytes * len(buffer.devices)
     return freed
 
 

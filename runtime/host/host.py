@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -48,6 +48,10 @@ BEAT = 0.5
 """Seconds between two signs of life."""
 
 
+_Loads: TypeAlias = m.LoadPlan | m.UnloadPlan | m.CountCosts | m.Connect | m.Record
+"""What is done beside runs, in its own order."""
+
+
 class Host:
     """Executes the parts of plans on its islands. `post` sends a message back; any thread may call it.
 
@@ -76,7 +80,7 @@ class Host:
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
         self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
-        self._loads: queue.SimpleQueue[m.LoadPlan | m.CountCosts] = queue.SimpleQueue()
+        self._loads: queue.SimpleQueue[_Loads] = queue.SimpleQueue()
         self._runs = 0
 
     def start(self) -> None:
@@ -92,8 +96,8 @@ class Host:
             case m.FreeArrays():
                 for array in message.arrays:
                     self._arrays.pop(array, None)
-            case m.UnloadPlan():
-                self._plans.pop(message.plan, None)
+            case m.UnloadPlan():  # behind its runs, and behind what may still load it
+                self._loads.put(message)
             case m.CopyArray():
                 self._arrays[message.target] = self._made("a copy", lambda: _copied(self._arrays[message.source]))
             case m.PutArray():
@@ -105,7 +109,7 @@ class Host:
                 self._fetches.put((message, self._arrays.get(message.array)))
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
-            case m.Connect() | m.Inject() | m.Record():
+            case m.Inject():
                 self._answer(message.request, lambda: self._prepare(message))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
@@ -131,8 +135,13 @@ class Host:
             case m.Decided() | m.Undecided():
                 self.decisions.hear(message)
                 return False
-            case m.LoadPlan() | m.CountCosts():  # no run of the plan comes before the answer
+            case (
+                m.LoadPlan() | m.CountCosts() | m.Connect() | m.Record()
+            ):  # no run that needs it comes before its answer
                 self._loads.put(message)
+                return False
+            case m.FetchArray() if message.array in self._arrays:  # it is not freed, or overwritten, before the answer
+                self._fetches.put((message, self._arrays[message.array]))
                 return False
             case m.TellTime():  # what lies between the question and the answer is how wrong it may be
                 self._post(m.Answer(message.request, value=str(time.perf_counter_ns())))
@@ -175,7 +184,7 @@ class Host:
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
         part = self._plans[message.plan]
-        frame = part.frame(message.transfers, self.decisions.of(message.run))
+        frame = part.frame(message.transfers, self.neighbors.reached(), self.decisions.of(message.run))
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
 
@@ -231,6 +240,9 @@ class Host:
     def _serve_loads(self) -> None:
         while True:
             message = self._loads.get()
+            if isinstance(message, m.UnloadPlan):
+                self._plans.pop(message.plan, None)
+                continue
             self._answer(message.request, lambda message=message: self._prepare(message))
 
     def _serve_fetches(self) -> None:

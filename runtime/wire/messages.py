@@ -214,7 +214,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class Undecided:
-    """As Decided, of what will never be known: a diagnostic says why. Name -1: all that is not decided yet."""
+    """As Decided, of what will never be known: a diagnostic says why. Names below 0: all that is not decided yet."""
 
     run: int
     name: int

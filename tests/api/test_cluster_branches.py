@@ -1,6 +1,7 @@
 """Loops and branches on data whose calls are on islands in several processes: one says what decides, all go by it."""
 
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -169,7 +170,12 @@ def alone(x: Any) -> Any:
     return lax.while_loop(lambda v: v.sum() < 1e30, lambda v: other(one(v)) / 4, x)
 
 
-SINGLE = [NamedSharding(SLICES.add_slice(devices=1).mesh("x"), P()) for _ in range(2)]
+SINGLE = [NamedSharding(SLICES.add_slice(devices=1, island="island0").mesh("x"), P()) for _ in range(2)]
+
+
+def test_a_loop_of_one_host_is_decided_there() -> None:
+    plan = pw.program(alone).lower(X).compile().plan
+    assert [len(what.parts) for _, what in linearize(plan) if isinstance(what, Joined)] == [1]
 
 
 @pytest.mark.parametrize("program", [endless, pw.program(alone)])
@@ -202,3 +208,51 @@ def test_a_cluster_ends_though_loops_do_not() -> None:
         endless(X / 1e6)
         pids = [pid_of(f"island{n}") for n in range(2)]
     assert not any(is_alive(pid) for pid in pids)
+
+
+def test_a_cluster_ends_though_other_threads_begin_loops() -> None:
+    begins = threading.Event()
+    with pw.cluster(islands=2, devices=2):
+        np.asarray(loop(X))
+
+        def work() -> None:
+            for _ in range(3):
+                endless(X / 1e6)
+                begins.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert begins.wait(60)
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_loop_on_one_island_holds_up_nothing_of_another() -> None:
+    """Values that are there are read; another island's host is started anew, and used; its loss is not the loop's."""
+    kept = pw.program(lambda x: f(x))(X)
+    there = pw.program(lambda x: pinned(x))
+    values([kept, there(X)])
+    old = pid_of("island1")
+    result = pw.program(alone)(X / 1e6)
+    np.testing.assert_array_equal(np.asarray(kept), 2 * X)
+    send("island1", signal.SIGKILL)
+    assert becomes(lambda: pid_of("island1") != old and this_cluster().hosts["island1"].lost is None)
+    np.testing.assert_array_equal(np.asarray(there(X)), 2 * X)
+    assert not result.is_ready() and result.cancel()
+    with pytest.raises(pw.PathwaysError, match="of alone was cancelled"):
+        np.asarray(result)
+
+
+ISLAND1 = NamedSharding(SLICES.add_slice(devices=1, island="island1").mesh("x"), P())
+pinned = jit(double, in_shardings=ISLAND1, out_shardings=ISLAND1)
+
+
+def test_what_was_read_stays_when_its_run_is_cancelled() -> None:
+    """A result that is there when the rest of its run is cancelled."""
+    both = pw.program(lambda x, y: (alone(x), pinned(y)))
+    looped, done = both(X / 1e6, X)
+    assert becomes(done.is_ready)
+    assert done.cancel() and looped.is_ready()
+    np.testing.assert_array_equal(np.asarray(done), 2 * X)
+    assert code_of(np.asarray, looped) == "PWC0518"
+    np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))

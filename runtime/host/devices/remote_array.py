@@ -15,7 +15,7 @@ class RemoteRun:
 
     __slots__ = ("_cancel", "_ended", "cancelled", "causes", "everything", "found")
 
-    def __init__(self, cancel: Callable[[Diagnostic], None] | None = None) -> None:
+    def __init__(self, cancel: Callable[[Diagnostic], bool] | None = None) -> None:
         """`cancel` tells all hosts of the run that it is; None: nothing of it waits for values."""
         self._ended = threading.Event()
         self._cancel = cancel
@@ -51,11 +51,8 @@ class RemoteRun:
             self._ended.wait()
 
     def cancel(self, cause: Diagnostic) -> bool:
-        """Ends its loops on data; returns False where it has none, or has ended."""
-        if self._cancel is None or self._ended.is_set():
-            return False
-        self._cancel(cause)
-        return True
+        """Ends its loops on data, on all hosts; returns False where it has none, or has ended on all of them."""
+        return self._cancel is not None and self._cancel(cause)
 
     def cause(self, result: int) -> Diagnostic | None:
         return self.cancelled or self.everything or self.causes.get(result)

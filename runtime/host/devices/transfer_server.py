@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.runtime.host.devices import pjrt
 
@@ -48,6 +49,8 @@ class TransferSource:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self.lost: Diagnostic | None = None
+        """Why the process is gone."""
 
     def pull(self, name: int, wanted: Incoming) -> list[pjrt.DeviceArray]:
         """Asks for arrays: gives futures. Raises one of FAILURES where it is closed."""

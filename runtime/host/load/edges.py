@@ -35,10 +35,8 @@ class Neighbors:
     device: pjrt.Device
     servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
     sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
-    _lost: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
-    """Islands whose hosts are gone, and what is said of it."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
-    """Guards those; notified when one is."""
+    """Guards those; notified when one of the sources is lost."""
     _addresses: dict[str, str] = field(default_factory=dict[str, str])
 
     def server_for(self, island: str) -> TransferServer:
@@ -52,24 +50,30 @@ class Neighbors:
         if self._addresses.get(island) != address:
             self._addresses[island] = address
             self.sources[island] = self.server_for(island).connect(address)
-            with self._changed:
-                self._lost.pop(island, None)
+
+    def reached(self) -> Mapping[str, TransferSource]:
+        """Where values come from now."""
+        return dict(self.sources)
 
     def lose(self, island: str, cause: Diagnostic) -> None:
         """Ends what is on its way from an island, whose host is gone."""
         self._addresses.pop(island, None)
-        with self._changed:
-            self._lost[island] = cause
-            self._changed.notify_all()
-        if island in self.sources:
-            self.sources[island].close()
+        source = self.sources.get(island)
+        if source is not None:
+            with self._changed:
+                source.lost = cause
+                self._changed.notify_all()
+            source.close()
 
-    def cause(self, edge: Edge, error: Exception, where: Where | None) -> Diagnostic:
+    def cause(self, edge: Edge, frame: Frame, error: Exception, where: Where | None) -> Diagnostic:
         """The first cause of what did not arrive: as the source said it, or why its host is gone."""
+        source = frame.sources.get(edge.source)
+        if source is None:
+            return _failure(edge, error, where)
         told = _MARKED.search(str(error)) is not None  # else the controller may know more, in a moment
         with self._changed:
-            self._changed.wait_for(lambda: told or edge.source in self._lost, AFTERWARDS)
-            return self._lost.get(edge.source) or _failure(edge, error, where)
+            self._changed.wait_for(lambda: told or source.lost is not None, AFTERWARDS)
+            return source.lost or _failure(edge, error, where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +121,10 @@ class Edges:
         def enqueue(frame: Frame) -> None:
             frame.turn_edge(RECEIVED, number, "be pulled")
             try:
-                arrays = neighbors.sources[island].pull(frame.transfers + number, wanted) if pieces else []
-                frame.values[slot] = Shards(arrays)
+                source: TransferSource = frame.sources[island]
+                frame.values[slot] = Shards(source.pull(frame.transfers + number, wanted) if pieces else [])
             except (KeyError, *pjrt.FAILURES) as error:
-                frame.values[slot] = Poison(neighbors.cause(edge, error, None))
+                frame.values[slot] = Poison(neighbors.cause(edge, frame, error, None))
 
         return enqueue
 
@@ -165,7 +169,7 @@ class Arrival:
         except Exception as error:  # any error must reach dependents, and the others go on
             frame.turn_edge(RECEIVED, number, "fail")
             note("a value from", self.edge.source, "did not come")
-            frame.values[self.slot] = Poison(self.neighbors.cause(self.edge, error, self.where))
+            frame.values[self.slot] = Poison(self.neighbors.cause(self.edge, frame, error, self.where))
 
 
 AFTERWARDS = 3.0

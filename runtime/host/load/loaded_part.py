@@ -70,8 +70,8 @@ class LoadedPart:
     inputs: Mapping[int, PartInput]
     results: list[PartResult]
 
-    def frame(self, transfers: int, decisions: RunDecisions) -> Frame:
-        return Frame(self.size, self.constants, transfers=transfers, decisions=decisions)
+    def frame(self, transfers: int, sources: Mapping[str, Any], decisions: RunDecisions) -> Frame:
+        return Frame(self.size, self.constants, transfers=transfers, sources=sources, decisions=decisions)
 
 
 def load_part(

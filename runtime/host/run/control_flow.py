@@ -38,11 +38,14 @@ class LoadedBody:
     constants: Sequence[tuple[int, Any]]
     overwritten: frozenset[int] = frozenset()
 
-    def run(
-        self, operands: Values, dispatch: Enqueuer, transfers: int = 0, decisions: RunDecisions | None = None
-    ) -> Working:
-        """Enqueues the body; yields what it awaits inside. Empties `operands`, which may hold the last references."""
-        frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches), transfers, decisions)
+    def run(self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0) -> Working:
+        """Enqueues the body; yields what it awaits inside. Empties `operands`, which may hold the last references.
+
+        `around` is the frame of the run that it is part of, on a host; `transfers` 0: nothing of it goes between hosts.
+        """
+        frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches), transfers)
+        if around is not None:
+            frame.decisions, frame.sources = around.decisions, around.sources
         for index, value in zip(self.inputs, operands, strict=True):
             if index >= 0:
                 frame.values[index] = value
@@ -98,7 +101,7 @@ class Choice:
         others.update(id(c) for body in self.bodies for _, c in body.constants)
         for number in self.donated:
             values[self.inputs[number]] = None
-        shared = _Shared(frame.decisions, frame.transfers, self.branch.step, self.away) if frame.decisions else None
+        shared = _Shared(frame, frame.decisions, self.branch.step, self.away) if frame.decisions else None
         results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, others, run, shared)
         own = self._own(results, set(range(len(results))), others)
         for index, value in zip(self.outputs, own, strict=True):
@@ -132,7 +135,7 @@ class Choice:
         """Waits for what decides, which another host may have: the number of a body, or whether a loop goes on."""
         if shared is None or not shared.away:
             found = yield from self._read(array)
-            return (shared.decisions.doomed if shared is not None else None) or found
+            return (shared.decisions.cancelled if shared is not None else None) or found
         name = shared.next_name()
         if array is not None:
             shared.decisions.say(name, (yield from self._read(array)))
@@ -169,19 +172,20 @@ class Choice:
 class _Shared:
     """One run of a branch on a host: what it does has a name each time, which is the same on all hosts that have it."""
 
-    def __init__(self, decisions: RunDecisions, outer: int, step: int, away: bool) -> None:
+    def __init__(self, frame: Frame, decisions: RunDecisions, step: int, away: bool) -> None:
+        self.frame = frame
         self.decisions = decisions
         self.away = away
-        self._outer, self._step, self._turn = outer, step, 0
+        self._step, self._turn = step, 0
 
     def next_name(self) -> int:
         if not self.away:
             return 0
         self._turn += 1
-        return name_of_turn(self._outer, self._step, self._turn)
+        return name_of_turn(self.frame.transfers, self._step, self._turn)
 
 
 def _run(body: LoadedBody, operands: Values, run: Enqueuer, shared: _Shared | None) -> Working:
     if shared is None:
         return body.run(operands, run)
-    return body.run(operands, run, shared.next_name(), shared.decisions)
+    return body.run(operands, run, shared.frame, shared.next_name())

@@ -33,7 +33,8 @@ class RunDecisions:
     post: Callable[[Said], None]
     _heard: dict[int, int | Poison] = field(default_factory=dict[int, int | Poison])
     _doomed: Poison | None = None
-    """Why nothing more will be decided."""
+    """Why nothing more will be decided between hosts."""
+    _cancelled: Poison | None = None
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards those; notified when one is heard."""
 
@@ -48,16 +49,18 @@ class RunDecisions:
         with self._changed:
             if isinstance(said, m.Decided):
                 self._heard[said.name] = said.value
-            elif said.name < 0:
+            elif said.name in (DOOMED, CANCELLED):
                 self._doomed = Poison(read_diagnostic(said.cause))
+                if said.name == CANCELLED:
+                    self._cancelled = self._doomed
             else:
                 self._heard[said.name] = Poison(read_diagnostic(said.cause))
             self._changed.notify_all()
 
     @property
-    def doomed(self) -> Poison | None:
-        """Why nothing more is decided: a host is gone, or the run was cancelled."""
-        return self._doomed
+    def cancelled(self) -> Poison | None:
+        """Why the run's own loops end, too: it was cancelled."""
+        return self._cancelled
 
     def is_known(self, name: int) -> bool:
         return name in self._heard or self._doomed is not None
@@ -110,6 +113,10 @@ class Decisions:
         del self._runs[run]
 
 
-def doom(run: int, cause: Diagnostic) -> m.Undecided:
-    """Says that nothing more of a run will be decided."""
-    return m.Undecided(run, -1, write_diagnostic(cause))
+DOOMED, CANCELLED = -1, -2
+"""Names of all that is not decided yet: between hosts, and of loops on one host, too."""
+
+
+def doom(run: int, cause: Diagnostic, *, cancelled: bool) -> m.Undecided:
+    """Says that nothing more of a run will be decided: a host of it is gone, or it was cancelled."""
+    return m.Undecided(run, CANCELLED if cancelled else DOOMED, write_diagnostic(cause))

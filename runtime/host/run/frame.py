@@ -1,7 +1,8 @@
 """The values that one run works on, and its steps: instructions prepared for devices, none of which waits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pathways.dialect.plan.instructions import Instruction
@@ -13,11 +14,13 @@ from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.states import States
 
+_NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
+
 
 class Frame:
     """The values of one run of a plan, or of one run of a body."""
 
-    __slots__ = ("base", "decisions", "early", "edges", "tokens", "transfers", "values")
+    __slots__ = ("base", "decisions", "early", "edges", "sources", "tokens", "transfers", "values")
 
     def __init__(
         self,
@@ -26,6 +29,7 @@ class Frame:
         base: int = -1,
         transfers: int = 0,
         decisions: RunDecisions | None = None,
+        sources: Mapping[str, Any] = _NO_SOURCES,
     ) -> None:
         self.values: list[Any] = [None] * size
         """By slot: the buffers of all islands, then what is on its way between islands."""
@@ -37,6 +41,9 @@ class Frame:
         """The first of its launch ids; -1: it has none yet."""
         self.transfers = transfers
         """The first of the numbers under which its values go to other hosts."""
+        self.sources = sources
+        """Where values of other hosts come from, as it was when the run began: a host that has taken the place of one
+        of them knows nothing of this run."""
         self.decisions = decisions
         """What is decided between hosts, where there are several."""
         self.edges: dict[int, str] = {}
