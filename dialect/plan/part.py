@@ -111,11 +111,32 @@ def edges_of(plan: Plan) -> list[Edge]:
     return found
 
 
+def branch_number(body: int, step: int) -> int:
+    """The number of a branch in the whole plan: of its body (-1: the program itself), and its step there."""
+    return (body + 1 << 32) + step
+
+
+def shared_branches(plan: Plan, host_of: Callable[[str], str]) -> dict[int, tuple[str, frozenset[str]]]:
+    """By number, the branches that several hosts have a part of: their kinds, and those hosts."""
+    found: dict[int, tuple[str, set[str]]] = {}
+    for body, streams in enumerate(plan.all_streams, -1):
+        for stream in streams:
+            for branch in (i for i in stream.instructions if isinstance(i, Branch)):
+                number = branch_number(body, branch.step)
+                found.setdefault(number, (branch.kind, set()))[1].add(host_of(stream.island))
+    return {number: (kind, frozenset(hosts)) for number, (kind, hosts) in found.items() if len(hosts) > 1}
+
+
+AHEAD = 1
+"""So many turns of a loop may a host be ahead of others: what it offers them stays until they come."""
+
+
 def bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> dict[str, int]:
     """Bytes that values between hosts take on a device of each island, beside the peak of its stream.
 
     What is offered may stay until the run ends: it is counted whole. Of what is asked for, so many values (`prefetch`)
-    are there in pieces beside those that were joined. Of a loop, one turn counts.
+    are there in pieces beside those that were joined. Of a loop, as many turns
+    count as a host may be ahead of another.
     """
     found = _bytes_between(plan, prefetch, host_of)
     taken: list[Counter[str]] = []
@@ -123,7 +144,7 @@ def bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> d
         taken.append(_bytes_of_branches(plan.of_body(number), taken))
         taken[number].update(_bytes_between(plan.of_body(number), prefetch, host_of))
     found.update(_bytes_of_branches(plan, taken))
-    return dict(found)
+    return {stream.island: found[stream.island] for stream in plan.streams}
 
 
 def _bytes_of_branches(plan: Plan, taken: Sequence[Counter[str]]) -> Counter[str]:
@@ -134,6 +155,8 @@ def _bytes_of_branches(plan: Plan, taken: Sequence[Counter[str]]) -> Counter[str
         together: Counter[str] = Counter()
         for number in branch.bodies:
             together = together | taken[number] if branch.kind == "cond" else together + taken[number]
+        if branch.kind == "while":
+            together = Counter({island: (1 + AHEAD) * size for island, size in together.items()})
         found.update(together)
     return found
 

@@ -1,16 +1,21 @@
 """What one host of a run decides is told to all of its hosts, in one order (runtime/host/run/decisions.py).
 
 A host that is gone decides nothing more: from then on all others hear only why, so that none goes on alone. A run is
-cancelled in the same way.
+cancelled in the same way. What lets a host go on with a loop is held back while another is more than `AHEAD` turns
+behind it: else a host that is quick would offer without end what one that is slow has not taken.
 """
 
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.plan.part import AHEAD
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.host.run.decisions import Said, doom
+from pathways.runtime.wire import messages as m
 
 
 class Told(Protocol):
@@ -21,17 +26,41 @@ class Told(Protocol):
         ...
 
 
-class Relay:
-    """One run with branches on data. It may be used as soon as it is made: what is said before all
-    hosts have heard of the run waits for `begin`."""
+@dataclass(eq=False)
+class _Loop:
+    """One run of a branch: how many decisions each of its hosts has come to, and how many were told."""
 
-    def __init__(self, run: int, hosts: Sequence[Told]) -> None:
+    reached: dict[str, int]
+    told: int = 0
+    held: deque[Said] = field(default_factory=deque[Said])
+    ended: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no host will say anything of it."""
+        return self.ended and all(count == self.told for count in self.reached.values())
+
+
+class Relay:
+    """One run with branches on data, on hosts by name. `branches` are those that several have a part of, by number.
+
+    It may be used as soon as it is made: what is said before all hosts have heard of the run waits for `begin`.
+    """
+
+    def __init__(self, run: int, hosts: Mapping[str, Told], branches: Mapping[int, tuple[str, frozenset[str]]]) -> None:
         self._run = run
         self._hosts = hosts
+        self._branches = branches
+        self._loops: dict[int, _Loop] = {}
         self._lock = threading.Lock()
-        self._early: list[Said] | None = []
+        self._early: list[tuple[Said, Iterable[str]]] | None = []
         self._doomed = self._cancelled = False
         self._parts: list[RemoteRun] = []
+
+    @property
+    def loops(self) -> int:
+        """How many runs of branches are under way."""
+        return len(self._loops)
 
     def part(self) -> RemoteRun:
         """Makes the future of what one host executes of the run."""
@@ -45,36 +74,49 @@ class Relay:
             part.cancelled = cause
         with self._lock:
             if running and not self._cancelled:
-                self._doomed = self._cancelled = True
-                self._say(doom(self._run, cause, cancelled=True))
+                self._cancelled = True
+                self._end(cause)
         return bool(running)
 
     def begin(self) -> None:
         """Says that all hosts have heard of the run."""
         with self._lock:
             early, self._early = self._early or [], None
-            for said in early:
-                self._tell(said)
+            for said, hosts in early:
+                self._say(said, hosts)
 
-    def hear(self, said: Said) -> None:
-        """Takes what a host has decided."""
+    def hear(self, host: str, said: Said | m.Reached) -> None:
+        """Takes what a host has decided, or that it waits for what another does."""
         with self._lock:
-            if not self._doomed:
-                self._say(said)
+            if self._doomed or said.branch not in self._branches:
+                return
+            kind, hosts = self._branches[said.branch]
+            loop = self._loops.setdefault(said.loop, _Loop(dict.fromkeys(hosts, 0)))
+            loop.reached[host] += 1
+            if not isinstance(said, m.Reached):
+                loop.held.append(said)
+            while loop.held and min(loop.reached.values()) > loop.told - AHEAD:
+                told = loop.held.popleft()
+                loop.told += 1
+                loop.ended = kind == "cond" or isinstance(told, m.Undecided) or not told.value
+                self._say(told, hosts)
+            if loop.is_over:
+                del self._loops[said.loop]
 
     def doom(self, cause: Diagnostic) -> None:
         """Says that a host is gone, and why."""
         with self._lock:
             if not self._doomed:
-                self._doomed = True
-                self._say(doom(self._run, cause, cancelled=False))
+                self._end(cause)
 
-    def _say(self, said: Said) -> None:
-        if self._early is None:
-            self._tell(said)
-        else:
-            self._early.append(said)
+    def _end(self, cause: Diagnostic) -> None:
+        self._doomed = True
+        self._loops.clear()
+        self._say(doom(self._run, cause, cancelled=self._cancelled), self._hosts)
 
-    def _tell(self, said: Said) -> None:
-        for host in self._hosts:
-            host.tell(said)
+    def _say(self, said: Said, hosts: Iterable[str]) -> None:
+        if self._early is not None:
+            self._early.append((said, hosts))
+            return
+        for name in hosts:
+            self._hosts[name].tell(said)

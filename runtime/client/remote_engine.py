@@ -13,7 +13,7 @@ import numpy as np
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
-from pathways.dialect.plan.part import bytes_between
+from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.runtime.client.hosts import Hosts, ask_each
 from pathways.runtime.client.relay import Relay
@@ -73,6 +73,7 @@ class RemoteEngine:
         self._hosts = hosts
         self._number = next(hosts.plans)
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
+        self._branches = shared_branches(plan, hosts.host_of)
         self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of)
         shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
@@ -144,7 +145,7 @@ class RemoteEngine:
     ) -> None:
         """Tells all hosts of the run."""
         values = frame.values
-        relay = Relay(run, list(hosts.values())) if self.plan.bodies else None
+        relay = Relay(run, hosts, self._branches) if self.plan.bodies else None
         for share in self._shares.values():
             host = hosts[share.name]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}

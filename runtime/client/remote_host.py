@@ -215,10 +215,10 @@ class RemoteHost:
             case m.Failed():
                 found = (message.step, read_diagnostic(message.found)) if message.found else None
                 self._ended(message.run, {int(n): read_diagnostic(text) for n, text in message.causes.items()}, found)
-            case m.Decided() | m.Undecided():
+            case m.Decided() | m.Undecided() | m.Reached():
                 _, relay = self._runs.get(message.run, (None, None))
                 if relay is not None:
-                    relay.hear(message)
+                    relay.hear(self.island, message)
             case m.Hangs():
                 self.faults = message.faults
                 self.lose("", read_diagnostic(message.cause))

@@ -45,9 +45,11 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return (message.source, message.target)
         case m.FreeArrays():
             return message.arrays
-        case m.LoadPlan() | m.UnloadPlan() | m.Connect() | m.Inject() | m.Fence() | m.Decided() | m.Undecided():
+        case m.LoadPlan() | m.UnloadPlan() | m.Connect() | m.Fence():
             return ()
-        case m.CountCosts() | m.Record() | m.TellTime():
+        case m.Inject() | m.CountCosts() | m.Record() | m.TellTime():
+            return ()
+        case m.Decided() | m.Undecided() | m.Reached():
             return ()
         case m.Hello() | m.Answer() | m.Done() | m.Failed() | m.Hangs() | m.Beat():
             return ()

@@ -205,9 +205,14 @@ class Fence:
 
 @dataclass(frozen=True)
 class Decided:
-    """What a branch of a run goes by, under a name: a host to its controller, and that to all hosts of the run."""
+    """What a branch of a run goes by, under a name: a host to its controller, and that to all hosts that have a part.
+
+    `branch` is its number in the plan (dialect/plan/part.py), `loop` the name of this run of it.
+    """
 
     run: int
+    branch: int
+    loop: int
     name: int
     value: int
 
@@ -217,8 +222,19 @@ class Undecided:
     """As Decided, of what will never be known: a diagnostic says why. Names below 0: all that is not decided yet."""
 
     run: int
+    branch: int
+    loop: int
     name: int
     cause: str
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A host to its controller: all of a loop's turns so far are behind it, and it waits for the next decision."""
+
+    run: int
+    branch: int
+    loop: int
 
 
 Message: TypeAlias = (
@@ -244,11 +260,12 @@ Message: TypeAlias = (
     | Fence
     | Decided
     | Undecided
+    | Reached
 )
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 _KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, TellTime, Decided})
+_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, TellTime, Decided, Reached})
 _COUNT = struct.Struct("<I")
 
 

@@ -14,6 +14,7 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster, values
+from support.proc import memory_of
 
 import pathways as pw
 from pathways.api.process import process
@@ -256,3 +257,31 @@ def test_what_was_read_stays_when_its_run_is_cancelled() -> None:
     np.testing.assert_array_equal(np.asarray(done), 2 * X)
     assert code_of(np.asarray, looped) == "PWC0518"
     np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
+
+
+def test_a_quick_host_waits_for_a_slow_one() -> None:
+    """What it offers is not taken yet: 100 turns of 4 MiB would stay, if it went on by itself."""
+    turns, size = 100, 1024
+    here = SINGLE[0]
+    count = jit(lambda n: n + 1, in_shardings=here, out_shardings=here)
+    goes_on = jit(lambda n: n < turns, in_shardings=here)
+    make = jit(lambda n: jnp.full((size, size), n, jnp.float32), in_shardings=here, out_shardings=here)
+
+    def product(v: Any, w: Any) -> Any:
+        return w + v + jnp.tanh(jnp.tanh(v @ v) @ v) * 0
+
+    slow = jit(product, in_shardings=ISLAND1, out_shardings=ISLAND1)
+
+    @pw.program
+    def work(n: Any, w: Any) -> Any:
+        return lax.while_loop(lambda s: goes_on(s[0]), lambda s: (count(s[0]), slow(make(s[0]), s[1])), (n, w))
+
+    zero = np.zeros((size, size), np.float32)
+    values(work(np.int32(turns - 2), zero))
+    pid = pid_of("island0")
+    before = highest = memory_of(pid)
+    number, result = work(np.int32(0), zero)
+    while not result.is_ready():
+        highest = max(highest, memory_of(pid))
+    assert np.asarray(number) == turns and np.asarray(result)[0, 0] == sum(range(turns))
+    assert highest < before + turns * zero.nbytes // 3

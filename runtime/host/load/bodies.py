@@ -29,7 +29,7 @@ def load_bodies(
     loaded: list[LoadedBody] = []
     for number, own in enumerate(part.bodies):
         body = part.plan.of_body(number)
-        prepared = Preparer(body, sides, executables, loaded, edges_of(number))
+        prepared = Preparer(body, sides, executables, loaded, edges_of(number), number)
         waves = prepared.prepare(defer(body, own.order, everything=sequential, received=own.received))
         offsets = prepared.offsets
 

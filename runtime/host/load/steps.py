@@ -10,6 +10,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.order import Joined
+from pathways.dialect.plan.part import branch_number
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt, transfers
 from pathways.runtime.host.devices.callbacks import Watched
@@ -40,10 +41,13 @@ class Preparer:
         executables: Executables,
         bodies: Sequence[LoadedBody] = (),
         edges: Edges | None = None,
+        body: int = -1,
     ) -> None:
+        """`body`: the number of the body that the plan is of; -1: it is the program's."""
         self.plan = plan
         self.bodies = bodies
         self._edges = edges
+        self._body = body
         self.launches: list[Launch] = []
         """Launches by launch id, counted from the first of the run."""
         self.offsets = offsets_of(plan)
@@ -119,6 +123,7 @@ class Preparer:
         results = [outputs.get(n, -1) for n in range(len(body.results))]
         return Choice(
             branch,
+            branch_number(self._body, branch.step),
             joined.away,
             self.plan.streams[joined.parts[0][0]].island,
             [inputs.get(n, -1) for n in range(len(body.inputs) + (branch.kind == "cond"))],

@@ -85,6 +85,8 @@ class Choice:
     """
 
     branch: Branch
+    number: int
+    """In the whole plan (dialect/plan/part.py)."""
     away: bool
     island: str
     inputs: Sequence[int]
@@ -138,7 +140,9 @@ class Choice:
             return (shared.decisions.cancelled if shared is not None else None) or found
         name = shared.next_name()
         if array is not None:
-            shared.decisions.say(name, (yield from self._read(array)))
+            shared.decisions.say(self.number, shared.loop, name, (yield from self._read(array)))
+        else:
+            shared.decisions.reach(self.number, shared.loop)
         yield (Deciding(shared.decisions, name),)
         return shared.decisions.take(name)
 
@@ -177,6 +181,7 @@ class _Shared:
         self.decisions = decisions
         self.away = away
         self._step, self._turn = step, 0
+        self.loop = name_of_turn(frame.transfers, step, 0) if away else 0
 
     def next_name(self) -> int:
         if not self.away:

@@ -2,7 +2,8 @@
 
 The host that has the value tells the controller, which tells all hosts of the run, that one too: what one of them goes
 by, all do. So a loop never ends on one host and goes on at another, which would wait for what the first was to send;
-where a host is gone, none of the others hears anything but the reason from then on.
+where a host is gone, none of the others hears anything but the reason from then on. Hosts that wait for a decision say
+that they do: nothing is told to those that are ahead before the last has come near (client/relay.py).
 """
 
 import hashlib
@@ -30,7 +31,7 @@ class RunDecisions:
     """The decisions of one run, which another thread hears."""
 
     run: int
-    post: Callable[[Said], None]
+    post: Callable[[Said | m.Reached], None]
     _heard: dict[int, int | Poison] = field(default_factory=dict[int, int | Poison])
     _doomed: Poison | None = None
     """Why nothing more will be decided between hosts."""
@@ -38,12 +39,16 @@ class RunDecisions:
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards those; notified when one is heard."""
 
-    def say(self, name: int, value: int | Poison) -> None:
+    def say(self, branch: int, loop: int, name: int, value: int | Poison) -> None:
         """Tells the controller what this host has found; it is heard of as by any other host."""
         if isinstance(value, Poison):
-            self.post(m.Undecided(self.run, name, write_diagnostic(value.cause)))
+            self.post(m.Undecided(self.run, branch, loop, name, write_diagnostic(value.cause)))
         else:
-            self.post(m.Decided(self.run, name, value))
+            self.post(m.Decided(self.run, branch, loop, name, value))
+
+    def reach(self, branch: int, loop: int) -> None:
+        """Tells the controller that this host waits for what another decides."""
+        self.post(m.Reached(self.run, branch, loop))
 
     def hear(self, said: Said) -> None:
         with self._changed:
@@ -94,7 +99,7 @@ class Deciding:
 class Decisions:
     """The decisions of all runs that a host knows of. Runs begin, and decisions are heard, in the order of messages."""
 
-    def __init__(self, post: Callable[[Said], None]) -> None:
+    def __init__(self, post: Callable[[Said | m.Reached], None]) -> None:
         self._post = post
         self._runs: dict[int, RunDecisions] = {}
 
@@ -119,4 +124,4 @@ DOOMED, CANCELLED = -1, -2
 
 def doom(run: int, cause: Diagnostic, *, cancelled: bool) -> m.Undecided:
     """Says that nothing more of a run will be decided: a host of it is gone, or it was cancelled."""
-    return m.Undecided(run, CANCELLED if cancelled else DOOMED, write_diagnostic(cause))
+    return m.Undecided(run, 0, 0, CANCELLED if cancelled else DOOMED, write_diagnostic(cause))
