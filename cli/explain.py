@@ -10,6 +10,7 @@ import pathways.cli.errors
 import pathways.compiler.errors
 import pathways.dialect.errors
 import pathways.runtime.errors
+import pathways.runtime.wire.errors
 from pathways.cli.errors import UnknownCode
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 
@@ -17,6 +18,7 @@ _CATALOGS = (
     pathways.dialect.errors,
     pathways.compiler.errors,
     pathways.runtime.errors,
+    pathways.runtime.wire.errors,
     pathways.api.errors,
     pathways.cli.errors,
 )

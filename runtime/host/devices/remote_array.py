@@ -1,5 +1,6 @@
 """Arrays that another process has: known here by number, and by the run that makes them."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -13,11 +14,12 @@ from pathways.dialect.dtypes import ArrayType, numpy_dtype
 class RemoteRun:
     """A run of a plan, as far as one host executes it: a future."""
 
-    __slots__ = ("_cancel", "_ended", "cancelled", "causes", "everything", "found")
+    __slots__ = ("_cancel", "_ended", "_first", "cancelled", "causes", "everything", "found")
 
     def __init__(self, cancel: Callable[[Diagnostic], bool] | None = None) -> None:
         """`cancel` tells all hosts of the run that it is; None: nothing of it waits for values."""
         self._ended = threading.Event()
+        self._first = [True]
         self._cancel = cancel
         self.cancelled: Diagnostic | None = None
         self.causes: dict[int, Diagnostic] = {}
@@ -34,7 +36,8 @@ class RemoteRun:
         found: tuple[int, Diagnostic] | None = None,
     ) -> None:
         """Says what has become of it; the first call counts."""
-        if not self._ended.is_set():
+        with contextlib.suppress(IndexError):
+            self._first.pop()  # two threads may say it at once
             self.causes, self.everything, self.found = causes, everything, found
             self._ended.set()
 
