@@ -1,0 +1,132 @@
+"""Values from other hosts, and what decides branches, come in any order: what is enqueued keeps to the plan's data."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
+
+import pathways as pw
+from pathways.dialect.plan.instructions import Recv
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.order import Joined, Ordered
+from pathways.dialect.plan.part import PlanPart, part_of
+from pathways.runtime.host.load.waves import PREFETCH, defer
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.progress import PreparedWave, drive
+
+PROGRAMS = 25
+
+
+@dataclass(eq=False)
+class Coming:
+    """Something that is awaited: it is known when the test says so."""
+
+    what: Any
+    log: list[tuple[str, Any]]
+    known: bool = False
+
+    def start(self, frame: Frame, run: Any) -> Iterator[Sequence["Coming"]]:
+        self.log.append(("begun", self.what))
+        while not self.known:
+            yield (self,)
+        self.log.append(("over", self.what))
+
+    def is_known(self) -> bool:
+        return self.known
+
+    def wait(self) -> None:
+        raise AssertionError("nothing waits here")
+
+
+@dataclass(eq=False)
+class Enqueued:
+    """Notes what is enqueued, in order."""
+
+    log: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+
+    def enqueue(self, part: Any, frame: Frame, *, last: bool) -> None:
+        self.log += [("step", step) for step in part.steps]
+
+
+def enqueued(part: PlanPart, rng: random.Random, *, sequential: bool) -> list[tuple[str, Any]]:
+    """Enqueues a part, whose awaits end in a random order, several at a time."""
+    run = Enqueued()
+    waves = [
+        PreparedWave(
+            wave.needs,
+            [SimpleNamespace(steps=[wave.steps[k] for k in range(len(wave.steps))])],  # pyright: ignore
+            [(number, Coming((at, what), run.log)) for number, at, what in wave.awaits],  # pyright: ignore
+        )
+        for wave in defer(part.plan, part.order, everything=sequential, received=part.received)
+    ]
+    for pendings in drive(waves, Frame(0, ()), run):  # pyright: ignore
+        for pending in rng.sample(list(pendings), rng.randint(1, len(pendings))):
+            pending.known = True  # pyright: ignore
+        asked = sum(isinstance(p.what[1], Recv) for p in pendings)  # pyright: ignore
+        assert asked <= PREFETCH or sequential
+    return run.log
+
+
+def check(part: PlanPart, log: list[tuple[str, Any]]) -> None:
+    """Each instruction once; no slot is read before it is made, or overwritten or dropped before all have read it."""
+    begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for time, (event, (_, what)) in enumerate(log):
+        if event != "over":
+            begins.setdefault(id(what), time)
+        ends[id(what)] = time
+    steps = [id(what) for event, (_, what) in log if event == "step"]
+    assert sorted(steps) == sorted(id(what) for _, what in part.order if not isinstance(what, Joined))
+    made: dict[tuple[int, int], Ordered] = {}
+    used: dict[tuple[int, int], list[Ordered]] = defaultdict(list)
+    for one in part.order:
+        at, what = one
+        parts = what.parts if isinstance(what, Joined) else ((at, what),)
+        effects = [(stream, instruction.effects) for stream, instruction in parts]
+        for stream, (reads, writes, drops) in effects:
+            for slot in reads:
+                maker = made.get((stream, slot))
+                assert maker is None or ends[id(maker[1])] < begins[id(what)]
+            for slot in (*writes, *drops):
+                for user in used[stream, slot]:
+                    assert user[1] is what or ends[id(user[1])] < begins[id(what)]
+        for stream, (reads, writes, drops) in effects:
+            for slot in reads:
+                used[stream, slot].append(one)
+            for slot in writes:
+                made[stream, slot] = one
+                used[stream, slot] = [one]
+            for slot in drops:
+                made.pop((stream, slot), None)
+
+
+@pytest.fixture(scope="module")
+def some_plans() -> list[Plan]:
+    values = [np.zeros(SHAPE, np.float32)] * INPUTS
+    drawn = [draw(seed)[0] for seed in range(PROGRAMS)] + [draw_irregular(seed)[0] for seed in range(PROGRAMS)]
+    programs = [pw.program(program).lower(*values) for program in drawn]
+    return [lowered.compile("islands=4,devices=8", merge=seed % 2 == 0).plan for seed, lowered in enumerate(programs)]
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_any_order_of_arrivals(some_plans: list[Plan], sequential: bool) -> None:
+    awaited = 0
+    for seed, plan in enumerate(some_plans):
+        rng = random.Random(seed)
+        hosts: list[set[str]] = [set() for _ in range(rng.randint(2, 4))]
+        for stream in plan.streams:
+            rng.choice(hosts).add(stream.island)
+        for islands in filter(None, hosts):
+            whole = part_of(plan, islands)
+            for part in (whole, *whole.bodies):
+                for _ in range(4):
+                    log = enqueued(part, rng, sequential=sequential)
+                    awaited += sum(event == "over" for event, _ in log)
+                    check(part, log)
+    assert awaited > 200
