@@ -13,7 +13,7 @@ with three clients that dispatch a stage when the former's host has said that it
 paper waits for is that it is enqueued, which for computations as small as these is the same):
 
 - `host to host`: one plan a stage, which fetches its operand from the former's host itself; the fairest of the three
-- `by client`: one program a stage, as one would write them: operands pass through the client, a fetch and a put
+- `programs`: one program a stage, as one would write them: operands are moved for it, by a run of its own
 - `no data`: as host to host, but each stage has its operand there already: nothing is moved, though `parallel` must
 
 All are repeated in turns in one run, on one cluster for each latency; ratios are of medians, above 1 `parallel` is
@@ -41,7 +41,7 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
 
 WIDTH = 16
-WAYS = ("host to host", "by client", "no data")
+WAYS = ("host to host", "programs", "no data")
 
 
 def far(seconds):
@@ -171,7 +171,7 @@ class Chain:
 
 def trips(way, count):
     """How many round trips to a host a way waits for."""
-    return {"parallel": 1, "by client": 2 * count - 1}.get(way, count)
+    return 1 if way == "parallel" else count
 
 
 def measure(latency, hosts, rounds):
