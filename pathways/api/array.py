@@ -22,7 +22,7 @@ from pathways.dialect.jax_api import JaxArray as JaxArray
 from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.user_line import caller
-from pathways.runtime.errors import ComputationFailed, NotAnArray, RunCancelled, StillRunning, TooMuchToFetch
+from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
 from pathways.runtime.host.devices import arrays, pjrt
 from pathways.runtime.host.devices.remote_array import RemoteArray
 from pathways.runtime.host.run.background import Promise
@@ -167,10 +167,8 @@ class Array(ArrayMethods, JaxArray):
         """
         promise = self.handle.array()
         if isinstance(promise, RemoteArray):
-            buffer = self.handle.buffer
-            flights = process().controller.flights.all()
-            program = next((f.plan.name for f in flights if f.number == buffer.run), "a program")
-            return promise.cancel(RunCancelled(program=program, run=buffer.run, where=caller()))
+            controller, run = process().controller, self.handle.buffer.run
+            return controller.cancel_elsewhere((f for f in controller.flights.all() if f.number == run), caller())
         if not isinstance(promise, Promise):
             return False
         process().controller.cancel([promise])

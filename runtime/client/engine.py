@@ -9,12 +9,12 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_engine import RemoteEngine
-from pathways.runtime.client.remote_moves import put_elsewhere, remote_mover
+from pathways.runtime.client.remote_moves import put_values, remote_mover
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.host.devices import transfers
 from pathways.runtime.host.devices.arrays import fetched
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
+from pathways.runtime.host.devices.layouts import Side, Sides
 from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.local_engine import LocalEngine
 from pathways.runtime.host.run.dispatch import Dispatch
@@ -83,10 +83,8 @@ def prepare_move(controller: Controller, type_: ArrayType, source: Side, side: S
     What lies on another machine (a cluster, or this process where islands are not) moves through this process.
     """
     machine, executables = controller.machine, controller.executables
-    if not any(source.devices[0] in island.devices for island in machine.islands):
-        if isinstance(machine, Hosts):
-            return lambda array: put_elsewhere(machine, fetched(array), type_, side)
-        return lambda array: put_on_side(fetched(array), type_, side)
+    if machine.island_of(source.devices[0]) is None:
+        return lambda array: put_values(machine, fetched(array), type_, side)
     if isinstance(machine, Hosts):
         return remote_mover(machine, type_, source, side)
     return transfers.prepare_transfer(type_, source, side, lambda text, device: executables.load(text, [device])).move

@@ -2,7 +2,7 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -40,19 +40,9 @@ class Hosts(Machine, abc.ABC):
     def fence(self, host: RemoteHost) -> None:
         """Tells all other hosts that one is gone, so that nothing waits for it, and who is there instead."""
 
-    def ask_all(self, islands: Sequence[str], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
-        """Asks several hosts at once; `make` makes the request of one, of its island and a number."""
-        answers: dict[str, m.Answer] = {}
-        for name, answer in ask_each({name: self.hosts[name] for name in islands}, make).items():
-            if isinstance(answer, PathwaysError):
-                raise answer
-            answers[name] = answer
-        return answers
-
     def inject(self, fault: str) -> int:
         """Brings a fault (JSON) to runs on all hosts; without one, ends it, and gives how often it has happened."""
-        there = [name for name in self.hosts if self.host(name)]
-        answers = self.ask_all(there, lambda _, number: m.Inject(number, fault))
+        answers = ask_all({name: self.host(name) for name in self.hosts}, lambda _, number: m.Inject(number, fault))
         happened = sum(int(answer.value) for answer in answers.values()) + self.faults
         self.faults = 0
         return happened
@@ -71,3 +61,13 @@ def ask_each(
 
     with ThreadPoolExecutor(max(1, len(hosts)), "pathways-ask") as pool:
         return dict(zip(hosts, pool.map(ask, hosts), strict=True))
+
+
+def ask_all(hosts: Mapping[str, RemoteHost], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
+    """As `ask_each`; raises the error of a host that does not answer."""
+    answers: dict[str, m.Answer] = {}
+    for name, answer in ask_each(hosts, make).items():
+        if isinstance(answer, PathwaysError):
+            raise answer
+        answers[name] = answer
+    return answers

@@ -15,7 +15,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
-from pathways.runtime.client.hosts import Hosts, ask_each
+from pathways.runtime.client.hosts import Hosts, ask_all
 from pathways.runtime.client.relay import Relay
 from pathways.runtime.client.remote_host import RemoteHost, new_numbers
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -176,9 +176,7 @@ class RemoteEngine:
         """Asks all hosts at once. Raises PWC0910 where one is gone and no other can take its place."""
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         found: dict[str, IslandCost] = {}
-        for name, answer in ask_each(hosts, lambda _, n: m.CountCosts(n, self._number)).items():
-            if isinstance(answer, PathwaysError):
-                raise answer
+        for name, answer in ask_all(hosts, lambda _, n: m.CountCosts(n, self._number)).items():
             found |= read_costs(answer.value, name)
         return found
 

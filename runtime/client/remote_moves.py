@@ -14,9 +14,8 @@ from pathways.dialect.plan.move import ArrayPlace, move_plan
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_engine import RemoteEngine
-from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.devices.layouts import Side
-from pathways.runtime.host.devices.remote_array import RemoteArray
+from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
+from pathways.runtime.host.devices.layouts import Side, put_on_side
 from pathways.runtime.host.run.frame import Frame
 
 
@@ -34,23 +33,22 @@ def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Ca
     return move
 
 
-def put_elsewhere(hosts: Hosts, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> RemoteArray:
-    """Sends values of this process to the host that has a side. Raises PWC0910 where it is not there."""
-    return _engine(hosts, type_, side, side).put(0, array, type_, side)
+def put_values(machine: Machine, values: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
+    """Copies values of this process to a side, wherever it is. Raises PWC0910 where its host is not there."""
+    if isinstance(machine, Hosts):
+        return _engine(machine, type_, side, side).put(0, values, type_, side)
+    return put_on_side(values, type_, side)
 
 
 def _engine(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> RemoteEngine:
-    found = {i.name: i for i in (_island(hosts, source), _island(hosts, side))}
-    topology = Topology(tuple(Island(i.name, devices=len(i.devices)) for i in found.values()))
-    plan = move_plan(hosts.platform, topology, type_, _place(hosts, source), _place(hosts, side))
-    return RemoteEngine(plan, hosts, found, plan.name, sequential=False)
-
-
-def _island(hosts: Hosts, side: Side) -> PhysicalIsland:
-    return next(i for i in hosts.islands if side.devices[0] in i.devices)
-
-
-def _place(hosts: Hosts, side: Side) -> ArrayPlace:
-    island = _island(hosts, side)
-    positions = tuple(island.devices.index(d) for d in side.devices)
-    return ArrayPlace(island.name, positions, side.local.mesh.axes, side.local.dims)
+    islands: dict[str, PhysicalIsland] = {}
+    places: list[ArrayPlace] = []
+    for end in (source, side):
+        island = hosts.island_of(end.devices[0])
+        assert island is not None
+        islands[island.name] = island
+        positions = tuple(island.devices.index(d) for d in end.devices)
+        places.append(ArrayPlace(island.name, positions, end.local.mesh.axes, end.local.dims))
+    topology = Topology(tuple(Island(i.name, devices=len(i.devices)) for i in islands.values()))
+    plan = move_plan(hosts.platform, topology, type_, *places)
+    return RemoteEngine(plan, hosts, islands, plan.name, sequential=False)

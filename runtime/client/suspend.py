@@ -12,8 +12,7 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.files import write_folder, write_private
-from pathways.runtime.client.hosts import Hosts
-from pathways.runtime.client.remote_moves import put_elsewhere
+from pathways.runtime.client.remote_moves import put_values
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
@@ -116,10 +115,7 @@ def _back(controller: Controller, buffer: StoredBuffer, kept: Kept) -> Any:
         host = kept.read(buffer.type)
     except (OSError, ValueError) as error:  # its file is missing, or cut
         return Poison(SnapshotGone(name=buffer.name, problem=str(error)))
-    machine = controller.machine
-    if not isinstance(machine, Hosts):
-        return pjrt.put(host, buffer.type, buffer.sharding, kept.real, buffer.devices)
     try:
-        return put_elsewhere(machine, host, buffer.type, Side(buffer.sharding, kept.real, buffer.devices))
+        return put_values(controller.machine, host, buffer.type, Side(buffer.sharding, kept.real, buffer.devices))
     except PathwaysError as error:  # its host is gone, and cannot be started again
         return Poison(error.diagnostic)

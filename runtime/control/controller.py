@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import parse_bytes
@@ -215,12 +215,14 @@ class Controller:
             promise.cancelled = True
             self.store.resolve(promise, Poison(promise.cancellation))
 
-    def cancel_elsewhere(self, flights: Iterable[Flight]) -> None:
-        """Cancels runs on hosts in other processes: their loops on data end, and their results are poison."""
-        for flight in flights:
-            for part in flight.tokens:
-                if isinstance(part, RemoteRun):
-                    part.cancel(RunCancelled(program=flight.plan.name, run=flight.number))
+    def cancel_elsewhere(self, flights: Iterable[Flight], where: Where | None = None) -> bool:
+        """Cancels runs on hosts in other processes: their loops on data end, and their results are poison.
+
+        Returns False where there is nothing to cancel. `where` is the user's line.
+        """
+        parts = [(flight, part) for flight in flights for part in flight.tokens if isinstance(part, RemoteRun)]
+        told = [part.cancel(RunCancelled(program=f.plan.name, run=f.number, where=where)) for f, part in parts]
+        return any(told)
 
     def _finish_callbacks(self, client: ClientState | None, grace: float = 5.0) -> None:
         """Waits for runs that call back to the host. Other runs, which may block them for ever, get `grace` seconds."""
@@ -257,4 +259,6 @@ class Controller:
         self.flights.abandon(lost)
 
     def island_of(self, device: Hashable) -> PhysicalIsland:
-        return next(i for i in self.machine.islands if device in i.devices)
+        island = self.machine.island_of(device)
+        assert island is not None
+        return island

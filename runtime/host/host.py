@@ -110,7 +110,7 @@ class Host:
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
             case m.Inject():
-                self._answer(message.request, lambda: self._prepare(message))
+                self._answer(message.request, lambda: self._observers.inject(message.fault))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
@@ -135,9 +135,8 @@ class Host:
             case m.Decided() | m.Undecided():
                 self.decisions.hear(message)
                 return False
-            case (
-                m.LoadPlan() | m.CountCosts() | m.Connect() | m.Record()
-            ):  # no run that needs it comes before its answer
+            case m.LoadPlan() | m.CountCosts() | m.Connect() | m.Record():
+                # no run that needs it comes before its answer
                 self._loads.put(message)
                 return False
             case m.FetchArray() if message.array in self._arrays:  # it is not freed, or overwritten, before the answer
@@ -150,9 +149,7 @@ class Host:
                 pass
         return True
 
-    def _prepare(self, message: m.LoadPlan | m.Connect | m.Inject | m.CountCosts | m.Record) -> str | bytes:
-        if isinstance(message, m.Inject):
-            return self._observers.inject(message.fault)
+    def _prepare(self, message: m.LoadPlan | m.Connect | m.CountCosts | m.Record) -> str | bytes:
         if isinstance(message, m.CountCosts):
             plan = self._plans[message.plan].plan
             return write_costs(costs_of(plan, Sides(plan, self._islands_of(plan)), self._executables))

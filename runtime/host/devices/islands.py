@@ -6,7 +6,7 @@ life of the process: programs that name the same island take turns on them.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -103,6 +103,10 @@ class Machine:
     def named(self, key: str) -> PhysicalIsland | None:
         """Returns the island of this name in this process."""
         return next((i for i in self.islands if i.key == key), None)
+
+    def island_of(self, device: Hashable) -> PhysicalIsland | None:
+        """Returns the island that a device is of; None for one of another machine."""
+        return next((i for i in self.islands if device in i.devices), None)
 
     def islands_for(self, plan: Plan) -> dict[str, PhysicalIsland]:
         """Finds the physical island of each stream. Raises PWC0503 (too few devices) or PWC0605 (another platform)."""

@@ -114,10 +114,6 @@ class RemoteArray:
         if (lost := self.store.lost) is not None:
             raise PathwaysError(lost)
 
-    def cancel(self, cause: Diagnostic) -> bool:
-        """Cancels the run that makes it; returns False where there is nothing to cancel."""
-        return self._run is not None and self._run.cancel(cause)
-
     def fetch(self, shard: int = -1) -> "np.ndarray[Any, Any]":
         """Waits for it, and copies it, or one of its shards, to this process."""
         self.block_until_ready()
