@@ -6,33 +6,18 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster, values
 from support.processes import start_python
+from support.two_islands import double, f, g, jit
 
 import pathways as pw
 from pathways.runtime.client.silence import TIMEOUT
 
-jit: Any = jax.jit
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
-SLICES = pw.make_virtual_device_set()
-HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
-
-
-def double(x: Any) -> Any:
-    return x * 2 + 1
-
-
-def square(x: Any) -> Any:
-    return x @ x.T
-
-
-f = jit(double, in_shardings=HERE, out_shardings=HERE)
-g = jit(square, in_shardings=THERE, out_shardings=THERE)
 here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))
 
 

@@ -11,32 +11,16 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, send, this_cluster, values
 from support.processes import pwc_here
+from support.two_islands import HERE, THERE, f, g, jit
 
 import pathways as pw
 from pathways.api.process import Process, inside_of, process
 from pathways.runtime.status import IslandStatus
 
-jit: Any = jax.jit
 TOPOLOGY = "islands=2,devices=2"
 X = np.arange(1.0, 17.0, dtype=np.float32).reshape(4, 4)
-SLICES = pw.make_virtual_device_set()
-HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
-
-
-def double(x: Any) -> Any:
-    return x * 2 + 1
-
-
-def square(x: Any) -> Any:
-    return x @ x.T
-
-
-f = jit(double, in_shardings=HERE, out_shardings=HERE)
-g = jit(square, in_shardings=THERE, out_shardings=THERE)
 
 
 @pw.program

@@ -141,11 +141,6 @@ def _send(stream: Any, raw: bytes) -> None:
         return
 
 
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Members:
-    return Members(tmp_path_factory.mktemp("members"))
-
-
 @pytest.fixture(params=[unix, under_tls])
 def served(request: pytest.FixtureRequest, tmp_path: Path, members: Members) -> Iterator[Served]:
     yield from request.param(tmp_path, members)

@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,6 @@ from pathways.runtime.wire.tls import Keys, Listener, connect
 
 SOON = 0.3
 """Seconds that a handshake may take where it is to fail."""
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Members:
-    return Members(tmp_path_factory.mktemp("members"))
-
-
-@pytest.fixture
-def door(members: Members) -> Iterator[Door]:
-    with Door(members) as door:
-        yield door
 
 
 def stranger(verifies: Keys | None = None) -> Keys:

@@ -4,7 +4,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,17 +14,6 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire import tls_stream
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Members:
-    return Members(tmp_path_factory.mktemp("members"))
-
-
-@pytest.fixture
-def door(members: Members) -> Iterator[Door]:
-    with Door(members) as door:
-        yield door
 
 
 class Reader(threading.Thread):

@@ -1,0 +1,17 @@
+"""A cluster's members, and a listener that lets its hosts in."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.members import Door, Members
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Members:
+    return Members(tmp_path_factory.mktemp("members"))
+
+
+@pytest.fixture
+def door(members: Members) -> Iterator[Door]:
+    with Door(members) as door:
+        yield door
