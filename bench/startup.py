@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 from pathways.api.process import process
+from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.loaded_plan import LoadedPlan
-from pathways.runtime.control.controller import Controller
 from pathways.runtime.host.devices.islands import Machine
 
 

@@ -18,7 +18,7 @@ from pathways.cli.passes import passes_
 from pathways.cli.run import run
 from pathways.cli.why import why
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan.plan_file import VERSION
+from pathways.dialect.versions import VERSION
 
 
 class _Group(click.Group):

@@ -40,4 +40,3 @@ tree_util: Any = jax.tree_util
 ShapedArray: Any = jax_core.ShapedArray
 Tracer: Any = jax_core.Tracer
 JaxRuntimeError: type[Exception] = jax.errors.JaxRuntimeError
-JAX_VERSION: str = jax.__version__

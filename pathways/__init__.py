@@ -3,9 +3,13 @@
 import pathways as pw
 """
 
-from pathways.compiler.collector import collector_paused
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-with collector_paused():  # what JAX has the collector call drops a Ctrl-C that comes meanwhile
+from pathways.compiler.collector import collector_paused
+from pathways.dialect.versions import VERSION as __version__
+
+if TYPE_CHECKING:
     from pathways.api import testing as testing
     from pathways.api.array import Array as Array
     from pathways.api.client import Client as Client
@@ -24,9 +28,46 @@ with collector_paused():  # what JAX has the collector call drops a Ctrl-C that 
     from pathways.compiler.frontends.jax.devices import VirtualSlice as VirtualSlice
     from pathways.compiler.frontends.jax.devices import make_virtual_device_set as make_virtual_device_set
     from pathways.dialect.diagnostics import PathwaysError as PathwaysError
-    from pathways.dialect.plan.plan_file import VERSION as __version__
     from pathways.dialect.topology import Island as Island
     from pathways.dialect.topology import Topology as Topology
+
+_WHERE = {
+    "Array": "pathways.api.array",
+    "Client": "pathways.api.client",
+    "Compiled": "pathways.api.stages",
+    "Island": "pathways.dialect.topology",
+    "Lowered": "pathways.api.stages",
+    "PathwaysError": "pathways.dialect.diagnostics",
+    "Program": "pathways.api.program",
+    "Topology": "pathways.dialect.topology",
+    "VirtualDevice": "pathways.compiler.frontends.jax.devices",
+    "VirtualDeviceSet": "pathways.compiler.frontends.jax.devices",
+    "VirtualSlice": "pathways.compiler.frontends.jax.devices",
+    "cluster": "pathways.api.cluster",
+    "load": "pathways.api.stages",
+    "make_virtual_device_set": "pathways.compiler.frontends.jax.devices",
+    "program": "pathways.api.program",
+    "restore": "pathways.api.snapshots",
+    "save": "pathways.api.snapshots",
+    "status": "pathways.api.process",
+    "testing": "pathways.api.testing",
+    "trace": "pathways.api.tracing",
+}
+"""The modules of all names. They are imported together when one is first used: a process without devices needs none."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with collector_paused():  # what JAX has the collector call drops a Ctrl-C that comes meanwhile
+        modules = {one: import_module(module) for one, module in _WHERE.items()}
+    globals().update({one: getattr(modules[one], one, modules[one]) for one in _WHERE})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})
+
 
 __all__ = [
     "Array",

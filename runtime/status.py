@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pathways.dialect.plan.memory import readable
-from pathways.runtime.control.controller import Controller
+from pathways.runtime.client.controller import Controller
 
 
 @dataclass(frozen=True)

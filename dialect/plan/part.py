@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pathways.dialect.ahead import AHEAD
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch, Recv, Run, Send
 from pathways.dialect.plan.nouns import Layout, Plan, Stream
@@ -125,10 +126,6 @@ def shared_branches(plan: Plan, host_of: Callable[[str], str]) -> dict[int, tupl
                 number = branch_number(body, branch.step)
                 found.setdefault(number, (branch.kind, set()))[1].add(host_of(stream.island))
     return {number: (kind, frozenset(hosts)) for number, (kind, hosts) in found.items() if len(hosts) > 1}
-
-
-AHEAD = 1
-"""So many turns of a loop may a host be ahead of others: what it offers them stays until they come."""
 
 
 def bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> dict[str, int]:

@@ -22,16 +22,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import jaxlib.version
-
 from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CallsBack, DamagedPlan, NotAPlan, PlanVersion
 from pathways.dialect.files import write_whole
-from pathways.dialect.jax_api import JAX_VERSION as VERSION_OF_JAX
 from pathways.dialect.plan.codec import NOT_STORED, DecodeError, decode_plan, encode_plan
 from pathways.dialect.plan.modules.vet import vetted
 from pathways.dialect.plan.nouns import FORMAT, Plan
+from pathways.dialect.versions import WRITER
 
 _SEAL = b"pathways-plan sha256:"
 _SEAL_SIZE = len(_SEAL) + 64
@@ -41,9 +39,6 @@ _MARK = b"pathways-plan hmac-sha256:"
 _MARK_SIZE = len(_MARK) + 2 * signing.SIZE
 _SIGNED_AS = "plan.bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-VERSION = "0.1.0"
-WRITER = {"pathways": VERSION, "jax": VERSION_OF_JAX, "jaxlib": jaxlib.version.__version__}
-"""What this process is, to those that read what it writes."""
 
 
 def write_plan(plan: Plan, *, marked: bool = False) -> bytes:

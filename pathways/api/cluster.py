@@ -7,7 +7,7 @@ from pathways.api.process import Process, inside_of, process
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.runtime.client.cluster import Cluster
-from pathways.runtime.control.controller import Controller
+from pathways.runtime.client.controller import Controller
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.background import CANCEL_LOOK
 from pathways.runtime.host.run.store import Poison

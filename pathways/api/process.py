@@ -25,8 +25,8 @@ from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
+from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.loaded_plan import LoadedPlan
-from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, SchedulingPolicy
 from pathways.runtime.errors import Forked
 from pathways.runtime.host.devices import pjrt

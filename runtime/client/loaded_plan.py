@@ -15,13 +15,13 @@ from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.user_line import caller, on_behalf_of
 from pathways.runtime.client.arguments import Binder, Bound
+from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import load_engine
 from pathways.runtime.client.inputs import as_host, handle_of
 from pathways.runtime.client.pending_results import PromisedResults, passed_on
 from pathways.runtime.client.ports import Input, Result
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
-from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import CalledInside, ComputationFailed
 from pathways.runtime.host.devices import callbacks

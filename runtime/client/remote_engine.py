@@ -16,11 +16,11 @@ from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.runtime.client.hosts import Hosts, ask_all
-from pathways.runtime.client.relay import Relay
 from pathways.runtime.client.remote_host import RemoteHost, new_numbers
+from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
-from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
+from pathways.runtime.host.devices.remote_array import Parts, RemoteArray, RemoteRun
 from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.load.waves import PREFETCH
@@ -146,12 +146,14 @@ class RemoteEngine:
         """Tells all hosts of the run."""
         values = frame.values
         relay = Relay(run, hosts, self._branches) if self.plan.bodies else None
+        parts = Parts(relay.cancel) if relay is not None else None
         for share in self._shares.values():
             host = hosts[share.name]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
             poison = {slot: host.put_poison(cause) for slot, cause in bad.items()}
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
-            started = host.run(m.RunPlan(self._number, run, transfers, first, arguments, wanted=wanted), relay)
+            started = parts.add() if parts is not None else RemoteRun()
+            host.run(m.RunPlan(self._number, run, transfers, first, arguments, wanted=wanted), started, relay)
             frame.tokens.append(started)
             for name in poison.values():
                 host.free(name)

@@ -11,12 +11,12 @@ from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.runtime.client.relay import Relay
+from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.devices.remote_array import RemoteRun
-from pathways.runtime.host.run.decisions import Said
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.decided import Said
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import first_id
@@ -124,9 +124,8 @@ class RemoteHost:
             raise PathwaysError(read_diagnostic(request.answer.error))
         return request.answer
 
-    def run(self, message: m.RunPlan, relay: Relay | None = None) -> RemoteRun:
-        """Starts a run; where the host is gone, one that has failed. `relay` hears what it decides."""
-        run = RemoteRun() if relay is None else relay.part()
+    def run(self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None) -> None:
+        """Starts a run, or fails it where the host is gone. `relay` hears what it decides."""
         with self._lock:
             lost = self.lost
             if lost is None:
@@ -135,7 +134,6 @@ class RemoteHost:
             self.post(message)
         else:
             _end_all([(run, relay)], lost)
-        return run
 
     def tell(self, message: Said) -> None:
         """As `post`, for what is said under a lock that losing a host takes: a host that is gone is lost elsewhere."""

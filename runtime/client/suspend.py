@@ -12,13 +12,12 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.files import write_folder, write_private
+from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.remote_moves import put_values
 from pathways.runtime.client_state import ClientState
-from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import SnapshotGone
-from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.arrays import fetched, is_any_array, sharding_of
+from pathways.runtime.host.devices.arrays import FAILURES, fetched, is_any_array, sharding_of
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.store import Poison, StoredBuffer, Suspended, lost_among
 
@@ -63,7 +62,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
             continue
         try:
             host: np.ndarray[Any, Any] | Path = fetched(array)
-        except (PathwaysError, *pjrt.FAILURES):  # an array that will never be there stays as it is
+        except (PathwaysError, *FAILURES):  # an array that will never be there stays as it is
             continue
         if folder is not None:
             host = _write(folder, np.ascontiguousarray(host).tobytes())

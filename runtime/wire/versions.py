@@ -2,7 +2,7 @@
 
 import platform
 
-from pathways.dialect.plan.plan_file import WRITER
+from pathways.dialect.versions import WRITER
 
 VERSIONS = WRITER | {"python": ".".join(platform.python_version_tuple()[:2])}
 

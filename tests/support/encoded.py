@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 from pathways.api.process import Process
+from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_host import RemoteHost
-from pathways.runtime.control.controller import Controller
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.wire.frames import ConnectionEnded

@@ -6,6 +6,7 @@ import numpy as np
 
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
+from pathways.runtime.host.devices.pjrt import FAILURES as FAILURES
 from pathways.runtime.host.devices.remote_array import RemoteArray
 
 Array: TypeAlias = Any

@@ -61,6 +61,28 @@ class RemoteRun:
         return self.cancelled or self.everything or self.causes.get(result)
 
 
+class Parts:
+    """The futures of one run with loops on data, a part for each of its hosts: it is cancelled as a whole."""
+
+    def __init__(self, tell: Callable[[Diagnostic], None]) -> None:
+        """`tell` ends its loops on all hosts; it may be called again."""
+        self._tell = tell
+        self._parts: list[RemoteRun] = []
+
+    def add(self) -> RemoteRun:
+        """Makes the future of what one host executes of the run."""
+        self._parts.append(part := RemoteRun(self._cancel))
+        return part
+
+    def _cancel(self, cause: Diagnostic) -> bool:
+        running = [part for part in self._parts if not part.is_ready()]
+        for part in running:
+            part.cancelled = cause
+        if running:
+            self._tell(cause)
+        return bool(running)
+
+
 class ArrayStore(Protocol):
     """The arrays of a host in another process (client/remote_host.py)."""
 

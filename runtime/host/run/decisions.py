@@ -3,7 +3,7 @@
 The host that has the value tells the controller, which tells all hosts of the run, that one too: what one of them goes
 by, all do. So a loop never ends on one host and goes on at another, which would wait for what the first was to send;
 where a host is gone, none of the others hears anything but the reason from then on. Hosts that wait for a decision say
-that they do: nothing is told to those that are ahead before the last has come near (client/relay.py).
+that they do: nothing is told to those that are ahead before the last has come near (control/relay.py).
 """
 
 import hashlib
@@ -12,12 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
-from pathways.dialect.diagnostics import Diagnostic
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.wire import messages as m
-
-Said = m.Decided | m.Undecided
-"""A decision of a run, by its name: a value, or why there will be none."""
+from pathways.runtime.wire.decided import CANCELLED, DOOMED, Said
 
 
 def name_of_turn(outer: int, step: int, turn: int) -> int:
@@ -116,12 +113,3 @@ class Decisions:
 
     def end(self, run: int) -> None:
         del self._runs[run]
-
-
-DOOMED, CANCELLED = -1, -2
-"""Names of all that is not decided yet: between hosts, and of loops on one host, too."""
-
-
-def doom(run: int, cause: Diagnostic, *, cancelled: bool) -> m.Undecided:
-    """Says that nothing more of a run will be decided: a host of it is gone, or it was cancelled."""
-    return m.Undecided(run, 0, 0, CANCELLED if cancelled else DOOMED, write_diagnostic(cause))

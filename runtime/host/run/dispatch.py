@@ -32,7 +32,7 @@ class TurnGiver(Protocol):
 
 
 class Control(Protocol):
-    """What a run asks of the controller (control/controller.py)."""
+    """What a run asks of the controller (client/controller.py)."""
 
     @property
     def machine(self) -> Machine: ...

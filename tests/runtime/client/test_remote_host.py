@@ -13,7 +13,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.client.remote_host import RemoteHost, new_numbers
 from pathways.runtime.errors import ComputationFailed
-from pathways.runtime.host.devices.remote_array import RemoteArray
+from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import HEADER
@@ -29,6 +29,10 @@ class Far:
         self.connection = Connection(self.raw)
         self.lost = threading.Event()
         self.host = RemoteHost("island0", Connection(here), lambda _: self.lost.set())
+
+    def run(self, message: m.RunPlan) -> RemoteRun:
+        self.host.run(message, run := RemoteRun())
+        return run
 
     def answers(self, *answers: Callable[[Any], m.Message]) -> None:
         """Answers so many messages, each as its function says, in a thread of its own."""
@@ -66,7 +70,7 @@ def test_a_refusal_is_raised_as_it_was_said(far: Far) -> None:
 
 def test_a_run_ends_good_or_with_the_cause_of_each_result(far: Far) -> None:
     far.answers(lambda r: m.Done(r.run, 5), lambda r: m.Failed(r.run, 5, {"1": write_diagnostic(CAUSE)}))
-    good, bad = (far.host.run(m.RunPlan(0, n, 0, 10, ())) for n in range(2))
+    good, bad = (far.run(m.RunPlan(0, n, 0, 10, ())) for n in range(2))
     type_ = ArrayType((2,), "int8")
     first, second = (RemoteArray(far.host, new_numbers(), type_, bad, n) for n in range(2))
     good.block_until_ready()
@@ -78,7 +82,7 @@ def test_a_run_ends_good_or_with_the_cause_of_each_result(far: Far) -> None:
 
 def test_what_was_found_in_a_step_is_told(far: Far) -> None:
     far.answers(lambda r: m.Failed(r.run, 5, {}, write_diagnostic(CAUSE), 7))
-    run = far.host.run(m.RunPlan(0, 0, 0, 10, (), wanted=1))
+    run = far.run(m.RunPlan(0, 0, 0, 10, (), wanted=1))
     run.block_until_ready()
     assert run.found == (7, CAUSE) and run.everything is None
 
@@ -91,7 +95,7 @@ def test_values_are_fetched_as_they_were(far: Far) -> None:
 
 
 def test_a_hang_is_the_cause_of_all_that_waits(far: Far) -> None:
-    run = far.host.run(m.RunPlan(0, 0, 0, 10, ()))
+    run = far.run(m.RunPlan(0, 0, 0, 10, ()))
     far.connection.post(m.Hangs(write_diagnostic(CAUSE), 2))
     run.block_until_ready()
     assert run.everything == CAUSE == far.host.lost and far.host.faults == 2
@@ -122,7 +126,7 @@ def test_a_host_that_takes_nothing_keeps_nobody_waiting_and_is_still_heard(far: 
 
 @pytest.mark.parametrize("how", ["end", "noise", "unasked", "too large", "a number that is none"])
 def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
-    run = far.host.run(m.RunPlan(0, 0, 0, 10, ()))
+    run = far.run(m.RunPlan(0, 0, 0, 10, ()))
     raised: list[str] = []
 
     def ask() -> None:
@@ -152,6 +156,6 @@ def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
         assert run.everything is not None and run.everything.code == "PWC0910"
     with pytest.raises(PathwaysError):
         far.host.ask(load)
-    after = far.host.run(m.RunPlan(0, 1, 0, 10, ()))
+    after = far.run(m.RunPlan(0, 1, 0, 10, ()))
     assert after.is_ready() and after.everything is far.host.lost
     far.host.post(m.CopyArray(1, 2))  # no error: what it would have been for has its own

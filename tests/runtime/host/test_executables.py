@@ -16,8 +16,8 @@ import pathways as pw
 from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.plan_file import load_plan, write_plan
+from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.loaded_plan import LoadedPlan
-from pathways.runtime.control.controller import Controller
 from pathways.runtime.host.devices import executable_cache, pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import Machine

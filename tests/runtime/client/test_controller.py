@@ -16,9 +16,9 @@ import pytest
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime.client.controller import Controller
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
-from pathways.runtime.control.controller import Controller
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pathways.dialect.ahead import AHEAD
 from pathways.dialect.diagnostics import Diagnostic
-from pathways.dialect.plan.part import AHEAD
-from pathways.runtime.host.devices.remote_array import RemoteRun
-from pathways.runtime.host.run.decisions import Said, doom
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.decided import Said, doom
 
 
 class Told(Protocol):
@@ -55,28 +54,18 @@ class Relay:
         self._lock = threading.Lock()
         self._early: list[tuple[Said, Iterable[str]]] | None = []
         self._doomed = self._cancelled = False
-        self._parts: list[RemoteRun] = []
 
     @property
     def loops(self) -> int:
         """How many runs of branches are under way."""
         return len(self._loops)
 
-    def part(self) -> RemoteRun:
-        """Makes the future of what one host executes of the run."""
-        self._parts.append(part := RemoteRun(self._cancel))
-        return part
-
-    def _cancel(self, cause: Diagnostic) -> bool:
-        """Ends the loops of the run, on all hosts; returns False where none of them runs it any more."""
-        running = [part for part in self._parts if not part.is_ready()]
-        for part in running:
-            part.cancelled = cause
+    def cancel(self, cause: Diagnostic) -> None:
+        """Ends the loops of the run, on all hosts."""
         with self._lock:
-            if running and not self._cancelled:
+            if not self._cancelled:
                 self._cancelled = True
                 self._end(cause)
-        return bool(running)
 
     def begin(self) -> None:
         """Says that all hosts have heard of the run."""

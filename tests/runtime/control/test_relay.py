@@ -5,10 +5,12 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from pathways.runtime.client.relay import Relay
-from pathways.runtime.host.run.decisions import CANCELLED, DOOMED, Decisions, Said, doom, name_of_turn
+from pathways.runtime.control.relay import Relay
+from pathways.runtime.host.devices.remote_array import Parts
+from pathways.runtime.host.run.decisions import Decisions, name_of_turn
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.decided import CANCELLED, DOOMED, Said, doom
 from pathways.runtime.wire.errors import HostLost
 
 GONE = HostLost(island="island0", reason="killed")
@@ -95,7 +97,8 @@ def test_nothing_is_kept_of_a_loop_that_is_over() -> None:
 def test_a_run_is_cancelled_where_it_runs() -> None:
     relay, hosts = relay_of()
     relay.begin()
-    ended, running = relay.part(), relay.part()
+    parts = Parts(relay.cancel)
+    ended, running = parts.add(), parts.add()
     ended.end({})
     assert ended.cancel(GONE)
     assert ended.cause(0) is None and running.cause(0) == GONE and running.is_ready()
