@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Port
+from pathways.dialect.topology import readable
 
 ROWS = 8
 """The most rows of arguments, of results, or of anything else that grows with the program."""

@@ -16,6 +16,7 @@ import numpy as np
 from pathways.api import npz
 from pathways.api.array import Array
 from pathways.api.cluster import cluster as start_cluster
+from pathways.api.cluster import connect
 from pathways.api.process import process
 from pathways.api.reference import Difference, compare, run_reference
 from pathways.api.stages import DISPATCH, PARALLEL, Compiled, load
@@ -58,6 +59,7 @@ Examples:
 @click.option("--schedule", help=f"For sources: {', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv.")
 @click.option("--dispatch", type=click.Choice(DISPATCH), default=PARALLEL, show_default=True, help="How to enqueue.")
 @click.option("--cluster", metavar="SPEC", help="Run each island in a process of its own: islands=2,devices=4.")
+@click.option("--address", metavar="NAME", help="Run on a cluster that `pwc cluster start` has started.")
 @click.option("--all", "everything", is_flag=True, help="Print every result, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="Print results and timings as JSON.")
 def run(
@@ -74,6 +76,7 @@ def run(
     schedule: str | None,
     dispatch: str,
     cluster: str | None,
+    address: str | None,
     everything: bool,
     as_json: bool,
 ) -> None:
@@ -88,6 +91,8 @@ def run(
     limit = None if fetch_limit is None else parse_bytes("--fetch-limit", fetch_limit)
     if cluster is not None:
         click.get_current_context().with_resource(start_cluster(cluster))
+    elif address is not None:
+        click.get_current_context().with_resource(connect(address, name=Path(source).stem))
     options = {"--topology": topology, "--placement": placement, "--schedule": schedule}
     compiled, example = _prepare(source, dispatch, {o: v for o, v in options.items() if v is not None})
     controller = process().controller  # not before: a source may have settings of its own

@@ -14,8 +14,8 @@ from pathways.compiler.schedule.attribute import read_schedule
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import parse
-from pathways.dialect.plan.memory import readable
 from pathways.dialect.schedule_figures import Schedule
+from pathways.dialect.topology import readable
 
 LIMITED = ("1f1b", "interleaved", "zero-bubble")
 """Schedules that keep a number of microbatches in flight that does not grow with how many there are."""

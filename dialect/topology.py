@@ -91,23 +91,32 @@ def parse_topology(spec: str) -> Topology:
 def load_topology(path: Path) -> Topology:
     """Reads a topology file. Raises PWC0704."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise _bad(str(path), str(error)) from None
+    return read_topology(text, str(path))
+
+
+def read_topology(text: str, source: str) -> Topology:
+    """Reads the text of a topology file; errors name its source. Raises PWC0704."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad(source, str(error)) from None
     tables = table.pop("island", None)
     rate = table.pop("dcn_gbps", 12.5)
     if table:
-        raise _bad(str(path), _unknown_key(sorted(table)[0], ("island", "dcn_gbps")))
+        raise _bad(source, _unknown_key(sorted(table)[0], ("island", "dcn_gbps")))
     if isinstance(tables, dict):
-        raise _bad(str(path), "[island] is one table; a list of islands is written [[island]], also where there is one")
+        raise _bad(source, "[island] is one table; a list of islands is written [[island]], also where there is one")
     if not isinstance(tables, list) or not tables:
-        raise _bad(str(path), "there is no [[island]] table")
+        raise _bad(source, "there is no [[island]] table")
     if any(not isinstance(t, dict) for t in cast("list[Any]", tables)):
-        raise _bad(str(path), "island is a list of values; islands are tables, each below a line [[island]]")
-    islands = tuple(_island(str(path), cast("dict[str, Any]", t), i) for i, t in enumerate(cast("list[Any]", tables)))
+        raise _bad(source, "island is a list of values; islands are tables, each below a line [[island]]")
+    islands = tuple(_island(source, cast("dict[str, Any]", t), i) for i, t in enumerate(cast("list[Any]", tables)))
     if len({i.name for i in islands}) < len(islands):
-        raise _bad(str(path), "two islands have the same name")
-    return Topology(islands, _number(str(path), "dcn_gbps", rate))
+        raise _bad(source, "two islands have the same name")
+    return Topology(islands, _number(source, "dcn_gbps", rate))
 
 
 def write_topology(topology: Topology) -> str:
@@ -164,6 +173,15 @@ def _unknown_key(key: str, known: Iterable[str]) -> str:
 
 
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def readable(count: float) -> str:
+    """Writes bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
 
 
 def parse_bytes(source: str, value: str) -> int:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathways.api.array import Array as Array
     from pathways.api.client import Client as Client
     from pathways.api.cluster import cluster as cluster
+    from pathways.api.cluster import connect as connect
     from pathways.api.process import status as status
     from pathways.api.program import Program as Program
     from pathways.api.program import program as program
@@ -44,6 +45,7 @@ _WHERE = {
     "VirtualDeviceSet": "pathways.compiler.frontends.jax.devices",
     "VirtualSlice": "pathways.compiler.frontends.jax.devices",
     "cluster": "pathways.api.cluster",
+    "connect": "pathways.api.cluster",
     "load": "pathways.api.stages",
     "make_virtual_device_set": "pathways.compiler.frontends.jax.devices",
     "program": "pathways.api.program",
@@ -83,6 +85,7 @@ __all__ = [
     "VirtualSlice",
     "__version__",
     "cluster",
+    "connect",
     "load",
     "make_virtual_device_set",
     "program",

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pathways.dialect.plan.memory import readable
+from pathways.dialect.topology import readable
 from pathways.runtime.client.controller import Controller
 
 
@@ -67,3 +68,22 @@ def status_of(controller: Controller) -> Status:
             )
         )
     return Status(controller.policy.name, tuple(islands))
+
+
+def read_status(said: Mapping[str, Any]) -> Status:
+    """Makes a status of what the controller of a cluster says."""
+    islands = [
+        IslandStatus(
+            name=str(island["name"]),
+            kind=str(island["kind"]),
+            devices=int(island["devices"]),
+            lost=tuple(int(position) for position in island["lost"]),
+            memory=island["memory"],
+            reserved=int(island["reserved"]),
+            held={str(label): int(size) for label, size in island["held"].items()},
+            waiting=tuple((str(client), str(program)) for client, program in island["waiting"]),
+            running=tuple((str(client), str(program)) for client, program in island["running"]),
+        )
+        for island in said["islands"]
+    ]
+    return Status(str(said["policy"]), tuple(islands))

@@ -21,7 +21,6 @@ COMPAT = {
 }
 """One a layer, and the dialect's second one: what reads modules in a process that has no time to import JAX."""
 VERSIONS = {
-    "dialect/plan/plan_file.py": "plan.bin says which jaxlib wrote it",
     "dialect/plan/modules/vet.py": "the child that reads modules finds jaxlib where this process has it",
     "runtime/host/devices/executable_cache.py": "compiled code is for one version of jaxlib",
 }

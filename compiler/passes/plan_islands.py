@@ -16,9 +16,10 @@ from pathways.dialect.ir.program import BodyIR, ProgramIR, described, main_of
 from pathways.dialect.mlir import Attribute, ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Branch, Run
-from pathways.dialect.plan.memory import Peak, by_kind, readable
+from pathways.dialect.plan.memory import Peak, by_kind
 from pathways.dialect.plan.nouns import Buffers, Stream
 from pathways.dialect.sdy import Placed, write_shardings
+from pathways.dialect.topology import readable
 
 _Donated: TypeAlias = dict[str, tuple[int, ...]]
 Planned: TypeAlias = tuple[tuple[Stream, Peak], ...]

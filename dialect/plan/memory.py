@@ -187,12 +187,3 @@ def by_kind(owners: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
         many = f"{len(numbers)} microbatches" if len(numbers) > 1 else "1 microbatch"
         rows.append((f"{kind} of {many} ({shown})", sum(size for _, size in members)))
     return sorted(rows, key=lambda row: (-row[1], row[0]))
-
-
-def readable(count: float) -> str:
-    """Writes bytes for people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -19,8 +19,8 @@ from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.tracing_stack import around
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import JaxArray as JaxArray
-from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Port
+from pathways.dialect.topology import readable
 from pathways.dialect.user_line import caller
 from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
 from pathways.runtime.host.devices import arrays, pjrt

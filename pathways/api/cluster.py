@@ -1,16 +1,13 @@
-"""`pw.cluster`: the islands of programs in processes of their own, for as long as a block lasts."""
+"""`pw.cluster` and `pw.connect`: islands in processes of their own, or of a cluster, for as long as a block lasts."""
 
 import contextlib
 from collections.abc import Generator
 
-from pathways.api.process import Process, inside_of, process
-from pathways.dialect.diagnostics import Diagnostic
+from pathways.api.process import Process, attach, attached_process, inside_of, process, process_on
 from pathways.dialect.topology import Topology, parse_topology
+from pathways.runtime.client.attached import Attached
 from pathways.runtime.client.cluster import Cluster
-from pathways.runtime.client.controller import Controller
-from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.background import CANCEL_LOOK
-from pathways.runtime.host.run.store import Poison
 
 
 @contextlib.contextmanager
@@ -34,16 +31,38 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
     chosen = parse_topology(topology) if isinstance(topology, str) else topology
     outer = process()
     machine = Cluster(chosen, outer.platform)
-    controller = Controller(machine, type(outer.controller.policy)(), fetch_limit=outer.controller.fetch_limit)
+    inner = process_on(machine, chosen, type(outer.controller.policy)())
+    inner.controller.fetch_limit = outer.controller.fetch_limit
+    with _inside(inner, machine):
+        yield chosen
 
-    def forget(island: PhysicalIsland, cause: Diagnostic) -> None:
-        for device in island.devices:
-            controller.store.lose(device, Poison(cause))
 
-    machine.on_lost = forget
+@contextlib.contextmanager
+def connect(address: str | None = None, *, name: str | None = None) -> Generator[Topology]:
+    """Runs what is called in the block on a cluster that other processes use, too; gives its topology.
+
+    `address` is the name or the folder of a cluster that `pwc cluster start` has started; PATHWAYS_ADDRESS without.
+    `name` is what `pwc status` calls this process. Clients have shares of the cluster by their weights, and never see
+    each other's arrays; when the block ends, however it ends, whatever it has made there goes (paper, 4.3 and 4.4).
+    With PATHWAYS_ADDRESS set, programs run on that cluster without this.
+
+    Raises PWC0918 where there is no cluster, PWC0917 in calls once its controller is gone.
+
+        with pw.connect("shared"):
+            loss = float(train_step(params, batch))
+    """
+    machine = attach(address, name)
+    with _inside(attached_process(machine), machine):
+        yield machine.topology
+
+
+@contextlib.contextmanager
+def _inside(inner: Process, machine: Cluster | Attached) -> Generator[None]:
+    """Takes another process in place of this one's own, and closes its machine when the block ends."""
+    controller = inner.controller
     try:
-        with inside_of(Process(outer.platform, controller, topology=chosen)):
-            yield chosen
+        with inside_of(inner):
+            yield
             while not controller.flights.drain(CANCEL_LOOK):  # others may have waited for their turn meanwhile
                 controller.cancel_elsewhere(controller.flights.all())
     finally:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pathways.compiler.errors import BadArguments
@@ -17,7 +18,7 @@ from pathways.compiler.passes.base import Session
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.default import default_topology, kind_of_made
 from pathways.compiler.plugins import PluginError, find_plugin
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import transfer_guard
 from pathways.dialect.plan.nouns import Plan
@@ -25,15 +26,20 @@ from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
+from pathways.runtime.client.attached import Attached
+from pathways.runtime.client.cluster import Cluster
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, SchedulingPolicy
+from pathways.runtime.control.scheduling.scheduler import DEPTH
 from pathways.runtime.errors import Forked
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.analyze import XlaAnalyzer
-from pathways.runtime.host.devices.islands import Machine, host_islands
-from pathways.runtime.host.run.store import Store
-from pathways.runtime.status import Status, status_of
+from pathways.runtime.host.devices.islands import Machine, PhysicalIsland, host_islands
+from pathways.runtime.host.run.store import Poison, Store
+from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT
+from pathways.runtime.status import Status, read_status, status_of
+from pathways.runtime.wire.ids import first_id
 
 
 @dataclass
@@ -215,18 +221,54 @@ def find_scheduling_policy(name: str) -> SchedulingPolicy:
     return made
 
 
+def process_on(
+    machine: Cluster | Attached, topology: Topology, policy: SchedulingPolicy, depth: int = DEPTH
+) -> Process:
+    """Makes a process whose programs run on hosts elsewhere."""
+    controller = Controller(machine, policy, depth=depth)
+
+    def forget(island: PhysicalIsland, cause: Diagnostic) -> None:
+        for device in island.devices:
+            controller.store.lose(device, Poison(cause))
+
+    machine.on_lost = forget
+    return Process(machine.platform, controller, topology=topology)
+
+
+def attach(address: str | None, name: str | None = None) -> Attached:
+    """Comes in to a cluster, by its address or that of PATHWAYS_ADDRESS. Raises PWC0918 where there is none."""
+    return Attached(address or os.environ.get(ADDRESS) or DEFAULT, name or Path(sys.argv[0]).stem or "python")
+
+
+def attached_process(machine: Attached) -> Process:
+    """Makes a process that is a client of a cluster: its controller says whose turn it is, and who lacks memory."""
+    made = process_on(machine, machine.topology, SCHEDULING_POLICIES[STRIDE](), depth=sys.maxsize)
+    made.controller.numbers = itertools.count(first_id(machine.client))
+    made.controller.store.changed = machine.hold
+    return made
+
+
 def process() -> Process:
     """Returns the one `Process`, made at first use. Raises PWC0520 in a child that was forked from it."""
     if _current and _current[-1].controller.forked:
         raise PathwaysError(Forked(where=caller()))
     with _lock:
         if not _current:
-            platform = pjrt.default_platform()
-            policy = find_scheduling_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
-            _current.append(Process(platform, Controller(Machine(platform), policy)))
+            _current.append(_first())
             interrupts.install()
             atexit.register(_current[0].controller.end)
         return _current[-1]
+
+
+def _first() -> Process:
+    """The process of who has chosen none: the devices that are here, or the cluster of PATHWAYS_ADDRESS."""
+    if os.environ.get(ADDRESS):
+        machine = attach(None)
+        atexit.register(machine.close)  # behind the controller's end, which is registered later
+        return attached_process(machine)
+    platform = pjrt.default_platform()
+    policy = find_scheduling_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
+    return Process(platform, Controller(Machine(platform), policy))
 
 
 def here() -> int:
@@ -245,5 +287,9 @@ def inside_of(inner: Process) -> Generator[None]:
 
 
 def status() -> Status:
-    """Returns the status at this moment: islands, which programs wait and run there, and bytes by client."""
-    return status_of(process().controller)
+    """Returns the status at this moment: islands, which programs wait and run there, and bytes by client.
+
+    On a cluster that others use, too, it is that of the cluster. Raises PWC0917 where its controller is gone.
+    """
+    machine = process().machine
+    return read_status(machine.ask("status")) if isinstance(machine, Attached) else status_of(process().controller)

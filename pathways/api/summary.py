@@ -7,11 +7,11 @@ from pathways.compiler.pass_manager import Timing
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch, Recv, Run, Send
 from pathways.dialect.plan.memory import by_kind, peak
-from pathways.dialect.plan.memory import readable as size
 from pathways.dialect.plan.nouns import Buffer, Plan
 from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.sharding import Sharding
+from pathways.dialect.topology import readable as size
 
 WIDEST = 120
 """The most characters that cells are padded to: one long cell must not make every row as long."""

@@ -33,6 +33,8 @@ def trace(path: str | Path) -> Generator[None]:
         )
         raise PathwaysError(error)
     machine = controller.machine
+    if isinstance(machine, Hosts):
+        machine.check_alone("a trace")
     recorder = ClusterRecorder(machine) if isinstance(machine, Hosts) else Recorder()
     recorder.start()
     try:

@@ -6,19 +6,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.hosts import Hosts, ask_each
+from pathways.runtime.client.hosts import Hosts, RemoteDevice, ask_each, devices_of
 from pathways.runtime.client.remote_host import RemoteHost
-from pathways.runtime.client.silence import Silence, host_timeout
+from pathways.runtime.control.epochs import Epoch
+from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.journal import note
 from pathways.runtime.launch.processes import HostProcess, start_hosts
-from pathways.runtime.states import HOST
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NotOverProcesses
 
@@ -26,37 +25,6 @@ MOST_STARTS = 5
 """So many hosts that end before a run of theirs does are enough."""
 LOOK = 0.2
 """Seconds between two looks at when hosts were last heard of."""
-
-
-@dataclass(eq=False)
-class Epoch:
-    """Which host of an island this is, and whether it is there (runtime/states.py)."""
-
-    number: int = 0
-    state: str = HOST.first
-
-    def go(self) -> None:
-        """The host is gone: the next one is that of another epoch."""
-        self.state = HOST.after(self.state, "go")
-        self.number += 1
-
-    def settle(self, number: int, event: str) -> None:
-        """Says what has become of the host of an epoch; that one may be gone again by then."""
-        if number == self.number:
-            self.state = HOST.after(self.state, event)
-
-
-@dataclass(frozen=True)
-class RemoteDevice:
-    """A device of an island in another process."""
-
-    island: str
-    position: int
-    platform: str
-    device_kind: str
-
-    def __str__(self) -> str:
-        return f"{self.island}[{self.position}]"
 
 
 class Cluster(Hosts):
@@ -80,12 +48,9 @@ class Cluster(Hosts):
         """How many hosts of each island in a row have ended before any run of theirs did."""
         self._closed = threading.Event()
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform)}
-        self.hosts = {
-            p.island: RemoteHost(p.island, p.connection, self._lost, self._losing) for p in self.processes.values()
-        }
+        self.hosts = {name: self._host_at(process) for name, process in self.processes.items()}
         for island in topology.islands:
-            kind = platform if island.kind == "any" else island.kind
-            self.bind(island.name, [RemoteDevice(island.name, i, platform, kind) for i in range(island.size)])
+            self.bind(island.name, devices_of(island, platform))
         threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
         try:
             self._join()
@@ -97,6 +62,9 @@ class Cluster(Hosts):
             raise
         for epoch in self._epochs.values():
             epoch.settle(0, "join")
+
+    def _host_at(self, process: HostProcess) -> RemoteHost:
+        return RemoteHost(process.island, process.connection, self._lost, self._losing, numbers=self.numbers)
 
     def host_of(self, island: str) -> str:
         return island
@@ -176,7 +144,7 @@ class Cluster(Hosts):
             process = self._started(name)
             self.processes[name].end()
             self.processes[name] = process
-            self.hosts[name] = RemoteHost(name, process.connection, self._lost, self._losing)
+            self.hosts[name] = self._host_at(process)
             event = "join"
             self._join()
         except (PathwaysError, OSError) as error:

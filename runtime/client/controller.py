@@ -10,16 +10,15 @@ from collections.abc import Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
-from pathways.dialect.plan.memory import readable
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.topology import parse_bytes
+from pathways.dialect.topology import parse_bytes, readable
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.admission import Ticket, Turns
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
-from pathways.runtime.control.scheduling.scheduler import Scheduler
+from pathways.runtime.control.scheduling.scheduler import DEPTH, Scheduler
 from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits, RunCancelled
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
@@ -46,6 +45,8 @@ class Controller:
 
     machine: Machine
     policy: SchedulingPolicy = field(default_factory=lambda: SCHEDULING_POLICIES[STRIDE]())
+    depth: int = DEPTH
+    """So many runs may be in flight on an island while clients compete for it."""
     ledger: Ledger = field(default_factory=Ledger)
     store: Store = field(default_factory=Store)
     executables: Executables = field(default_factory=Executables)
@@ -66,7 +67,7 @@ class Controller:
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.flights, self.machine.row.on_host, self.end_hang)
-        self.turns = Turns(Scheduler(self.policy, self.ledger))
+        self.turns = Turns(Scheduler(self.policy, self.ledger, self.depth))
         self.store.changed = self._held
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
@@ -160,7 +161,8 @@ class Controller:
 
     def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         """Sets the memory limits of devices to those that a plan's topology states."""
-        self.turns.ask(lambda _: self._limit(plan, islands))
+        if self.machine.counts_memory:
+            self.turns.ask(lambda _: self._limit(plan, islands))
 
     def _limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         ledger = self.ledger

@@ -1,15 +1,55 @@
 """The hosts that execute the islands of a machine, whichever processes they are in."""
 
 import abc
-import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import Island
+from pathways.runtime.client.numbers import Numbers
 from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.control.relay import Relay
+from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.wire import messages as m
+
+
+@dataclass(frozen=True)
+class RemoteDevice:
+    """A device of an island in another process."""
+
+    island: str
+    position: int
+    platform: str
+    device_kind: str
+
+    def __str__(self) -> str:
+        return f"{self.island}[{self.position}]"
+
+
+def devices_of(island: Island, platform: str) -> list[RemoteDevice]:
+    """The devices of an island, by name."""
+    kind = platform if island.kind == "any" else island.kind
+    return [RemoteDevice(island.name, at, platform, kind) for at in range(island.size)]
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    """A run that is about to be started: its number and its plan's, and what a controller must know of it.
+
+    `branches` are those that several hosts have a part of; None where the plan has none. `memory` is bytes by device,
+    where the topology states how many there are.
+    """
+
+    number: int
+    plan: int
+    program: str
+    branches: Mapping[int, tuple[str, frozenset[str]]] | None
+    memory: Mapping[Hashable, int]
+    request: Request | None
 
 
 class Hosts(Machine, abc.ABC):
@@ -17,12 +57,11 @@ class Hosts(Machine, abc.ABC):
 
     is_local: ClassVar[bool] = False
 
-    def __init__(self, platform: str) -> None:
+    def __init__(self, platform: str, client: int = 0) -> None:
+        """`client` is the number of this one, where a cluster has several."""
         super().__init__(platform)
-        self.plans = itertools.count()
-        """Numbers of plans."""
-        self.moves = itertools.count(1)
-        """Numbers of moves of arrays between programs; as runs they have these, negative."""
+        self.numbers = Numbers(client)
+        """Of arrays, plans, and moves of arrays between programs."""
         self.hosts: dict[str, RemoteHost] = {}
         """By name; a host that is gone stays until another has taken its place."""
         self.faults = 0
@@ -39,6 +78,29 @@ class Hosts(Machine, abc.ABC):
     @abc.abstractmethod
     def fence(self, host: RemoteHost) -> None:
         """Tells all other hosts that one is gone, so that nothing waits for it, and who is there instead."""
+
+    def next_move(self) -> int:
+        """The number that a move of an array between programs has as a run: no other run has it."""
+        return -self.numbers.take()
+
+    def check_alone(self, what: str) -> None:
+        """Raises PWC0912 for what may be done only where no other client has the same hosts."""
+
+    def get_ready(self, hosts: Iterable[RemoteHost]) -> None:
+        """Waits for what a run on these hosts needs beside its turn."""
+
+    def start(self, run: StartedRun, parcels: Sequence[tuple[RemoteHost, m.RunPlan]]) -> list[RemoteRun]:
+        """Starts a run on its hosts; never waits. Returns the futures of its parts, in their order."""
+        relay = None
+        if run.branches is not None:
+            relay = Relay(run.number, {host.island: host for host, _ in parcels}, run.branches)
+        parts = Parts(relay.cancel) if relay is not None else None
+        runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
+        for (host, message), part in zip(parcels, runs, strict=True):
+            host.run(message, part, relay)
+        if relay is not None:
+            relay.begin()
+        return runs
 
     def inject(self, fault: str) -> int:
         """Brings a fault (JSON) to runs on all hosts; without one, ends it, and gives how often it has happened."""

@@ -3,7 +3,7 @@
 import secrets
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,12 +15,12 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
-from pathways.runtime.client.hosts import Hosts, ask_all
-from pathways.runtime.client.remote_host import RemoteHost, new_numbers
-from pathways.runtime.control.relay import Relay
+from pathways.runtime.client.hosts import Hosts, StartedRun, ask_all
+from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
-from pathways.runtime.host.devices.remote_array import Parts, RemoteArray, RemoteRun
+from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.load.waves import PREFETCH
@@ -71,14 +71,21 @@ class RemoteEngine:
         self.types = {offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)}
         self.size = len(self.types)
         self._hosts = hosts
-        self._number = next(hosts.plans)
+        self._number = hosts.numbers.take()
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
         self._branches = shared_branches(plan, hosts.host_of)
+        self._shared = self._branches if plan.bodies else None
         self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of)
         shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
         self._results = len(plan.results)
+        self._memory: dict[Hashable, int] = {
+            device: plan.stream(name).peak_bytes + self.bytes_between.get(name, 0)
+            for name, island in islands.items()
+            for device in (island.devices if plan.topology.island(name).memory is not None else ())
+        }
+        """Bytes that a run takes on each device that has a limit."""
         self._loading = threading.Lock()
         """One thread loads a plan on a host that was started anew."""
         weakref.finalize(self, _unload, hosts, list(self._shares), self._number)
@@ -110,29 +117,34 @@ class RemoteEngine:
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> RemoteArray:
         """Sends an argument, which is in its stored form, to the host that reads it."""
         host = self._host(self._shares[self._of_input[number]])
-        name = new_numbers()
-        host.post(m.PutArray(name, self._number, number, np.ascontiguousarray(array).tobytes()))
+        name = host.put(self._number, number, np.ascontiguousarray(array).tobytes())
         return RemoteArray(host, name, type_)
 
     def get_ready(self) -> None:
         """Waits until all hosts are there, have the plan, and have taken most of what was sent to them."""
-        for share in self._shares.values():
-            self._host(share).wait_for_room()
+        hosts = [self._host(share) for share in self._shares.values()]
+        for host in hosts:
+            host.wait_for_room()
+        self._hosts.get_ready(hosts)
 
     def enqueue(self, frame: Frame, run: Any) -> None:
         """Starts the run on all hosts; its results have their names when this returns."""
-        self.start(frame, run.flight.number, next((o.wanted for o in run.observers if isinstance(o, Numbers)), 0))
+        wanted = next((o.wanted for o in run.observers if isinstance(o, Numbers)), 0)
+        self.start(frame, run.flight.number, wanted, None if run.ticket is None else run.ticket.request)
 
-    def start(self, frame: Frame, number: int, wanted: int = 0) -> None:
+    def start(self, frame: Frame, number: int, wanted: int = 0, request: Request | None = None) -> None:
         """As `enqueue`, of the run of this number; `wanted`: numbers in results that are errors (client/debugging.py).
 
         Raises PWC0211 where there are such.
         """
-        first, transfers = new_numbers(self._results), secrets.randbits(62)
+        first, transfers = self._hosts.numbers.take(max(self._results, 1)), secrets.randbits(62)
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
             hosts = {share.name: self._host(share) for share in self._shares.values()}
-        self._start(hosts, frame, number, first, transfers, wanted)
+        for host in hosts.values():
+            host.flush()
+        run = StartedRun(number, self._number, self.plan.name, self._shared, self._memory, request)
+        self._start(hosts, frame, run, first, transfers, wanted)
         for host in hosts.values():
             if host.lost is not None:  # its fence may have come to others before the run did
                 self._hosts.fence(host)
@@ -141,29 +153,31 @@ class RemoteEngine:
 
     @uninterrupted  # or some hosts would wait for others that never hear of the run
     def _start(
-        self, hosts: Mapping[str, RemoteHost], frame: Frame, run: int, first: int, transfers: int, wanted: int
+        self, hosts: Mapping[str, RemoteHost], frame: Frame, run: StartedRun, first: int, transfers: int, wanted: int
     ) -> None:
         """Tells all hosts of the run."""
         values = frame.values
-        relay = Relay(run, hosts, self._branches) if self.plan.bodies else None
-        parts = Parts(relay.cancel) if relay is not None else None
+        parcels: list[tuple[RemoteHost, m.RunPlan]] = []
+        poisons: list[tuple[RemoteHost, int]] = []
         for share in self._shares.values():
             host = hosts[share.name]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
             poison = {slot: host.put_poison(cause) for slot, cause in bad.items()}
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
-            started = parts.add() if parts is not None else RemoteRun()
-            host.run(m.RunPlan(self._number, run, transfers, first, arguments, wanted=wanted), started, relay)
-            frame.tokens.append(started)
-            for name in poison.values():
-                host.free(name)
+            message = m.RunPlan(self._number, run.number, transfers, first, arguments, wanted=wanted)
+            parcels.append((host, message))
+            poisons += [(host, name) for name in poison.values()]
+        parts = self._hosts.start(run, parcels)
+        frame.tokens.extend(parts)
+        for host, name in poisons:
+            host.free(name)
+        for share, started in zip(self._shares.values(), parts, strict=True):
+            host = hosts[share.name]
             for number, slot in share.results:
                 if values[slot] is None:
                     values[slot] = RemoteArray(host, first + number, self.types[slot][0], started, number)
                 else:  # an argument that is returned, or a result of two names
                     host.free(first + number)
-        if relay is not None:
-            relay.begin()
 
     def _raise_found(self, runs: Sequence[RemoteRun]) -> None:
         """Waits for a run on all hosts. Raises PWC0211 for the first step whose results hold what is looked for."""

@@ -7,10 +7,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.runtime.client.numbers import Numbers
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.journal import note
@@ -19,22 +20,14 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.decided import Said
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.ids import first_id
 
 
-class _Numbers:
-    """Ids of arrays, of all hosts: those of client 0, which is the only one of its cluster."""
+class Sink(Protocol):
+    """Where messages to a host go that must keep their order among its runs."""
 
-    lock = threading.Lock()
-    following = first_id(0)
-
-
-def new_numbers(count: int = 1) -> int:
-    """Takes numbers for so many arrays; returns the first."""
-    with _Numbers.lock:
-        first = _Numbers.following
-        _Numbers.following += count
-        return first
+    def post_soon(self, message: m.Message) -> None:
+        """Sends a message some time soon; never waits. Raises ConnectionEnded."""
+        ...
 
 
 MOST_FREED = 1 << 16
@@ -68,8 +61,14 @@ class RemoteHost:
         connection: Connection,
         on_lost: Callable[["RemoteHost"], None],
         on_losing: Callable[["RemoteHost"], None] = lambda _: None,
+        *,
+        numbers: Numbers,
+        ordered: Sink | None = None,
+        epoch: int = 0,
     ) -> None:
+        """`numbers` are those of the client; what must keep its order goes to `ordered`, if not to the host itself."""
         self.island = island
+        self.epoch = epoch
         self.lost: Diagnostic | None = None
         self.arrays = 0
         """How many arrays it had when it last said so."""
@@ -78,6 +77,10 @@ class RemoteHost:
         self.faults = 0
         """How many faults happened before it hung."""
         self._connection = connection
+        self._ordered: Sink = ordered or connection
+        self._numbers = numbers
+        self._unflushed = False
+        """Whether arguments were sent to it that runs, which take another way, could overtake."""
         self._on_lost, self._on_losing = on_lost, on_losing
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
@@ -94,28 +97,42 @@ class RemoteHost:
         return self._connection.heard
 
     def post(self, message: m.Message) -> None:
-        """Sends a message, behind the ends of arrays; does nothing where the host is gone.
+        """Sends a message; does nothing where the host is gone.
 
         Never waits for the host: its callers may hold the turns of others, and what they send those is not late.
         """
         if self.lost is None:
             try:
-                self._send_freed()
                 self._connection.post_soon(message)
             except ConnectionEnded as error:
-                self.lose(str(error))
+                self._ended_early(str(error))
+
+    def order(self, message: m.Message) -> None:
+        """As `post`, behind the runs that were started before, and the ends of arrays."""
+        if self.lost is None:
+            try:
+                self._send_freed()
+                self._ordered.post_soon(message)
+            except ConnectionEnded as error:
+                self._ended_early(str(error))
 
     def ask(self, make: Callable[[int], m.Message]) -> m.Answer:
         """Sends the request that `make` makes of its number, and waits for the answer.
 
         Raises the diagnostic that the host answers with, PWC0910 where it is gone.
         """
+        return self._answer(self._request(make))
+
+    def _request(self, make: Callable[[int], m.Message]) -> _Request:
         number, request = next(self._counter), _Request()
         with self._lock:
             if self.lost is not None:
                 raise PathwaysError(self.lost)
             self._requests[number] = request
         self.post(make(number))
+        return request
+
+    def _answer(self, request: _Request) -> m.Answer:
         request.answered.wait()
         if request.answer is None:
             assert self.lost is not None
@@ -124,16 +141,44 @@ class RemoteHost:
             raise PathwaysError(read_diagnostic(request.answer.error))
         return request.answer
 
+    def put(self, plan: int, number: int, values: bytes) -> int:
+        """Sends an argument of a plan, by the number of its input; returns the id of the array."""
+        array = self._numbers.take()
+        self.post(m.PutArray(array, plan, number, values))
+        self._unflushed = self._ordered is not self._connection
+        return array
+
+    def flush(self) -> None:
+        """Waits until the host has all arguments that were sent to it, where runs could overtake them."""
+        if self._unflushed:
+            self._unflushed = False
+            self.ask(m.Flush)
+
     def run(self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None) -> None:
         """Starts a run, or fails it where the host is gone. `relay` hears what it decides."""
+        if self.expect(message.run, run, relay):
+            self.order(message)
+
+    def expect(self, number: int, run: RemoteRun, relay: Relay | None = None) -> bool:
+        """Notes a run that is about to be started; fails it, and returns False, where the host is gone."""
         with self._lock:
             lost = self.lost
             if lost is None:
-                self._runs[message.run] = run, relay
-        if lost is None:
-            self.post(message)
-        else:
+                self._runs[number] = run, relay
+        if lost is not None:
             _end_all([(run, relay)], lost)
+        return lost is None
+
+    def runs(self) -> list[int]:
+        """The runs that have not ended there."""
+        with self._lock:
+            return list(self._runs)
+
+    def refuse(self, number: int, cause: Diagnostic) -> None:
+        """Ends a run that the host will never hear of."""
+        run, _ = self._runs.pop(number, (None, None))
+        if run is not None:
+            run.end({}, cause)
 
     def tell(self, message: Said) -> None:
         """As `post`, for what is said under a lock that losing a host takes: a host that is gone is lost elsewhere."""
@@ -149,13 +194,13 @@ class RemoteHost:
         return tuple(json.loads(answer.value)), answer.blob
 
     def copy(self, number: int) -> int:
-        target = new_numbers()
-        self.post(m.CopyArray(number, target))
+        target = self._numbers.take()
+        self.order(m.CopyArray(number, target))
         return target
 
     def put_poison(self, cause: Diagnostic) -> int:
-        number = new_numbers()
-        self.post(m.PutPoison(number, write_diagnostic(cause)))
+        number = self._numbers.take()
+        self.order(m.PutPoison(number, write_diagnostic(cause)))
         return number
 
     def free(self, number: int) -> None:
@@ -171,14 +216,14 @@ class RemoteHost:
             try:
                 self._send_freed()
             except ConnectionEnded as error:
-                self.lose(str(error))
+                self._ended_early(str(error))
 
     def _send_freed(self) -> None:
         """Sends what has ended; several threads may, and each sends what it takes."""
         while arrays := _taken(self._freed, MOST_FREED):
-            self._connection.post_soon(m.FreeArrays(tuple(arrays)))
+            self._ordered.post_soon(m.FreeArrays(tuple(arrays)))
         for plan in _taken(self._unloaded, MOST_FREED):
-            self._connection.post_soon(m.UnloadPlan(plan))
+            self._ordered.post_soon(m.UnloadPlan(plan))
 
     def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
         """Ends all that waits for the host: its process has ended, hangs (the cause), or sent what is no message."""
@@ -200,13 +245,18 @@ class RemoteHost:
     def _read(self) -> None:
         try:
             while True:
-                self._receive(self._connection.receive())
+                self.receive(self._connection.receive())
         except ConnectionEnded as error:
-            self.lose(f"its process has ended: {error}")
+            self._ended_early(f"its process has ended: {error}")
         except Exception as error:  # whatever it sent, nothing more can be made of it
             self.lose(str(error))
 
-    def _receive(self, message: m.Message) -> None:
+    def _ended_early(self, reason: str) -> None:
+        """Loses the host, whose stream has ended."""
+        self.lose(reason)
+
+    def receive(self, message: m.Message) -> None:
+        """Takes what the host says, by whatever way."""
         match message:
             case m.Done():
                 self._ended(message.run, {})

@@ -27,7 +27,7 @@ def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Ca
     def move(array: Any) -> Any:
         frame = Frame(engine.size, ())
         frame.values[given] = array
-        engine.start(frame, -next(hosts.moves))
+        engine.start(frame, hosts.next_move())
         return frame.values[made]
 
     return move

@@ -29,6 +29,7 @@ from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.observe.on_host import HostObservers
+from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.decisions import Decisions
 from pathways.runtime.host.run.dispatch import BodyEnds
@@ -41,6 +42,7 @@ from pathways.runtime.host.run.waiting_flight import WaitingFlight
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
+from pathways.runtime.wire.ids import client_of
 
 _CLIENT = "of the cluster"
 """What a host calls all clients: it does not know of them."""
@@ -50,6 +52,8 @@ BEAT = 0.5
 
 _Loads: TypeAlias = m.LoadPlan | m.UnloadPlan | m.CountCosts | m.Connect | m.Record
 """What is done beside runs, in its own order."""
+Post: TypeAlias = Callable[[m.Message], None]
+"""Sends a message to who has asked."""
 
 
 class Host:
@@ -79,8 +83,8 @@ class Host:
         self._line = self._flights.line(name)
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
         self._observers = HostObservers(self._executables, self.machine.take_launches)
-        self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
-        self._loads: queue.SimpleQueue[_Loads] = queue.SimpleQueue()
+        self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any, Post]] = queue.SimpleQueue()
+        self._loads: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
         self._runs = 0
 
     def start(self) -> None:
@@ -88,8 +92,12 @@ class Host:
         for work in (self._serve_fetches, self._serve_loads, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
-    def receive(self, message: m.Message) -> None:
-        """Does what a message says. What is wrong with a request is answered, and what is with a run is its poison."""
+    def receive(self, message: m.Message, post: Post | None = None) -> None:
+        """Does what a message says. What is wrong with a request is answered, and what is with a run is its poison.
+
+        `post` sends the answer, where who asks is not the controller.
+        """
+        post = post or self._post
         match message:
             case m.RunPlan():
                 self._run(message)
@@ -97,7 +105,7 @@ class Host:
                 for array in message.arrays:
                     self._arrays.pop(array, None)
             case m.UnloadPlan():  # behind its runs, and behind what may still load it
-                self._loads.put(message)
+                self._loads.put((message, post))
             case m.CopyArray():
                 self._arrays[message.target] = self._made("a copy", lambda: _copied(self._arrays[message.source]))
             case m.PutArray():
@@ -106,11 +114,13 @@ class Host:
             case m.PutPoison():
                 self._arrays[message.array] = Poison(read_diagnostic(message.cause))
             case m.FetchArray():
-                self._fetches.put((message, self._arrays.get(message.array)))
+                self._fetches.put((message, self._arrays.get(message.array), post))
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
             case m.Inject():
-                self._answer(message.request, lambda: self._observers.inject(message.fault))
+                self._answer(message.request, lambda: self._observers.inject(message.fault), post)
+            case m.Forget():
+                self._forget(message.client)
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
@@ -122,11 +132,12 @@ class Host:
         except (MemoryError, ValueError, *pjrt.FAILURES) as error:
             return Poison(ComputationFailed(computation=what, island=self.name, cause=_text(error)))
 
-    def notice(self, message: m.Message) -> bool:
+    def notice(self, message: m.Message, post: Post | None = None) -> bool:
         """Does at once what must not wait behind a run; returns whether the message comes in its turn, too.
 
-        All waits for another host that is gone end; offers to it end in the order of messages.
+        All waits for another host that is gone end; offers to it end in the order of messages. `post` as for `receive`.
         """
+        post = post or self._post
         match message:
             case m.Fence():
                 self.neighbors.lose(message.island, read_diagnostic(message.cause))
@@ -137,13 +148,19 @@ class Host:
                 return False
             case m.LoadPlan() | m.CountCosts() | m.Connect() | m.Record():
                 # no run that needs it comes before its answer
-                self._loads.put(message)
+                self._loads.put((message, post))
                 return False
             case m.FetchArray() if message.array in self._arrays:  # it is not freed, or overwritten, before the answer
-                self._fetches.put((message, self._arrays[message.array]))
+                self._fetches.put((message, self._arrays[message.array], post))
                 return False
             case m.TellTime():  # what lies between the question and the answer is how wrong it may be
-                self._post(m.Answer(message.request, value=str(time.perf_counter_ns())))
+                post(m.Answer(message.request, value=str(time.perf_counter_ns())))
+                return False
+            case m.Flush():  # what came before it on the same stream is in line
+                post(m.Answer(message.request))
+                return False
+            case m.TellStacks():
+                post(m.Answer(message.request, value=stacks()))
                 return False
             case _:
                 pass
@@ -168,15 +185,23 @@ class Host:
         )
         return ""
 
-    def _answer(self, request: int, work: Callable[[], str | bytes]) -> None:
+    def _answer(self, request: int, work: Callable[[], str | bytes], post: Post) -> None:
         try:
             done = work()
-            self._post(m.Answer(request, value=done) if isinstance(done, str) else m.Answer(request, blob=done))
+            answer = m.Answer(request, value=done) if isinstance(done, str) else m.Answer(request, blob=done)
         except PathwaysError as error:
-            self._post(m.Answer(request, error=write_diagnostic(error.diagnostic)))
-        except Exception as error:  # the controller waits for an answer, whatever happens here
+            answer = m.Answer(request, error=write_diagnostic(error.diagnostic))
+        except Exception as error:  # who has asked waits for an answer, whatever happens here
             failed = ComputationFailed(computation="a request", island=self.name, cause=_text(error))
-            self._post(m.Answer(request, error=write_diagnostic(failed)))
+            answer = m.Answer(request, error=write_diagnostic(failed))
+        post(answer)
+
+    def _forget(self, client: int) -> None:
+        """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""
+        for number in [n for n in self._arrays if client_of(n) == client]:
+            del self._arrays[number]
+        for number in [n for n in list(self._plans) if client_of(n) == client]:
+            self._loads.put((m.UnloadPlan(number), self._post))
 
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
@@ -236,30 +261,31 @@ class Host:
 
     def _serve_loads(self) -> None:
         while True:
-            message = self._loads.get()
+            message, post = self._loads.get()
             if isinstance(message, m.UnloadPlan):
                 self._plans.pop(message.plan, None)
                 continue
-            self._answer(message.request, lambda message=message: self._prepare(message))
+            self._answer(message.request, lambda message=message: self._prepare(message), post)
 
     def _serve_fetches(self) -> None:
         while True:
-            message, array = self._fetches.get()
-            self._answer_fetch(message, array)
+            message, array, post = self._fetches.get()
+            self._answer_fetch(message, array, post)
 
-    def _answer_fetch(self, message: m.FetchArray, array: Any) -> None:
+    def _answer_fetch(self, message: m.FetchArray, array: Any, post: Post) -> None:
         try:
             if array is None:
                 raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
             if isinstance(array, Poison):
                 raise array.error()
             values = pjrt.to_host(array if message.shard < 0 else pjrt.shard(array, message.shard))
-            self._post(m.Answer(message.request, value=json.dumps(values.shape), blob=values.tobytes()))
+            answer = m.Answer(message.request, value=json.dumps(values.shape), blob=values.tobytes())
         except PathwaysError as error:
-            self._post(m.Answer(message.request, error=write_diagnostic(error.diagnostic)))
+            answer = m.Answer(message.request, error=write_diagnostic(error.diagnostic))
         except Exception as error:  # as above
             failed = ComputationFailed(computation="a copy to the host", island=self.name, cause=_text(error))
-            self._post(m.Answer(message.request, error=write_diagnostic(failed)))
+            answer = m.Answer(message.request, error=write_diagnostic(failed))
+        post(answer)
 
 
 def host_of_island(island: Island, platform: str, post: Callable[[m.Message], None]) -> Host:

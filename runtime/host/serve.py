@@ -20,7 +20,8 @@ from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
-from pathways.runtime.host.host import Host, host_of_island
+from pathways.runtime.host.clients import Clients, Todo
+from pathways.runtime.host.host import host_of_island
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -34,6 +35,7 @@ def serve() -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--socket")
     where.add_argument("--connect", metavar="HOST:PORT")
+    parser.add_argument("--listen", metavar="SOCKET", help="where clients come, where the controller has several")
     parser.add_argument("--keys", type=Path, help="the folder of this host's certificate")
     parser.add_argument("--island", required=True)
     parser.add_argument("--devices", type=int, required=True)
@@ -48,16 +50,19 @@ def serve() -> None:
     except PathwaysError as error:
         sys.exit(str(error))
     host = host_of_island(Island(chosen.island, devices=chosen.devices), chosen.platform, connection.post)
-    connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS))
+    todo: Todo = queue.SimpleQueue()
+    clients = Clients(host, todo)
+    if chosen.listen:
+        clients.listen(chosen.listen)
+    connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS, chosen.listen or ""))
     host.start()
-    todo: queue.SimpleQueue[m.Message] = queue.SimpleQueue()
-    folder = os.path.dirname(chosen.socket) if chosen.socket else ""
+    folder = os.path.dirname(chosen.socket) if chosen.socket and not chosen.listen else ""
     threading.Thread(
-        target=_read, args=(connection, host, todo, folder, check), name="pathways-reader", daemon=True
+        target=_read, args=(connection, clients, folder, check), name="pathways-reader", daemon=True
     ).start()
     while True:
         try:
-            host.receive(todo.get())
+            host.receive(*todo.get())
         except ConnectionEnded:
             os._exit(0)
         except BaseException:  # what a controller relies on is not there any more
@@ -77,20 +82,22 @@ def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Mes
     return connection, lambda message: check_arrays(message, 0, str(peer))
 
 
-def _read(
-    connection: Connection,
-    host: Host,
-    todo: "queue.SimpleQueue[m.Message]",
-    folder: str,
-    check: "Callable[[m.Message], None]",
-) -> None:
+def _read(connection: Connection, clients: Clients, folder: str, check: "Callable[[m.Message], None]") -> None:
     """Reads messages until the stream ends; `os._exit`, since other threads may be inside of XLA."""
     try:
         while True:
             message = connection.receive()
             check(message)
-            if host.notice(message):
-                todo.put(message)
+            match message:
+                case m.Expect():
+                    clients.expect(message)
+                    continue
+                case m.Forget():
+                    clients.forget(message.client)
+                case _:
+                    pass
+            if clients.host.notice(message):
+                clients.todo.put((message, None))
     except ConnectionEnded:
         if folder:
             shutil.rmtree(folder, ignore_errors=True)  # its controller may be unable to

@@ -6,8 +6,9 @@ import threading
 import time
 
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.wire.encoding import decode, encode, most_bytes
 from pathways.runtime.wire.frames import ByteStream, frame_of, receive_frame, send_frame
-from pathways.runtime.wire.messages import Message, decode, encode, most_bytes
+from pathways.runtime.wire.messages import Message
 from pathways.runtime.wire.outbox import Outbox
 
 

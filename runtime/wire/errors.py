@@ -79,12 +79,47 @@ class NoCryptography(Diagnostic):
 @dataclass(frozen=True)
 class ForeignArray(Diagnostic):
     code: ClassVar[str] = "PWC0916"
-    title: ClassVar[str] = "{who} names arrays of another client"
-    have: ClassVar[str] = "{message} with array {number}, which is of client {owner}"
-    need: ClassVar[str] = "arrays of client {client}"
+    title: ClassVar[str] = "{who} names what is another client's"
+    have: ClassVar[str] = "{message} with number {number}, which is of client {owner}"
+    need: ClassVar[str] = "numbers of client {client}"
     hint: ClassVar[str] = "values go from client to client as arrays of numpy, or through pw.save"
     who: str
     message: str
     number: int
     owner: int
     client: int
+
+
+@dataclass(frozen=True)
+class ControllerLost(Diagnostic):
+    code: ClassVar[str] = "PWC0917"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "the controller of the cluster is gone"
+    have: ClassVar[str] = "{reason}"
+    need: ClassVar[str] = "the process that `pwc cluster start` has started at {address}"
+    hint: ClassVar[str] = "start the cluster again, and go on from values that were saved"
+    address: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class NoCluster(Diagnostic):
+    code: ClassVar[str] = "PWC0918"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "there is no cluster at {address}"
+    have: ClassVar[str] = "{reason}"
+    need: ClassVar[str] = "a cluster that runs"
+    hint: ClassVar[str] = "`pwc cluster start` starts one, and `pwc cluster status` shows it"
+    address: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ClusterThere(Diagnostic):
+    code: ClassVar[str] = "PWC0919"
+    title: ClassVar[str] = "there is a cluster at {address} already"
+    have: ClassVar[str] = "the process {pid}"
+    need: ClassVar[str] = "one cluster of a name"
+    hint: ClassVar[str] = "`pwc cluster stop`, or `--name other`"
+    address: str
+    pid: int

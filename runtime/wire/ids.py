@@ -17,6 +17,8 @@ MOST_CLIENTS = 1 << 15
 """Ids are signed where they are written."""
 MOST_RESULTS = 1 << 20
 """So many ids behind the first of a run's results must be its client's, too: more than any plan has results."""
+MOST_RUNS = 1 << 46
+"""So many runs of a client have numbers; behind them come those of moves of arrays between programs."""
 NONE = -1
 """The id of an argument that nothing reads."""
 
@@ -51,10 +53,40 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return ()
         case m.Decided() | m.Undecided() | m.Reached():
             return ()
+        case m.ComeIn() | m.Attach() | m.Flush() | m.Introduce() | m.Hold() | m.Ask() | m.TellStacks():
+            return ()
+        case m.Submit() | m.Relayed() | m.Cancel():  # what is inside is looked at by itself
+            return ()
+        case m.Welcome() | m.Expect() | m.Forget() | m.HostGone() | m.HostCame() | m.Refused():
+            return ()
         case m.Hello() | m.Answer() | m.Done() | m.Failed() | m.Hangs() | m.Beat():
             return ()
         case _:
             assert_never(message)
+
+
+def names_in(message: m.Message) -> Iterable[int]:
+    """The ids of plans and runs that a message of one of several clients names."""
+    match message:
+        case m.Submit() | m.RunPlan():
+            return (message.run, message.plan)
+        case m.Cancel():
+            return (message.run,)
+        case m.LoadPlan() | m.UnloadPlan() | m.PutArray() | m.CountCosts():
+            return (message.plan,)
+        case m.Introduce() if message.plan >= 0:
+            return (message.plan,)
+        case _:
+            return ()
+
+
+def check_names(message: m.Message, client: int, who: str) -> None:
+    """Raises PWC0916 for a message of one of several clients that names an array, a run or a plan of another."""
+    check_arrays(message, client, who)
+    for number in names_in(message):
+        if (owner := client_of(number)) != client:
+            what = type(message).__name__
+            raise PathwaysError(ForeignArray(who=who, message=what, number=number, owner=owner, client=client))
 
 
 def check_arrays(message: m.Message, client: int, who: str) -> None:

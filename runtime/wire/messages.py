@@ -1,23 +1,25 @@
-"""The messages between a controller and the hosts of its islands, and how each is written.
+"""The messages between clients, a controller and the hosts of its islands."""
 
-Those that every run needs are vectors of 64-bit integers; others are JSON, with raw bytes behind it where they carry
-data. What a peer sends is checked here: nothing behind `decode` sees a message of another form.
-"""
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-import json
-import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias, cast, get_args, get_type_hints
-
-from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.wire.errors import BadMessage
-
-Ids: TypeAlias = tuple[int, ...]
-MOST_HOT = 1 << 20
-"""The most bytes of a message of integers."""
-MOST_COLD = 1 << 40
-"""The most bytes of any other: a plan, or an array."""
+from pathways.runtime.wire.client_messages import Ask as Ask
+from pathways.runtime.wire.client_messages import Attach as Attach
+from pathways.runtime.wire.client_messages import Cancel as Cancel
+from pathways.runtime.wire.client_messages import ComeIn as ComeIn
+from pathways.runtime.wire.client_messages import Expect as Expect
+from pathways.runtime.wire.client_messages import Flush as Flush
+from pathways.runtime.wire.client_messages import Forget as Forget
+from pathways.runtime.wire.client_messages import Hold as Hold
+from pathways.runtime.wire.client_messages import HostCame as HostCame
+from pathways.runtime.wire.client_messages import HostGone as HostGone
+from pathways.runtime.wire.client_messages import Ids as Ids
+from pathways.runtime.wire.client_messages import Introduce as Introduce
+from pathways.runtime.wire.client_messages import Refused as Refused
+from pathways.runtime.wire.client_messages import Relayed as Relayed
+from pathways.runtime.wire.client_messages import Submit as Submit
+from pathways.runtime.wire.client_messages import TellStacks as TellStacks
+from pathways.runtime.wire.client_messages import Welcome as Welcome
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Hello:
     island: str
     pid: int
     versions: dict[str, str]
+    address: str = ""
+    """Where clients reach it, where it has several."""
 
 
 @dataclass(frozen=True)
@@ -261,89 +265,20 @@ Message: TypeAlias = (
     | Decided
     | Undecided
     | Reached
+    | ComeIn
+    | Welcome
+    | Expect
+    | Forget
+    | Attach
+    | Flush
+    | HostGone
+    | HostCame
+    | Introduce
+    | Submit
+    | Relayed
+    | Hold
+    | Cancel
+    | Refused
+    | Ask
+    | TellStacks
 )
-MESSAGES: tuple[type[Message], ...] = get_args(Message)
-_KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
-_HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, TellTime, Decided, Reached})
-_COUNT = struct.Struct("<I")
-
-
-def encode(message: Message) -> tuple[int, bytes, bytes]:
-    """The kind of a message, its payload, and the raw bytes behind that."""
-    cls = type(message)
-    kind = _KINDS[cls]
-    if cls in _HOT:
-        numbers: list[int] = []
-        for name in _HINTS[cls]:
-            value = getattr(message, name)
-            numbers += value if isinstance(value, tuple) else (value,)
-        return kind, struct.pack(f"<{len(numbers)}q", *numbers), b""
-    values = {f.name: getattr(message, f.name) for f in fields(message)}
-    blob = values.pop("blob", b"")
-    text = json.dumps(values).encode()
-    return kind, _COUNT.pack(len(text)) + text, blob
-
-
-def decode(kind: int, payload: bytes | bytearray) -> Message:
-    """Reads a message. Raises PWC0911 for what is none."""
-    if not 0 <= kind < len(MESSAGES):
-        raise _bad(f"a message of kind {kind}", f"kinds 0 to {len(MESSAGES) - 1}")
-    cls = MESSAGES[kind]
-    try:
-        return _hot(cls, payload) if cls in _HOT else _cold(cls, payload)
-    except (struct.error, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _bad(f"{cls.__name__}: {error}", "a message as this version writes it") from None
-
-
-def most_bytes(kind: int) -> int:
-    """The most bytes of a message of this kind."""
-    return MOST_HOT if kind < len(MESSAGES) and MESSAGES[kind] in _HOT else MOST_COLD
-
-
-def _hot(cls: type[Any], payload: bytes | bytearray) -> Message:
-    numbers = struct.unpack(f"<{len(payload) // 8}q", payload)
-    hints = _HINTS[cls]
-    single = [name for name, hint in hints.items() if hint is int]
-    if len(numbers) < len(single) or (len(numbers) > len(single) == len(hints)):
-        raise ValueError(f"{len(numbers)} numbers")
-    values: dict[str, Any] = dict(zip(single, numbers, strict=False))
-    return cls(**values, **{name: numbers[len(single) :] for name in hints if name not in values})
-
-
-def _cold(cls: type[Any], payload: bytes | bytearray) -> Message:
-    (size,) = _COUNT.unpack_from(payload)
-    text, blob = payload[_COUNT.size : _COUNT.size + size], payload[_COUNT.size + size :]
-    if len(text) != size:
-        raise ValueError("it ends too early")
-    values: Any = json.loads(text)
-    hints = _HINTS[cls]
-    if "blob" in hints:
-        values["blob"] = bytes(blob)
-    elif blob:
-        raise ValueError(f"{len(blob)} bytes too many")
-    if not isinstance(values, dict) or set(cast("dict[str, Any]", values)) != set(hints):
-        raise ValueError("other fields")
-    for name, hint in hints.items():
-        if not _ACCEPTS[hint](values[name]):
-            raise ValueError(f"{name} = {values[name]!r}")
-    return cls(**values)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(k, str) and isinstance(v, str) for k, v in cast("dict[Any, Any]", value).items()
-    )
-
-
-_ACCEPTS: dict[Any, Callable[[Any], bool]] = {
-    int: lambda v: type(v) is int,
-    bool: lambda v: type(v) is bool,
-    str: lambda v: isinstance(v, str),
-    bytes: lambda v: isinstance(v, bytes),
-    dict[str, str]: _is_texts,
-}
-
-
-def _bad(have: str, rule: str) -> PathwaysError:
-    return PathwaysError(BadMessage(have_=have, rule=rule))

@@ -15,7 +15,7 @@ from support.processes import start_python
 from support.two_islands import double, f, g, jit
 
 import pathways as pw
-from pathways.runtime.client.silence import TIMEOUT
+from pathways.runtime.control.silence import TIMEOUT
 
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
 here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))

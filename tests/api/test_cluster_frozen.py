@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, pid_of, send, this_cluster, values
 
 import pathways as pw
-from pathways.runtime.client.silence import TIMEOUT
+from pathways.runtime.control.silence import TIMEOUT
 
 jit: Any = jax.jit
 SECONDS = 6.0

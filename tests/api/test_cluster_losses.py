@@ -20,7 +20,7 @@ from support.proc import children_of
 
 import pathways as pw
 from pathways.runtime.client.remote_host import RemoteHost
-from pathways.runtime.client.silence import TIMEOUT
+from pathways.runtime.control.silence import TIMEOUT
 from pathways.runtime.wire import messages as m
 
 jit: Any = jax.jit

@@ -12,8 +12,9 @@ from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.edges import Neighbors
+from pathways.runtime.wire.encoding import decode, encode, most_bytes
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.messages import Message, decode, encode, most_bytes
+from pathways.runtime.wire.messages import Message
 
 NAME = "this process"
 
@@ -64,7 +65,7 @@ class EncodedHosts(Hosts):
         todo: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         for work in (_read, _serve):
             threading.Thread(target=work, args=(there, host, todo), name=f"encoded{work.__name__}", daemon=True).start()
-        self.hosts[NAME] = RemoteHost(NAME, here, lambda _: None)
+        self.hosts[NAME] = RemoteHost(NAME, here, lambda _: None, numbers=self.numbers)
 
     def host_of(self, island: str) -> str:
         return NAME

@@ -45,6 +45,8 @@ class Machine:
 
     is_local: ClassVar[bool] = True
     """Whether they are in this process: a watchdog sees then whether they work."""
+    counts_memory: ClassVar[bool] = True
+    """Whether who has the machine counts what is held on its devices; else a controller that several share does."""
 
     def __init__(self, platform: str) -> None:
         self.platform = platform

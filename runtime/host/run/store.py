@@ -5,6 +5,7 @@ shared is never overwritten: donating such a buffer donates a copy.
 """
 
 import _thread
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable
@@ -272,8 +273,8 @@ class Handle:
         self.taken_at: Where | None = None
 
     @uninterrupted
-    def __del__(self) -> None:
-        if not self._holds:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not self._holds or is_finalizing():  # modules are taken apart, and nothing is counted any more
             return
         try:
             self._store.release(self.buffer)

@@ -11,9 +11,11 @@ import pytest
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.runtime.client.remote_host import RemoteHost, new_numbers
+from pathways.runtime.client.numbers import Numbers
+from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
+from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import HEADER
@@ -28,7 +30,7 @@ class Far:
         here, self.raw = socket.socketpair()
         self.connection = Connection(self.raw)
         self.lost = threading.Event()
-        self.host = RemoteHost("island0", Connection(here), lambda _: self.lost.set())
+        self.host = RemoteHost("island0", Connection(here), lambda _: self.lost.set(), numbers=Numbers(0))
 
     def run(self, message: m.RunPlan) -> RemoteRun:
         self.host.run(message, run := RemoteRun())
@@ -72,7 +74,7 @@ def test_a_run_ends_good_or_with_the_cause_of_each_result(far: Far) -> None:
     far.answers(lambda r: m.Done(r.run, 5), lambda r: m.Failed(r.run, 5, {"1": write_diagnostic(CAUSE)}))
     good, bad = (far.run(m.RunPlan(0, n, 0, 10, ())) for n in range(2))
     type_ = ArrayType((2,), "int8")
-    first, second = (RemoteArray(far.host, new_numbers(), type_, bad, n) for n in range(2))
+    first, second = (RemoteArray(far.host, Numbers(0).take(), type_, bad, n) for n in range(2))
     good.block_until_ready()
     first.block_until_ready()
     with pytest.raises(PathwaysError, match="boom"):
@@ -90,7 +92,7 @@ def test_what_was_found_in_a_step_is_told(far: Far) -> None:
 def test_values_are_fetched_as_they_were(far: Far) -> None:
     want = np.arange(6, dtype=np.int16).reshape(2, 3)
     far.answers(lambda q: m.Answer(q.request, value="[2, 3]", blob=want.tobytes()))
-    got = RemoteArray(far.host, new_numbers(), ArrayType((2, 3), "int16")).fetch()
+    got = RemoteArray(far.host, Numbers(0).take(), ArrayType((2, 3), "int16")).fetch()
     np.testing.assert_array_equal(got, want)
 
 
@@ -102,7 +104,7 @@ def test_a_hang_is_the_cause_of_all_that_waits(far: Far) -> None:
 
 
 def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
-    numbers = [new_numbers() for _ in range(3)]
+    numbers = [Numbers(0).take() for _ in range(3)]
     arrays = [RemoteArray(far.host, n, ArrayType((), "int8")) for n in numbers]
     arrays.clear()
     far.host.post(m.CopyArray(1, 2))
@@ -114,10 +116,10 @@ def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
 def test_a_host_that_takes_nothing_keeps_nobody_waiting_and_is_still_heard(far: Far) -> None:
     """Its signs of life are read while much is on its way to it, and ends of arrays are to be sent, too."""
     for _ in range(20):
-        far.host.post(m.PutArray(new_numbers(), 0, 0, bytes(1 << 20)))
+        far.host.post(m.PutArray(Numbers(0).take(), 0, 0, bytes(1 << 20)))
     for runs in range(3):
         heard = far.host.heard
-        RemoteArray(far.host, new_numbers(), ArrayType((), "int8"))  # its end is told at the next sign
+        RemoteArray(far.host, Numbers(0).take(), ArrayType((), "int8"))  # its end is told at the next sign
         far.connection.post(m.Beat(runs, runs))
         until = threading.Event()
         while far.host.heard == heard or far.host.arrays != runs:
@@ -146,7 +148,7 @@ def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
         case "unasked":
             far.connection.post(m.Fence("island1", ""))
         case "too large":
-            far.raw.sendall(HEADER.pack(1 << 60, m.MESSAGES.index(m.Done)))
+            far.raw.sendall(HEADER.pack(1 << 60, encoding.MESSAGES.index(m.Done)))
         case _:
             far.connection.post(m.Failed(0, 1, {"one": write_diagnostic(CAUSE)}))
     asking.join(60)

@@ -15,6 +15,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.launch import processes
 from pathways.runtime.launch.processes import start_hosts
+from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import HEADER
@@ -127,7 +128,7 @@ def test_a_process_that_was_not_started_here_keeps_no_host_out(monkeypatch: pyte
     """It comes first, to the socket itself, and says that it is the host that is waited for."""
     strangers: list[Any] = []
     real = subprocess.Popen
-    kind, payload, _ = m.encode(m.Hello("island0", os.getpid(), dict(VERSIONS)))
+    kind, payload, _ = encoding.encode(m.Hello("island0", os.getpid(), dict(VERSIONS)))
     hello = (HEADER.pack(len(payload), kind) + payload).hex()
 
     def start(command: list[str], **options: Any) -> Any:

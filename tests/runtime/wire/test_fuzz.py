@@ -16,6 +16,7 @@ import pytest
 from support.members import HERE, PATIENCE, Members
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import CHUNK, HEADER, ConnectionEnded
@@ -23,7 +24,19 @@ from pathways.runtime.wire.tls import Listener
 from pathways.runtime.wire.tls_stream import handshake
 
 FRAMES = 300
-SIZES = (0, 1, 7, 1 << 16, m.MOST_HOT, m.MOST_HOT + 1, 1 << 32, m.MOST_COLD, m.MOST_COLD + 1, 1 << 60, (1 << 64) - 1)
+SIZES = (
+    0,
+    1,
+    7,
+    1 << 16,
+    encoding.MOST_HOT,
+    encoding.MOST_HOT + 1,
+    1 << 32,
+    encoding.MOST_COLD,
+    encoding.MOST_COLD + 1,
+    1 << 60,
+    (1 << 64) - 1,
+)
 MESSAGES: list[m.Message] = [
     m.Hello("island0", 7, {"jax": "0.10"}),
     m.LoadPlan(1, 2, "plan", True, bytes(200)),
@@ -39,7 +52,7 @@ MESSAGES: list[m.Message] = [
 
 
 def frame(message: m.Message) -> bytearray:
-    kind, payload, blob = m.encode(message)
+    kind, payload, blob = encoding.encode(message)
     return bytearray(HEADER.pack(len(payload) + len(blob), kind) + payload + blob)
 
 
@@ -61,7 +74,7 @@ def noise(rng: random.Random) -> bytes:
             bad[place:place] = rng.randbytes(rng.randrange(1, 20))
         case 5:
             text = rng.choice([b"[" * 100_000, b"null", b'{"request": NaN}', b"9" * 10_000, b'"\\ud800"', b"{}" * 9])
-            kind, count = rng.randrange(len(m.MESSAGES)), struct.pack("<I", len(text))
+            kind, count = rng.randrange(len(encoding.MESSAGES)), struct.pack("<I", len(text))
             bad = bytearray(HEADER.pack(len(text) + 4, kind) + count + text)
         case _:
             for _ in range(rng.randrange(1, 6)):
@@ -158,9 +171,9 @@ def test_noise_is_refused_or_an_end(served: Served) -> None:
 
 def test_a_size_takes_no_memory_before_the_bytes_are_there(served: Served) -> None:
     served.outcome(b"")
-    for size, most in ((1 << 60, 1 << 20), (m.MOST_COLD, 4 * CHUNK)):
+    for size, most in ((1 << 60, 1 << 20), (encoding.MOST_COLD, 4 * CHUNK)):
         tracemalloc.start()
-        for kind in range(len(m.MESSAGES)):
+        for kind in range(len(encoding.MESSAGES)):
             served.outcome(HEADER.pack(size, kind) + b"cut")
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()

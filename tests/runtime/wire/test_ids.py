@@ -5,14 +5,15 @@ from typing import Any, get_type_hints
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.client.remote_host import new_numbers
+from pathways.runtime.client.numbers import Numbers
+from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.ids import MOST_CLIENTS, check_arrays, client_of, first_id
 
 IDS = {"array", "arrays", "source", "target", "results", "arguments"}
 """The fields of messages that name arrays."""
 EMPTY: dict[Any, Any] = {int: 0, bool: False, str: "", bytes: b"", dict[str, str]: {}}
-NAMING = [(cls, name) for cls in m.MESSAGES for name in get_type_hints(cls) if name in IDS and cls is not m.Beat]
+NAMING = [(cls, name) for cls in encoding.MESSAGES for name in get_type_hints(cls) if name in IDS and cls is not m.Beat]
 
 
 def message(cls: Any, client: int, **others: int) -> Any:
@@ -24,19 +25,19 @@ def message(cls: Any, client: int, **others: int) -> Any:
     return cls(**values)
 
 
-@pytest.mark.parametrize("cls", m.MESSAGES)
+@pytest.mark.parametrize("cls", encoding.MESSAGES)
 def test_what_names_its_own_arrays_passes(cls: Any) -> None:
     for client in (0, 1, MOST_CLIENTS - 1):
         made = message(cls, client)
         check_arrays(made, client, "client me of demo")
-        kind, payload, blob = m.encode(made)
-        assert m.decode(kind, payload + blob) == made  # such ids can be written
+        kind, payload, blob = encoding.encode(made)
+        assert encoding.decode(kind, payload + blob) == made  # such ids can be written
 
 
 @pytest.mark.parametrize(("cls", "name"), NAMING)
 def test_what_names_another_client_s_is_refused(cls: Any, name: str) -> None:
     for client, other in ((0, 1), (3, 2), (MOST_CLIENTS - 1, 0)):
-        with pytest.raises(PathwaysError, match="client me of demo names arrays of another") as caught:
+        with pytest.raises(PathwaysError, match="client me of demo names what is another client's") as caught:
             check_arrays(message(cls, client, **{name: other}), client, "client me of demo")
         assert caught.value.code == "PWC0916" and f"which is of client {other}" in str(caught.value)
 
@@ -62,7 +63,7 @@ def test_an_argument_that_nothing_reads_is_no_array() -> None:
 
 
 def test_the_one_client_of_a_cluster_is_the_first() -> None:
-    assert client_of(new_numbers()) == 0 == client_of(first_id(0))
+    assert client_of(Numbers(0).take()) == 0 == client_of(first_id(0))
     for client in (-1, MOST_CLIENTS):
         with pytest.raises(ValueError, match="client"):
             first_id(client)

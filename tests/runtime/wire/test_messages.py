@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.wire import frames
+from pathways.runtime.wire import encoding, frames
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -26,7 +26,9 @@ OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, str]: st.dictionaries(st.text(), st.text(), max_size=4),
     m.Ids: st.lists(INT, max_size=5).map(tuple),
 }
-ANY = st.one_of([st.builds(cls, **{n: OF_TYPE[t] for n, t in get_type_hints(cls).items()}) for cls in m.MESSAGES])
+ANY = st.one_of(
+    [st.builds(cls, **{n: OF_TYPE[t] for n, t in get_type_hints(cls).items()}) for cls in encoding.MESSAGES]
+)
 
 
 @pytest.fixture
@@ -48,14 +50,14 @@ Pair: TypeAlias = Callable[[], tuple[Connection, socket.socket, Connection]]
 
 
 def written(message: m.Message) -> tuple[int, bytes]:
-    kind, payload, blob = m.encode(message)
+    kind, payload, blob = encoding.encode(message)
     return kind, payload + blob
 
 
 @given(ANY)
 @settings(max_examples=300, deadline=None)
 def test_a_message_is_read_as_it_was_written(message: m.Message) -> None:
-    assert m.decode(*written(message)) == message
+    assert encoding.decode(*written(message)) == message
 
 
 @given(ANY, st.integers(0, 1 << 30), st.integers(0, 255))
@@ -67,17 +69,17 @@ def test_a_damaged_message_is_another_or_refused(message: m.Message, position: i
         damaged[position % len(damaged)] = byte
     for text in (damaged, damaged[: position % (len(damaged) + 1)]):
         try:
-            assert isinstance(m.decode(kind, text), type(message))
+            assert isinstance(encoding.decode(kind, text), type(message))
         except PathwaysError as error:
             assert error.code == "PWC0911"
 
 
-@pytest.mark.parametrize("kind", range(-1, len(m.MESSAGES) + 2))
+@pytest.mark.parametrize("kind", range(-1, len(encoding.MESSAGES) + 2))
 def test_noise_is_no_message(kind: int) -> None:
     rng = random.Random(kind)
     for size in (1, 3, 5, 9, 33):
         try:
-            assert type(m.decode(kind, rng.randbytes(size))) in m.MESSAGES
+            assert type(encoding.decode(kind, rng.randbytes(size))) in encoding.MESSAGES
         except PathwaysError as error:
             assert error.code == "PWC0911"
 
@@ -98,12 +100,12 @@ def test_a_message_of_a_run_does_not_grow_with_its_arrays() -> None:
 
 def test_a_message_that_says_it_is_too_large_is_refused_before_it_is_there(pair: Pair) -> None:
     here, raw, there = pair()
-    kind = m.MESSAGES.index(m.Done)
-    raw.sendall(frames.HEADER.pack(m.MOST_HOT + 1, kind))
+    kind = encoding.MESSAGES.index(m.Done)
+    raw.sendall(frames.HEADER.pack(encoding.MOST_HOT + 1, kind))
     with pytest.raises(PathwaysError, match="1,048,577 bytes") as caught:
         there.receive()
     assert caught.value.code == "PWC0911"
-    raw.sendall(frames.HEADER.pack(m.MOST_COLD, m.MESSAGES.index(m.PutArray)) + b"cut")
+    raw.sendall(frames.HEADER.pack(encoding.MOST_COLD, encoding.MESSAGES.index(m.PutArray)) + b"cut")
     here.close()
     with pytest.raises(ConnectionEnded):  # and not MemoryError: room is made as bytes come
         there.receive()
@@ -130,7 +132,7 @@ def test_sending_to_what_is_gone_is_an_end(pair: Pair) -> None:
 
 def test_numbers_beyond_64_bits_are_a_mistake_of_the_sender() -> None:
     with pytest.raises(struct.error):
-        m.encode(m.CopyArray(1 << 63, 0))
+        encoding.encode(m.CopyArray(1 << 63, 0))
 
 
 def test_other_versions_are_named() -> None:

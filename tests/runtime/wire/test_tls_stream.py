@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.members import PATIENCE, Door, Members, hello
 
+from pathways.runtime.wire import encoding, tls_stream
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire import tls_stream
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 
@@ -185,7 +185,7 @@ def test_a_stream_that_ends_in_the_middle_is_an_end(cut: int, door: Door) -> Non
     """Of a frame, with no word of TLS."""
     there, here = door.pair()
     raw: Any = there
-    kind, payload, blob = m.encode(m.PutArray(1, 2, 3, bytes(100_000)))
+    kind, payload, blob = encoding.encode(m.PutArray(1, 2, 3, bytes(100_000)))
     frame = HEADER.pack(len(payload) + len(blob), kind) + payload + blob
     raw._stream.sendall(frame[:cut])
     there.close()

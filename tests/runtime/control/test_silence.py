@@ -3,7 +3,7 @@
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.client.silence import MOST_AWAY, TIMEOUT, Silence, host_timeout
+from pathways.runtime.control.silence import MOST_AWAY, TIMEOUT, Silence, host_timeout
 
 
 def test_a_host_is_gone_when_it_was_silent_for_longer_than_the_limit() -> None:

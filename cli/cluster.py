@@ -1,0 +1,111 @@
+"""`pwc cluster`, `pwc status` and `pwc stack`"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import click
+
+from pathways.api.shared_cluster import start as start_cluster
+from pathways.dialect.topology import parse_topology
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT, ask, folder_of
+from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.status import read_status
+
+_EXAMPLE = """
+\b
+Examples:
+  pwc cluster start islands=2,devices=4
+  PATHWAYS_ADDRESS=default python train.py    # any program of pathways runs there
+  pwc status --watch
+  pwc cluster stop
+"""
+_LOOK = 1.0
+"""Seconds between two looks of --watch."""
+
+
+def _address() -> click.Option:
+    said = f"The cluster: a name, or a folder; default: {ADDRESS}, or {DEFAULT!r}."
+    return click.Option(["--address", "--name", "address"], metavar="NAME", default=None, help=said)
+
+
+def _chosen(address: str | None) -> str:
+    return address or os.environ.get(ADDRESS) or DEFAULT
+
+
+@click.group("cluster", epilog=_EXAMPLE)
+def cluster() -> None:
+    """Start, look at and stop a cluster that many processes share."""
+
+
+@click.command("start", epilog=_EXAMPLE)
+@click.argument("topology")
+@click.option("--policy", type=click.Choice(sorted(SCHEDULING_POLICIES)), default=STRIDE, show_default=True)
+def start(topology: str, policy: str, address: str | None) -> None:
+    """Start a controller and its hosts on this machine. They stay until `pwc cluster stop`.
+
+    TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset.
+    """
+    chosen = _chosen(address)
+    status = start_cluster(chosen, parse_topology(topology), policy)
+    click.echo(status)
+    click.echo(f"{ADDRESS}={chosen}   # in the environment of programs that run there; or pw.connect({chosen!r})")
+
+
+@click.command("status")
+@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def status(watch: bool, as_json: bool, address: str | None) -> None:
+    """Show islands and devices, who runs and waits there, and whose bytes lie there."""
+    while True:
+        said = ask(_chosen(address), "status")
+        if as_json:
+            click.echo(json.dumps({"version": 1} | said))
+        else:
+            if watch:
+                click.clear()
+            clients = ", ".join(f"{c['name']} {c['number']} (process {c['pid']})" for c in said["clients"][:-1])
+            click.echo(read_status(said))
+            click.echo(f"clients  {clients or 'none'}")
+        if not watch:
+            return
+        time.sleep(_LOOK)
+
+
+@click.command("stop")
+def stop(address: str | None) -> None:
+    """End the hosts and the controller: arrays that clients have there are gone."""
+    chosen = _chosen(address)
+    ask(chosen, "stop")
+    until = time.monotonic() + 10
+    while folder_of(chosen).exists() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+@click.command("stack")
+def stack(address: str | None) -> None:
+    """Show where each host is, now: the calls of all of its threads."""
+    said = ask(_chosen(address), "stacks")
+    for host, text in said["hosts"].items():
+        click.echo("\n".join(f"{host} | {line}" for line in text.splitlines()))
+    for line in said["controller"]:
+        click.echo(f"controller | {line}")
+
+
+@click.command("logs")
+@click.option("--lines", type=click.IntRange(min=1), default=20, show_default=True, help="So many of each.")
+def logs(lines: int, address: str | None) -> None:
+    """Show the last lines that the controller and its hosts have printed, with the name of each in front."""
+    chosen = _chosen(address)
+    ask(chosen, "status")
+    for path in sorted(Path(folder_of(chosen) / LOGS).glob("*.log")):
+        for line in path.read_text(errors="replace").splitlines()[-lines:]:
+            click.echo(f"{path.stem} | {line}")
+
+
+for _command in (start, status, stop, logs, stack):
+    _command.params.append(_address())
+for _command in (start, status, stop, logs):
+    cluster.add_command(_command)

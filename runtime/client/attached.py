@@ -1,0 +1,377 @@
+"""A cluster that other clients have, too: its controller is a process of its own, which says whose turn it is.
+
+Runs, and what must keep its order among them, go to the controller; plans and inputs go to the hosts, and results come
+from there.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.topology import Island, Topology, read_topology
+from pathways.dialect.user_line import caller
+from pathways.runtime.client.hosts import Hosts, StartedRun, devices_of
+from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.errors import NotEnoughDevices
+from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
+from pathways.runtime.launch.local_cluster import connect_to
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.encoding import decode, encode, pack_parcels
+from pathways.runtime.wire.errors import ControllerLost, NoCluster, NotOverProcesses
+from pathways.runtime.wire.frames import HEADER, ConnectionEnded, frame_of
+from pathways.runtime.wire.ids import MOST_RUNS, first_id
+from pathways.runtime.wire.versions import VERSIONS
+
+WEIGHT = 1 << 20
+"""What a weight is multiplied by in messages."""
+WINDOW = 32
+"""So many runs of a client may be under way: who calls a program waits while there are more."""
+TEND = 0.25
+"""Seconds between two looks at what is to be said where nothing else is."""
+WORD = 30.0
+"""Seconds in which the controller says why a host is gone whose stream has ended."""
+
+
+@dataclass(eq=False)
+class _Place:
+    """What the controller says of the host of an island."""
+
+    number: int
+    epoch: int
+    address: str
+    cause: Diagnostic | None = None
+    away: bool = False
+
+
+class Attached(Hosts):
+    """The machine of a process that is one client of a cluster. Raises PWC0918 where there is none."""
+
+    counts_memory: ClassVar[bool] = False
+
+    def __init__(self, address: str, name: str) -> None:
+        self.address = address
+        self._control = Connection(connect_to(address))
+        welcome = _come_in(self._control, name, address)
+        super().__init__(welcome.platform, welcome.client)
+        self.client, self._ticket = welcome.client, welcome.ticket
+        self.topology: Topology = read_topology(welcome.topology, address)
+        self.policy = welcome.policy
+        self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = lambda island, cause: None
+        """Called when a host is gone: whatever lay there is."""
+        self.ended: Diagnostic | None = None
+        """Why there is no controller any more."""
+        self._places = {
+            host: _Place(number, *json.loads(said)) for number, (host, said) in enumerate(welcome.hosts.items())
+        }
+        self._by_number = list(welcome.hosts)
+        self._numbered: dict[Hashable, int] = {}
+        for island in self.topology.islands:
+            devices = devices_of(island, self.platform)
+            self.bind(island.name, devices)
+            for device in devices:
+                self._numbered[device] = len(self._numbered)
+        self._changed = threading.Condition()
+        """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
+        self._runs: dict[int, int] = {}
+        """How many parts of each run have not ended."""
+        self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
+        self._requests: dict[int, deque[m.Answer]] = {}
+        self._following = itertools.count()
+        self._introduced: set[int | str] = set()
+        self._labels: dict[str, int] = {}
+        self._held: deque[tuple[int, int]] = deque()
+        self._closed = threading.Event()
+        threading.Thread(target=self._read, name="pathways-controller", daemon=True).start()
+        threading.Thread(target=self._tend, name="pathways-tend", daemon=True).start()
+
+    def host_of(self, island: str) -> str:
+        return island
+
+    def host(self, name: str) -> RemoteHost:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self.ended is not None or self._is_known(name))
+                self._check_there()
+                place, host = self._places[name], self.hosts.get(name)
+                if host is not None and host.lost is None and host.epoch == place.epoch:
+                    return host
+                if place.away:
+                    assert place.cause is not None
+                    raise PathwaysError(place.cause)
+            with contextlib.suppress(OSError, ConnectionEnded):  # it is gone again: the controller will say so
+                self._attach(name, place)
+            if self._closed.wait(0.01):
+                raise PathwaysError(ControllerLost(address=self.address, reason="the connection has been closed"))
+
+    def _is_known(self, name: str) -> bool:
+        place = self._places[name]
+        return bool(place.address) or place.away
+
+    def _check_there(self) -> None:
+        if self.ended is not None:
+            raise PathwaysError(self.ended)
+
+    def _attach(self, name: str, place: _Place) -> None:
+        """Connects to a host, and shows it the ticket."""
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(place.address)
+            connection = Connection(sock)
+            connection.post_soon(m.Attach(-1, self.client, self._ticket))
+            answer = connection.receive()
+        except BaseException:
+            sock.close()
+            raise
+        if not isinstance(answer, m.Answer) or answer.error:
+            sock.close()
+            cause = read_diagnostic(answer.error) if isinstance(answer, m.Answer) else None
+            raise PathwaysError(cause or ControllerLost(address=self.address, reason=f"{name} says {answer}"))
+        with self._changed:
+            if self._places[name].epoch != place.epoch or self._current(name) is not None:
+                connection.close()
+                return
+            sink = _ToHost(self._control, place.number, place.epoch)
+            self.hosts[name] = _SharedHost(
+                name, connection, self._lost, numbers=self.numbers, ordered=sink, epoch=place.epoch
+            )
+
+    def _current(self, name: str) -> RemoteHost | None:
+        host = self.hosts.get(name)
+        return host if host is not None and host.lost is None and host.epoch == self._places[name].epoch else None
+
+    def fence(self, host: RemoteHost) -> None:
+        """The controller does that."""
+
+    def next_move(self) -> int:
+        return next(self._moves)
+
+    def check_alone(self, what: str) -> None:
+        have, rule = "a cluster that other clients have, too", "islands of this process, or of `pw.cluster`"
+        raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=caller()))
+
+    def get_ready(self, hosts: Iterable[RemoteHost]) -> None:
+        """Waits while too many runs are under way. Raises PWC0917 where the controller is gone."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._runs) < WINDOW or self.ended is not None)
+            self._check_there()
+
+    def start(self, run: StartedRun, parcels: Sequence[tuple[RemoteHost, m.RunPlan]]) -> list[RemoteRun]:
+        self._introduce(run)
+        parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
+        runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
+        with self._changed:
+            self._runs[run.number] = len(parcels)
+        there = [host.expect(message.run, part) for (host, message), part in zip(parcels, runs, strict=True)]
+        if not all(there):
+            cause = next(host.lost for host, _ in parcels if host.lost is not None)
+            for host, _ in parcels:
+                host.refuse(run.number, cause)
+            self._over(run.number)
+            return runs
+        request = run.request
+        memory = [n for device, size in run.memory.items() for n in (self._numbered[device], size)]
+        places = [(self._places[host.island].number, host.epoch, message) for host, message in parcels]
+        for host, _ in parcels:
+            host.free_now()
+        self._post(
+            m.Submit(
+                run.number, run.plan, 0 if request is None else self._label(request.client),
+                int(WEIGHT * (1.0 if request is None else request.weight)),
+                int(1e9 * (1e-3 if request is None else request.seconds)), tuple(memory), pack_parcels(places),
+            )
+        )  # fmt: skip
+        return runs
+
+    def _introduce(self, run: StartedRun) -> None:
+        """Tells the controller of a plan, before its first run."""
+        if run.plan not in self._introduced:
+            self._introduced.add(run.plan)
+            branches = {str(n): (kind, sorted(hosts)) for n, (kind, hosts) in (run.branches or {}).items()}
+            self._post(m.Introduce(0, run.plan, run.program, json.dumps(branches)))
+
+    def _label(self, label: str) -> int:
+        """The number of a client inside of this process."""
+        number = self._labels.setdefault(label, len(self._labels))
+        if label not in self._introduced:
+            self._introduced.add(label)
+            self._post(m.Introduce(number, -1, label, ""))
+        return number
+
+    def _cancel(self, run: int, cause: Diagnostic) -> None:
+        self._post(m.Cancel(run, write_diagnostic(cause)))
+
+    def hold(self, devices: tuple[Hashable, ...], size: int) -> None:
+        """Counts bytes that arrays of this process take on devices; may be called anywhere."""
+        self._held.extend((self._numbered[d], size) for d in devices if d in self._numbered)
+
+    def ask(self, what: str) -> Any:
+        """Asks the controller for `status`, `stacks` or to `stop`. Raises PWC0917 where it is gone."""
+        number, answers = next(self._following), deque[m.Answer]()
+        with self._changed:
+            self._requests[number] = answers
+        self._post(m.Ask(number, what))
+        with self._changed:
+            self._changed.wait_for(lambda: bool(answers) or self.ended is not None)
+            if answers:
+                return json.loads(answers[0].value)
+            self._check_there()
+
+    def _post(self, message: m.Message) -> None:
+        """Sends a message to the controller; where that is gone, who waits hears it from the thread that reads."""
+        with contextlib.suppress(ConnectionEnded):
+            self._control.post_soon(message)
+
+    def _read(self) -> None:
+        """Takes what the controller says until its stream ends."""
+        try:
+            while True:
+                self._take(self._control.receive())
+        except ConnectionEnded as error:
+            reason = "the connection has been closed" if self._closed.is_set() else str(error)
+            self._end(ControllerLost(address=self.address, reason=reason))
+        except Exception as error:  # whatever it sent, nothing more can be made of it
+            self._end(ControllerLost(address=self.address, reason=str(error)))
+
+    def _end(self, cause: Diagnostic) -> None:
+        with self._changed:
+            self.ended = cause
+            hosts = list(self.hosts.values())
+            self._changed.notify_all()
+        for host in hosts:
+            host.lose("", cause)
+
+    def _take(self, message: m.Message) -> None:
+        match message:
+            case m.Relayed():
+                host = self.hosts.get(self._by_number[message.host])
+                _, kind = HEADER.unpack_from(message.blob)
+                said = decode(kind, message.blob[HEADER.size :])
+                if host is not None and host.epoch == message.epoch:
+                    host.receive(said)
+                if isinstance(said, m.Done | m.Failed):
+                    self._over(said.run, parts=1)
+            case m.Refused():
+                cause = read_diagnostic(message.cause)
+                for host in list(self.hosts.values()):
+                    host.refuse(message.run, cause)
+                self._over(message.run)
+            case m.HostGone():
+                self._gone(message.host, message.epoch, read_diagnostic(message.cause))
+            case m.HostCame():
+                with self._changed:
+                    place = self._places[message.host]
+                    place.epoch, place.address, place.away = message.epoch, message.address, not message.address
+                    self._changed.notify_all()
+            case m.Answer():
+                with self._changed:
+                    if (answers := self._requests.pop(message.request, None)) is not None:
+                        answers.append(message)
+                    self._changed.notify_all()
+            case _:
+                raise ValueError(f"a {type(message).__name__} from a controller")
+
+    def _over(self, run: int, parts: int | None = None) -> None:
+        """Notes that a part of a run, or all of it, has ended."""
+        with self._changed:
+            left = self._runs.get(run, 0) - (parts or 0)
+            if parts is None or left <= 0:
+                self._runs.pop(run, None)
+                self._changed.notify_all()
+            else:
+                self._runs[run] = left
+
+    def _gone(self, name: str, epoch: int, cause: Diagnostic) -> None:
+        with self._changed:
+            place = self._places[name]
+            place.address, place.cause = "", cause
+            host = self.hosts.get(name)
+        if host is not None and host.epoch == epoch:
+            for run in host.runs():
+                self._over(run, parts=1)
+            host.lose("", cause)
+
+    def _lost(self, host: RemoteHost) -> None:
+        island = self.named(host.island)
+        assert island is not None and host.lost is not None
+        self.on_lost(island, host.lost)
+
+    def _tend(self) -> None:
+        """Says which arrays have ended, and what is held, where no run says it."""
+        while not self._closed.wait(TEND):
+            for host in list(self.hosts.values()):
+                host.free_now()
+            held: Counter[int] = Counter()
+            with contextlib.suppress(IndexError):
+                while True:
+                    device, size = self._held.popleft()
+                    held[device] += size
+            if pairs := [n for device, size in held.items() if size for n in (device, size)]:
+                self._post(m.Hold(0, tuple(pairs)))
+
+    def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
+        """All of an island whose host is gone, until another is there."""
+        place = self._places.get(island.name)
+        gone = place is not None and not place.address
+        return tuple(range(len(island.devices))) if gone else super().lost_on(island)
+
+    def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[Any]]:
+        """There are no devices but those of the hosts. Raises PWC0503."""
+        if wanted:
+            needs = ", ".join(f"{i.name} of {i.size} devices" for i in wanted)
+            raise PathwaysError(NotEnoughDevices(program=program, have_=f"a cluster of {self.topology}", needs=needs))
+        return {}
+
+    def keep_for_ever(self) -> None:
+        """A forked process has no connection to hosts, and no device that must be kept."""
+
+    def close(self) -> None:
+        """Leaves the cluster: whatever this client has there goes."""
+        self._closed.set()
+        self._control.close()
+        for host in list(self.hosts.values()):
+            host.lose("the connection has been closed")
+
+
+class _ToHost:
+    """The way to a host that goes by the controller: behind all runs of this client there."""
+
+    def __init__(self, control: Connection, number: int, epoch: int) -> None:
+        self._control, self._number, self._epoch = control, number, epoch
+
+    def post_soon(self, message: m.Message) -> None:
+        blob = b"".join(frame_of(*encode(message)))
+        self._control.post_soon(m.Relayed(self._number, self._epoch, blob))
+
+
+class _SharedHost(RemoteHost):
+    """A host whose controller says when it is gone, and why."""
+
+    def _ended_early(self, reason: str) -> None:
+        timer = threading.Timer(WORD, self.lose, (reason,))
+        timer.daemon = True
+        timer.start()
+
+
+def _come_in(control: Connection, name: str, address: str) -> m.Welcome:
+    """Says who this is. Raises PWC0918 where it is not let in."""
+    try:
+        control.post_soon(m.ComeIn(name, os.getpid(), VERSIONS))
+        message = control.receive()
+    except ConnectionEnded as error:
+        raise PathwaysError(NoCluster(address=address, reason=str(error))) from None
+    if isinstance(message, m.Refused):
+        raise PathwaysError(read_diagnostic(message.cause))
+    if not isinstance(message, m.Welcome):
+        raise PathwaysError(NoCluster(address=address, reason=f"it says {type(message).__name__}"))
+    return message

@@ -1,0 +1,253 @@
+"""The controller of a cluster, in a process of its own: whose turn it is, on which hosts, for many client processes.
+
+One thread, and nothing of JAX. Data do not come here: clients send inputs to the hosts that read them, and fetch
+results there.
+"""
+
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.topology import Topology, write_topology
+from pathways.runtime.control.dispatcher import Dispatcher, post
+from pathways.runtime.control.loop import Loop, Peer
+from pathways.runtime.control.members import Launcher, Member, Members, spec_of
+from pathways.runtime.control.scheduling import SchedulingPolicy
+from pathways.runtime.control.sessions import Session
+from pathways.runtime.errors import ClientClosed
+from pathways.runtime.journal import last_events
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.encoding import MESSAGES, decode, encode
+from pathways.runtime.wire.errors import BadMessage, NoCluster
+from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.ids import MOST_CLIENTS, check_names, client_of
+from pathways.runtime.wire.versions import difference
+
+_CREDENTIALS = struct.Struct("3i")
+PATIENCE = 0.5
+"""Seconds between two looks at runs that wait for memory."""
+_RUN_FIRST = struct.Struct("<q")
+_DONE = MESSAGES.index(m.Done)
+
+
+class ClusterController:
+    """What all clients and hosts of a cluster talk to. `address` is where clients find it."""
+
+    def __init__(
+        self, loop: Loop, topology: Topology, platform: str, policy: SchedulingPolicy, launcher: Launcher, address: str
+    ) -> None:
+        self._loop, self._topology, self._platform, self._address = loop, topology, platform, address
+        self._sessions: dict[int, Session] = {}
+        self._following = 1
+        self._policy = policy
+        self.members = Members(loop, launcher, topology.islands, self._came, self._gone)
+        self.dispatcher = Dispatcher(self.members.all, policy)
+        loop.every(PATIENCE, lambda: self.dispatcher.refuse_hopeless(self._sessions.values()))
+
+    def accept(self, sock: socket.socket) -> None:
+        """Takes a process of this user; it says what it is, before anything else."""
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, user, _ = _CREDENTIALS.unpack(raw)
+        if user != os.getuid():
+            sock.close()
+            return
+        Peer(self._loop, sock, lambda peer, kind, payload: self._meet(peer, decode(kind, payload), pid), _left_early)
+
+    def _meet(self, peer: Peer, message: m.Message, pid: int) -> None:
+        match message:
+            case m.Hello():
+                self.members.hello(peer, message, pid)
+                member = self.members.by_name[message.island]
+                peer.receive = lambda peer, kind, payload: self._from_host(member, kind, payload)
+                peer.on_end = lambda peer, reason: self.members.ended(member, peer, reason)
+                for session in self._sessions.values():
+                    member.post(m.Expect(session.number, session.ticket))
+            case m.ComeIn():
+                self._come_in(peer, message, pid)
+            case _:
+                raise _unknown(message)
+
+    def _come_in(self, peer: Peer, message: m.ComeIn, pid: int) -> None:
+        """Lets a client in. Raises PWC0918 for one of another version, which is told first."""
+        if other := difference(message.versions):
+            refusal = NoCluster(address=self._address, reason=f"it is of another version: {other}")
+            for data in frame_of(*encode(m.Refused(0, write_diagnostic(refusal)))):
+                peer.post(bytes(data))
+            raise PathwaysError(refusal)
+        if self._following >= MOST_CLIENTS:  # numbers are not used again: arrays are named by them
+            raise PathwaysError(NoCluster(address=self._address, reason=f"it has had {MOST_CLIENTS:,} clients"))
+        session = Session(self._following, message.name, pid, peer)
+        self._following += 1
+        self._sessions[session.number] = session
+        peer.receive = lambda peer, kind, payload: self._from_client(session, decode(kind, payload))
+        peer.on_end = lambda peer, reason: self._client_left(session, reason)
+        for member in self.members.all:
+            member.post(m.Expect(session.number, session.ticket))
+        topology, policy = write_topology(self._topology), self._policy.name
+        hosts = spec_of(self.members.all)
+        post(session, m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
+
+    def _client_left(self, session: Session, reason: str) -> None:
+        del self._sessions[session.number]
+        self.dispatcher.left_by(session, ClientClosed(client=session.label(0), have_=reason))
+        for member in self.members.all:
+            member.post(m.Forget(session.number))
+
+    def _from_client(self, session: Session, message: m.Message) -> None:
+        check_names(message, session.number, session.label(0))
+        match message:
+            case m.Submit():
+                self.dispatcher.submit(session, message)
+            case m.Relayed():
+                self.dispatcher.pass_on(session, message)
+            case m.Hold():
+                self.dispatcher.hold(session, message)
+            case m.Cancel():
+                self.dispatcher.cancel(message.run, read_diagnostic(message.cause))
+            case m.Introduce():
+                if message.plan < 0:
+                    session.inside[message.number] = message.name
+                else:
+                    session.plans[message.plan] = message.name, _branches(message.branches)
+            case m.Ask():
+                self._answer(session, message)
+            case _:
+                raise _unknown(message)
+
+    def _from_host(self, member: Member, kind: int, payload: bytes) -> None:
+        """Takes what a host says; ends of runs are handed on to their clients as they are."""
+        if kind == _DONE:
+            self._run_ended(member, _RUN_FIRST.unpack_from(payload)[0], kind, payload)
+            return
+        message = decode(kind, payload)
+        match message:
+            case m.Failed():
+                self._run_ended(member, message.run, kind, payload)
+            case m.Decided() | m.Undecided() | m.Reached():
+                run = self.dispatcher.runs.get(message.run)
+                if run is not None and run.relay is not None:
+                    run.relay.hear(member.name, message)
+            case m.Answer():
+                self.members.hear(member, message)
+            case m.Hangs():
+                self.members.hangs(member, message)
+            case m.Beat():
+                pass
+            case _:
+                raise _unknown(message)
+
+    def _run_ended(self, member: Member, number: int, kind: int, payload: bytes) -> None:
+        epoch = member.epoch.number
+        self.dispatcher.ended(member, number)
+        session = self._sessions.get(client_of(number))
+        if session is not None:
+            post(session, m.Relayed(member.number, epoch, HEADER.pack(len(payload), kind) + payload))
+
+    def _came(self, member: Member) -> None:
+        for session in self._sessions.values():
+            post(session, m.HostCame(member.name, member.epoch.number, member.address))
+
+    def _gone(self, member: Member, epoch: int, cause: Diagnostic) -> None:
+        self.dispatcher.gone(member, cause)
+        for session in self._sessions.values():
+            post(session, m.HostGone(member.name, epoch, write_diagnostic(cause)))
+        if member.epoch.state == "away":
+            for session in self._sessions.values():
+                post(session, m.HostCame(member.name, member.epoch.number, ""))
+
+    def _answer(self, session: Session, message: m.Ask) -> None:
+        def answer(value: Any) -> None:
+            post(session, m.Answer(message.request, value=json.dumps(value)))
+
+        match message.what:
+            case "status":
+                answer(self.status())
+            case "stacks":
+                self._stacks(answer)
+            case "stop":
+                answer({})
+                self._loop.soon(self.close)
+            case _:
+                raise PathwaysError(BadMessage(have_=f"a question for {message.what}", rule="status, stacks or stop"))
+
+    def _stacks(self, answer: Callable[[Any], None]) -> None:
+        """Says where each host is, as soon as all have said it, or two seconds have gone."""
+        said = {member.name: "it does not answer" for member in self.members.all}
+        missing = {member.name for member in self.members.all if member.peer is not None}
+        told: list[bool] = []
+
+        def tell() -> None:
+            if not told:
+                told.append(True)
+                answer({"hosts": said, "controller": last_events()})
+
+        def hear(name: str, found: m.Answer | Diagnostic) -> None:
+            said[name] = found.value if isinstance(found, m.Answer) else found.text(found.have)
+            missing.discard(name)
+            if not missing:
+                tell()
+
+        for member in self.members.all:
+            if member.peer is not None:
+                self.members.ask(member, m.TellStacks, lambda a, name=member.name: hear(name, a))
+        self._loop.after(2.0 if missing else 0.0, tell)
+
+    def status(self) -> dict[str, Any]:
+        """What is going on, for `pwc status`."""
+        scheduler, ledger = self.dispatcher.scheduler, self.dispatcher.ledger
+        islands: list[dict[str, Any]] = []
+        first = 0
+        for member in self.members.all:
+            numbers = range(first, first := first + member.island.size)
+            held = {
+                label: max((counts[n] for n in numbers), default=0)
+                for session in self._sessions.values()
+                for label, counts in session.held.items()
+            }
+            reserved = max((ledger.reserved.get((member.name, at), 0) for at in range(member.island.size)), default=0)
+            islands.append(
+                {
+                    "name": member.name,
+                    "kind": self._platform if member.island.kind == "any" else member.island.kind,
+                    "devices": member.island.size,
+                    "lost": [] if member.is_up else list(range(member.island.size)),
+                    "memory": member.island.memory,
+                    "reserved": reserved,
+                    "held": {label: size for label, size in held.items() if size},
+                    "waiting": [[r.client, r.program] for r in scheduler.waiting.values() if member.name in r.islands],
+                    "running": [[r.client, r.program] for r in scheduler.running.values() if member.name in r.islands],
+                    "epoch": member.epoch.number,
+                    "state": member.epoch.state,
+                    "pid": member.process.pid if member.process is not None else None,
+                }
+            )
+        clients = [{"name": s.name, "number": s.number, "pid": s.pid} for s in self._sessions.values()]
+        return {"policy": self._policy.name, "pid": os.getpid(), "islands": islands, "clients": clients}
+
+    def close(self) -> None:
+        """Ends all hosts, and the loop."""
+        self.members.close()
+        self._loop.end()
+
+
+def _left_early(peer: Peer, reason: str) -> None:
+    """What ends before it has said what it is was nothing; why is in the log."""
+    print(f"note: a process that came has left: {reason}", file=sys.stderr, flush=True)
+
+
+def _branches(text: str) -> dict[int, tuple[str, frozenset[str]]]:
+    try:
+        read: dict[str, Any] = json.loads(text or "{}")
+        return {int(n): (str(kind), frozenset(map(str, hosts))) for n, (kind, hosts) in read.items()}
+    except (ValueError, TypeError) as error:
+        raise PathwaysError(BadMessage(have_=str(error), rule="branches of a plan")) from None
+
+
+def _unknown(message: m.Message) -> PathwaysError:
+    return PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="what a controller is told"))

@@ -1,0 +1,250 @@
+"""Runs of all clients of a cluster: each goes to its hosts when its turn has come, in one order for all of them.
+
+The scheduler is that of one process (scheduling/); what differs is that nobody waits: an event says which runs begin,
+and their messages are sent before the next event is looked at.
+"""
+
+import time
+from collections.abc import Hashable, Iterable, Sequence
+
+from pathways.dialect.diagnostic_json import write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.topology import readable
+from pathways.runtime.control.members import Member
+from pathways.runtime.control.relay import Relay
+from pathways.runtime.control.scheduling import Request, SchedulingPolicy
+from pathways.runtime.control.scheduling.memory_ledger import Ledger
+from pathways.runtime.control.scheduling.scheduler import Scheduler
+from pathways.runtime.control.sessions import Behind, ClusterRun, Session
+from pathways.runtime.errors import MemoryHeld, NeverFits
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.encoding import encode, read_parcels
+from pathways.runtime.wire.errors import BadMessage, HostLost
+from pathways.runtime.wire.frames import HEADER, frame_of
+
+WEIGHT = 1 << 20
+"""What a weight is multiplied by in messages."""
+
+
+class Dispatcher:
+    """All runs that have not ended."""
+
+    def __init__(self, members: Sequence[Member], policy: SchedulingPolicy) -> None:
+        self._members = members
+        self._devices: list[tuple[str, int]] = [(x.name, at) for x in members for at in range(x.island.size)]
+        self.ledger = Ledger()
+        for name, at in self._devices:
+            island = next(x.island for x in members if x.name == name)
+            if island.memory is not None:
+                self.ledger.limit((name, at), island.memory)
+        self.scheduler = Scheduler(policy, self.ledger)
+        self.runs: dict[int, ClusterRun] = {}
+
+    def submit(self, session: Session, message: m.Submit) -> None:
+        """Puts a run in its client's line. Raises PWC0911 for what is none."""
+        parcels = {
+            host: (epoch, HEADER.pack(len(payload), kind) + payload)
+            for host, epoch, kind, payload in read_parcels(message.blob)
+        }
+        if not parcels or any(host >= len(self._members) for host in parcels) or message.run in self.runs:
+            raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} hosts", rule="a run, once"))
+        program, branches = session.plans.get(message.plan, ("a program", {}))
+        request = Request(
+            message.run, session.label(message.inside), program,
+            frozenset(self._members[host].name for host in parcels), max(message.weight, 1) / WEIGHT,
+            max(message.nanoseconds, 1) / 1e9, self._memory(message.memory),
+        )  # fmt: skip
+        run = ClusterRun(request, session, parcels, branches)
+        for device, size in request.bytes.items():
+            limit = self.ledger.limits[device]
+            if size > limit:
+                island, more = self._devices[self._number(device)][0], readable(size - limit)
+                cause = NeverFits(program=program, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
+                self._refuse(run, cause)
+                return
+        self.runs[message.run] = run
+        for host in parcels:
+            session.lines[host].append(run)
+        self._line_up(session, run)
+
+    def _number(self, device: Hashable) -> int:
+        return next(number for number, one in enumerate(self._devices) if one == device)
+
+    def _memory(self, pairs: Sequence[int]) -> dict[Hashable, int]:
+        """Bytes by device, of those that have a limit."""
+        found: dict[Hashable, int] = {}
+        for number, size in zip(pairs[::2], pairs[1::2], strict=True):
+            device = self._devices[number]
+            if device in self.ledger.limits:
+                found[device] = size
+        return found
+
+    def pass_on(self, session: Session, message: m.Relayed) -> None:
+        """Sends what goes behind a client's runs on a host."""
+        if not 0 <= message.host < len(self._members):
+            raise PathwaysError(BadMessage(have_=f"host {message.host}", rule="a host of this cluster"))
+        line = session.lines[message.host]
+        if line:
+            line.append(Behind(message.epoch, message.blob))
+        else:
+            self._send(message.host, message.epoch, message.blob)
+
+    def _send(self, host: int, epoch: int, data: bytes) -> None:
+        member = self._members[host]
+        if member.peer is not None and member.epoch.number == epoch:
+            member.peer.post(data)
+
+    def hold(self, session: Session, message: m.Hold) -> None:
+        """Counts what a client holds on devices."""
+        held = session.held[session.label(message.inside)]
+        for number, size in zip(message.memory[::2], message.memory[1::2], strict=True):
+            held[number] += size
+            self._begin(self.scheduler.hold((self._devices[number],), size))
+
+    def _line_up(self, session: Session, run: ClusterRun) -> None:
+        if not run.is_in_line and session.is_next(run):
+            run.is_in_line = True
+            self._begin(self.scheduler.submit(run.request))
+
+    def _begin(self, numbers: Iterable[int]) -> None:
+        """Sends runs whose turn has come to their hosts, and those whose turn has come for that."""
+        waiting = list(numbers)
+        while waiting:
+            run = self.runs[waiting.pop(0)]
+            waiting += self._dispatch(run)
+
+    def _dispatch(self, run: ClusterRun) -> list[int]:
+        """Sends a run to its hosts; returns the runs whose turn comes next."""
+        members = {host: self._members[host] for host in run.parcels}
+        gone = next((x for h, x in members.items() if not x.is_up or x.epoch.number != run.parcels[h][0]), None)
+        if gone is not None:
+            cause = gone.lost or HostLost(island=gone.name, reason="another has taken its place")
+            following = self._drop(run, cause)
+        else:
+            run.began = time.monotonic()
+            run.left = set(run.parcels)
+            if run.branches:
+                run.relay = Relay(run.request.number, {x.name: _Told(x) for x in members.values()}, run.branches)
+                run.relay.begin()
+            for host, (epoch, data) in run.parcels.items():
+                self._send(host, epoch, data)
+            following = self.scheduler.enqueued(run.request.number, run.request.bytes or None)
+        self._leave_line(run)
+        return following
+
+    def _leave_line(self, run: ClusterRun) -> None:
+        """Sends what waited behind a run in its client's line, up to the next; that may be the next in all of its."""
+        session, following = run.session, dict[ClusterRun, None]()
+        for host in run.parcels:
+            line = session.lines[host]
+            if line and line[0] is run:
+                line.popleft()
+            else:
+                line.remove(run)
+            while line and isinstance(behind := line[0], Behind):
+                self._send(host, *behind)
+                line.popleft()
+            if line and isinstance(line[0], ClusterRun):
+                following[line[0]] = None
+        for each in following:
+            self._line_up(session, each)
+
+    def _drop(self, run: ClusterRun, cause: Diagnostic) -> list[int]:
+        """Ends a run that no host has heard of."""
+        self._refuse(run, cause)
+        self.runs.pop(run.request.number, None)
+        return self.scheduler.cancel(run.request.number)
+
+    def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
+        post(run.session, m.Refused(run.request.number, write_diagnostic(cause)))
+
+    def ended(self, member: Member, number: int) -> ClusterRun | None:
+        """Hears that a host has ended its part of a run; returns the run."""
+        run = self.runs.get(number)
+        if run is None or member.number not in run.left:
+            return None
+        member.worked = True
+        self._part_ended(run, member.number)
+        return run
+
+    def _part_ended(self, run: ClusterRun, host: int) -> None:
+        run.left.discard(host)
+        if not run.left:
+            del self.runs[run.request.number]
+            self._begin(self.scheduler.finished(run.request.number))
+
+    def gone(self, member: Member, cause: Diagnostic) -> None:
+        """Ends the parts of runs that a host had; what its clients have in line for it is refused in its turn."""
+        for run in [run for run in self.runs.values() if member.number in run.left]:
+            if run.relay is not None:
+                run.relay.doom(cause)
+            self._part_ended(run, member.number)
+
+    def cancel(self, number: int, cause: Diagnostic) -> None:
+        """Ends the loops of a run, or takes it out of line."""
+        run = self.runs.get(number)
+        if run is None:
+            return
+        if run.left:
+            if run.relay is not None:
+                run.relay.cancel(cause)
+            return
+        following = self._drop(run, cause) if run.is_in_line else []
+        if not run.is_in_line:
+            self._refuse(run, cause)
+            del self.runs[number]
+        self._leave_line(run)
+        self._begin(following)
+
+    def left_by(self, session: Session, cause: Diagnostic) -> None:
+        """Forgets a client: what waits is dropped, loops end, and what else is under way ends by itself."""
+        following: list[int] = []
+        for run in [run for run in self.runs.values() if run.session is session]:
+            if run.left and run.relay is not None:
+                run.relay.cancel(cause)
+            elif not run.left:
+                del self.runs[run.request.number]
+                if run.is_in_line:
+                    following += self.scheduler.cancel(run.request.number)
+        session.lines.clear()
+        for held in session.held.values():
+            for number, size in held.items():
+                following += self.scheduler.hold((self._devices[number],), -size)
+        session.held.clear()
+        self._begin(n for n in following if n in self.runs)
+
+    def refuse_hopeless(self, sessions: Iterable[Session]) -> None:
+        """Refuses runs that wait for memory which only their own client's arrays have (PWC0507)."""
+        for number, request in list(self.scheduler.waiting.items()):
+            device = self.scheduler.lacks_memory(number)
+            if device is None or number not in self.runs:
+                continue
+            at = self._number(device)
+            owners = {label: held[at] for each in sessions for label, held in each.held.items() if held[at]}
+            if owners and set(owners) <= {request.client}:
+                run = self.runs[number]
+                cause = MemoryHeld(
+                    program=request.program, island=self._devices[at][0], size=readable(request.bytes[device]),
+                    free=readable(self.ledger.free(device)), limit=readable(self.ledger.limits[device]),
+                    held=readable(sum(owners.values())), client=request.client,
+                )  # fmt: skip
+                following = self._drop(run, cause)
+                self._leave_line(run)
+                self._begin(following)
+
+
+class _Told:
+    """A host that hears what is decided of a run."""
+
+    def __init__(self, member: Member) -> None:
+        self._member, self._epoch = member, member.epoch.number
+
+    def tell(self, message: m.Decided | m.Undecided) -> None:
+        if self._member.epoch.number == self._epoch:
+            self._member.post(message)
+
+
+def post(session: Session, message: m.Message) -> None:
+    """Sends a message to a client."""
+    for data in frame_of(*encode(message)):
+        session.peer.post(bytes(data))

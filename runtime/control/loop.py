@@ -1,0 +1,231 @@
+"""The one thread of a controller that is a process of its own: sockets that are never waited for, and timers.
+
+Nothing here waits but `Loop.run`, for the first of all sockets and timers; a peer that does not read takes memory of
+its own, up to a limit, and nobody's time.
+"""
+
+import contextlib
+import heapq
+import itertools
+import selectors
+import socket
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire.encoding import most_bytes
+from pathways.runtime.wire.frames import HEADER
+
+READ = 1 << 18
+"""The most bytes that are read of a socket before others are looked at."""
+MOST_UNREAD = 1 << 26
+"""Bytes that a peer does not take above which it is given up."""
+MOST_FRAME = 1 << 26
+"""The most bytes of any message to a controller: data do not come here."""
+Receive: TypeAlias = Callable[["Peer", int, bytes], None]
+"""What is done with a frame of a peer: its kind, and its payload. It may raise: the peer ends."""
+
+
+class Peer:
+    """A stream socket of a loop, which carries frames."""
+
+    __slots__ = ("_buffer", "_loop", "_size", "_socket", "_waiting", "ended", "heard", "on_end", "receive")
+
+    def __init__(self, loop: "Loop", sock: socket.socket, receive: Receive, on_end: "Callable[[Peer, str], None]"):
+        """`receive` and `on_end`, which hears why the stream has ended, once, may be replaced."""
+        sock.setblocking(False)
+        self._loop, self._socket = loop, sock
+        self.receive: Receive = receive
+        self.on_end: Callable[[Peer, str], None] = on_end
+        self._buffer = bytearray()
+        self._waiting: deque[memoryview] = deque()
+        self._size = 0
+        self.ended = False
+        self.heard = time.monotonic()
+        """When bytes last came."""
+        loop.selector.register(sock, selectors.EVENT_READ, self)
+
+    @property
+    def socket(self) -> socket.socket:
+        return self._socket
+
+    def post(self, data: bytes) -> None:
+        """Sends bytes, behind those before them; what the peer does not take waits here."""
+        if self.ended:
+            return
+        if not self._waiting:
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                reason = str(error)
+                self._loop.soon(lambda: self.end(reason))
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+            self._loop.selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self)
+        self._waiting.append(memoryview(data))
+        self._size += len(data)
+        if self._size > MOST_UNREAD:
+            self._loop.soon(lambda: self.end(f"it has not taken {self._size:,} bytes"))
+
+    def look(self, events: int) -> None:
+        """Reads and writes what can be read and written now."""
+        if events & selectors.EVENT_WRITE:
+            self._write()
+        if events & selectors.EVENT_READ and not self.ended:
+            self._read()
+
+    def _write(self) -> None:
+        try:
+            while self._waiting:
+                sent = self._socket.send(self._waiting[0])
+                self._size -= sent
+                if sent < len(self._waiting[0]):
+                    self._waiting[0] = self._waiting[0][sent:]
+                    return
+                self._waiting.popleft()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.end(str(error))
+            return
+        self._loop.selector.modify(self._socket, selectors.EVENT_READ, self)
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(READ)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.end(str(error))
+            return
+        if not data:
+            self.end("the stream has ended")
+            return
+        self.heard = time.monotonic()
+        self._buffer += data
+        try:
+            self._take()
+        except Exception as error:  # whatever it sent, nothing more can be made of it
+            if not isinstance(error, PathwaysError | ValueError):
+                traceback.print_exc()
+            self.end(str(error))
+
+    def _take(self) -> None:
+        """Takes the whole frames of what was read."""
+        buffer, at = self._buffer, 0
+        while len(buffer) - at >= HEADER.size:
+            size, kind = HEADER.unpack_from(buffer, at)
+            if size > min(MOST_FRAME, most_bytes(kind)):
+                raise ValueError(f"a message of kind {kind} of {size:,} bytes")
+            end = at + HEADER.size + size
+            if len(buffer) < end:
+                break
+            payload = bytes(memoryview(buffer)[at + HEADER.size : end])
+            at = end
+            self.receive(self, kind, payload)
+            if self.ended:
+                return
+        if at:
+            del buffer[:at]
+
+    def end(self, reason: str) -> None:
+        """Ends the stream; the other end sees it at once."""
+        if self.ended:
+            return
+        self.ended = True
+        with contextlib.suppress(KeyError, ValueError):
+            self._loop.selector.unregister(self._socket)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._waiting.clear()
+        self.on_end(self, reason)
+
+
+class Loop:
+    """Sockets and timers, one thing at a time."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._soon: deque[Callable[[], None]] = deque()
+        self._ended = False
+        self._woken, self._wake = socket.socketpair()
+        self._woken.setblocking(False)
+        self.selector.register(self._woken, selectors.EVENT_READ, _Looking(lambda _: self._drain()))
+
+    def interrupt(self, work: Callable[[], None]) -> None:
+        """Does something soon: for signals, which come in the middle of anything."""
+        self._soon.append(work)
+        self._wake.send(b"\0")
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(READ)
+
+    def listen(self, sock: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+        """Calls `accepted` with each that connects."""
+        sock.setblocking(False)
+
+        def look(_: int) -> None:
+            with contextlib.suppress(OSError):  # gone again; or there are too many open files, for now
+                accepted(sock.accept()[0])
+
+        self.selector.register(sock, selectors.EVENT_READ, _Looking(look))
+
+    def after(self, seconds: float, work: Callable[[], None]) -> None:
+        """Does something later, once."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), work))
+
+    def every(self, seconds: float, work: Callable[[], None]) -> None:
+        """Does something again and again."""
+
+        def again() -> None:
+            self.after(seconds, again)
+            work()
+
+        self.after(seconds, again)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Does something when what is being done is done."""
+        self._soon.append(work)
+
+    def run(self) -> None:
+        """Does what there is to do until `end`."""
+        while not self._ended:
+            while self._soon:
+                _do(self._soon.popleft())
+            now = time.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                _do(heapq.heappop(self._timers)[2])
+            if self._soon or self._ended:
+                continue
+            wait = max(0.0, self._timers[0][0] - now) if self._timers else None
+            for key, events in self.selector.select(wait):
+                key.data.look(events)
+
+    def end(self) -> None:
+        self._ended = True
+
+
+def _do(work: Callable[[], None]) -> None:
+    """Does something; a bug there must not end all that others have here."""
+    try:
+        work()
+    except Exception:
+        traceback.print_exc()
+
+
+class _Looking:
+    """What is looked at when a socket that listens is connected to."""
+
+    def __init__(self, look: Callable[[int], None]) -> None:
+        self.look = look

@@ -1,0 +1,58 @@
+"""The process of a controller: `python -m pathways.runtime.control.serve`, which `pwc cluster start` starts."""
+
+import argparse
+import contextlib
+import faulthandler
+import shutil
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import FrameType
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import load_topology
+from pathways.runtime.control.cluster_controller import ClusterController
+from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES
+from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
+
+BACKLOG = 1024
+"""Processes that may come at once."""
+
+
+def serve() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True, help="where sockets and logs are: this user's alone")
+    parser.add_argument("--topology", type=Path, required=True)
+    parser.add_argument("--platform", required=True)
+    parser.add_argument("--policy", choices=sorted(SCHEDULING_POLICIES), required=True)
+    chosen = parser.parse_args()
+    faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)
+    folder: Path = chosen.folder
+    loop = Loop()
+    try:
+        topology = load_topology(chosen.topology)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(folder / CONTROLLER))
+            listener.listen(BACKLOG)
+            launcher = LocalLauncher(folder, chosen.platform)
+            policy = SCHEDULING_POLICIES[chosen.policy]()
+            controller = ClusterController(loop, topology, chosen.platform, policy, launcher, str(folder))
+
+            def stop(number: int, frame: FrameType | None) -> None:
+                loop.interrupt(controller.close)
+
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, stop)
+            loop.listen(listener, controller.accept)
+            loop.run()
+    except (PathwaysError, OSError) as error:
+        sys.exit(str(error))
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,68 @@
+"""The clients of a cluster, and the order of what each of them sends to hosts.
+
+A client's runs go to a host in the order in which they were submitted, and what is to go behind one (the end of an
+array, say) waits for it; nothing of one client waits for another's.
+"""
+
+import secrets
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pathways.runtime.control.loop import Peer
+from pathways.runtime.control.relay import Relay
+from pathways.runtime.control.scheduling import Request
+
+
+class Behind(NamedTuple):
+    """What goes to a host behind the runs that were submitted before it: a frame, for the host of an epoch."""
+
+    epoch: int
+    frame: bytes
+
+
+@dataclass(eq=False, slots=True)
+class ClusterRun:
+    """A run of a client: what goes to each host, and which of them have not ended it."""
+
+    request: Request
+    session: "Session"
+    parcels: dict[int, tuple[int, bytes]]
+    """By the number of a host: its epoch, and the frame that is sent to it."""
+    branches: dict[int, tuple[str, frozenset[str]]]
+    left: set[int] = field(default_factory=set[int])
+    relay: Relay | None = None
+    began: float = 0.0
+    is_in_line: bool = False
+    """Whether the scheduler knows of it."""
+
+
+@dataclass(eq=False)
+class Session:
+    """A client process that has come in."""
+
+    number: int
+    name: str
+    pid: int
+    peer: Peer
+    ticket: str = field(default_factory=lambda: secrets.token_hex(16))
+    lines: dict[int, "deque[ClusterRun | Behind]"] = field(
+        default_factory=lambda: defaultdict(deque[ClusterRun | Behind])
+    )
+    """By the number of a host: what has not been sent there."""
+    inside: dict[int, str] = field(default_factory=dict[int, str])
+    """Names of the clients inside of the process, by number."""
+    plans: dict[int, tuple[str, dict[int, tuple[str, frozenset[str]]]]] = field(
+        default_factory=dict[int, tuple[str, dict[int, tuple[str, frozenset[str]]]]]
+    )
+    """Names of its plans, and their branches that several hosts have a part of."""
+    held: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
+    """Bytes on devices, by label and device."""
+
+    def label(self, inside: int) -> str:
+        """What a client inside of the process is called everywhere: no other process has a client of this name."""
+        return f"{self.inside.get(inside, 'client')} of {self.name} {self.number}"
+
+    def is_next(self, run: ClusterRun) -> bool:
+        """Whether nothing that this client has sent before waits for any of the run's hosts."""
+        return all(self.lines[host][0] is run for host in run.parcels)

@@ -1,0 +1,122 @@
+"""Clients at a host whose controller several share: they bring plans and inputs, and fetch results.
+
+Runs, and whatever must keep its order among them, come by the controller. A client shows the ticket that the
+controller has given it, and names nothing of another's.
+"""
+
+import contextlib
+import os
+import queue
+import socket
+import struct
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pathways.dialect.diagnostic_json import write_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.host.host import Host, Post
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.errors import BadMessage, ForeignArray
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.ids import check_names
+
+Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
+"""What a host's main thread does, in this order, and where the answer goes."""
+TICKET = 10.0
+"""Seconds that a ticket may come later than who shows it: by another stream."""
+MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.TellTime, m.Flush)
+"""What a client may ask of a host itself."""
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(eq=False)
+class Clients:
+    """The clients of a host, each read by a thread of its own."""
+
+    host: Host
+    todo: Todo
+    _tickets: dict[int, str] = field(default_factory=dict[int, str])
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    """Guards the tickets; notified when one comes."""
+    _there: dict[int, Connection] = field(default_factory=dict[int, Connection])
+
+    def expect(self, message: m.Expect) -> None:
+        """Takes a ticket from the controller."""
+        with self._changed:
+            self._tickets[message.client] = message.ticket
+            self._changed.notify_all()
+
+    def forget(self, client: int) -> None:
+        """Ends the connection with a client that the controller says is gone."""
+        with self._changed:
+            self._tickets.pop(client, None)
+            connection = self._there.pop(client, None)
+        if connection is not None:
+            connection.close()
+
+    def listen(self, path: str) -> None:
+        """Begins to let clients in, at a Unix socket."""
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen(64)
+        threading.Thread(target=self._accept, args=(listener,), name="pathways-clients", daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            sock, _ = listener.accept()
+            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            if _CREDENTIALS.unpack(raw)[1] != os.getuid():
+                sock.close()
+                continue
+            threading.Thread(target=self._serve, args=(Connection(sock),), name="pathways-client", daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        """Reads what one client sends until its stream ends; what is no message ends it."""
+        try:
+            attach = connection.receive()
+            client = self._let_in(attach, connection)
+            post = _quietly(connection.post_soon)
+            post(m.Answer(client[1]))
+            while True:
+                message = connection.receive()
+                if not isinstance(message, MAY):
+                    have, rule = f"a {type(message).__name__}", "what a client sends to a host"
+                    raise PathwaysError(BadMessage(have_=have, rule=rule))
+                check_names(message, client[0], f"client {client[0]}")
+                if self.host.notice(message, post):
+                    self.todo.put((message, post))
+        except ConnectionEnded:
+            pass
+        except PathwaysError as error:
+            with contextlib.suppress(ConnectionEnded):
+                connection.post_soon(m.Answer(-1, error=write_diagnostic(error.diagnostic)))
+        except Exception:
+            traceback.print_exc()
+        connection.close()
+
+    def _let_in(self, message: m.Message, connection: Connection) -> tuple[int, int]:
+        """The number of a client, and of its request. Raises PWC0916 for one without a ticket."""
+        if not isinstance(message, m.Attach):
+            raise PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="Attach"))
+        client = message.client
+        with self._changed:
+            self._changed.wait_for(lambda: client in self._tickets, TICKET)
+            if self._tickets.get(client) != message.ticket:
+                who = "a process without a ticket"
+                raise PathwaysError(ForeignArray(who, "Attach", number=client, owner=client, client=client))
+            self._there[client] = connection
+        return client, message.request
+
+
+def _quietly(post: Callable[[m.Message], None]) -> Post:
+    """Sends where the other end is still there: who was asked has others to serve."""
+
+    def send(message: m.Message) -> None:
+        with contextlib.suppress(ConnectionEnded):
+            post(message)
+
+    return send

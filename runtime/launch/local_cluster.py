@@ -1,0 +1,145 @@
+"""A cluster of this machine: its folder, and the process of its controller, which stays when this one ends."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import Topology, write_topology
+from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.errors import ClusterThere, NoCluster
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.versions import VERSIONS
+
+ADDRESS = "PATHWAYS_ADDRESS"
+"""The environment variable for the cluster that programs run on: a name, or a folder."""
+DEFAULT = "default"
+"""The name of a cluster that was given none."""
+START = 30.0
+"""Seconds that a controller may take to start."""
+MOST_PATH = 100
+"""The most bytes of the path of a Unix socket."""
+PID = "pid"
+
+
+def folder_of(address: str) -> Path:
+    """The folder of a cluster, by name or path."""
+    if os.sep in address:
+        return Path(address)
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(base) / "pathways" if base else Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
+    return root / address
+
+
+def connect_to(address: str) -> socket.socket:
+    """Connects to the controller of a cluster. Raises PWC0918 where there is none, or where it is another user's."""
+    folder = folder_of(address)
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        if folder.stat().st_uid != os.getuid():
+            raise PathwaysError(NoCluster(address=str(folder), reason="a folder of another user"))
+        sock.connect(str(folder / CONTROLLER))
+    except (OSError, PathwaysError) as error:
+        sock.close()
+        if isinstance(error, PathwaysError):
+            raise
+        raise PathwaysError(NoCluster(address=str(folder), reason=error.strerror or str(error))) from None
+    return sock
+
+
+def ask(address: str, what: str) -> Any:
+    """Asks the controller of a cluster for `status` or `stacks`, or to `stop`.
+
+    Raises PWC0918 where there is none, or where it does not answer.
+    """
+    connection = Connection(connect_to(address))
+    try:
+        connection.post(m.ComeIn(f"pwc {what}", os.getpid(), VERSIONS))
+        connection.post(m.Ask(0, what))
+        while True:
+            match message := connection.receive():
+                case m.Answer():
+                    return json.loads(message.value)
+                case m.Refused():
+                    raise PathwaysError(read_diagnostic(message.cause))
+                case _:
+                    pass
+    except ConnectionEnded as error:
+        raise PathwaysError(NoCluster(address=str(folder_of(address)), reason=str(error))) from None
+    finally:
+        connection.close()
+
+
+def start_controller(address: str, topology: Topology, platform: str, policy: str) -> Path:
+    """Starts the controller of a cluster, which starts its hosts; returns its folder.
+
+    Raises PWC0919 where one runs already, PWC0918 where it does not start.
+    """
+    folder = folder_of(address)
+    if _is_there(address):
+        raise PathwaysError(ClusterThere(address=str(folder), pid=_pid(folder)))
+    _make(folder, address)
+    (folder / "topology.toml").write_text(write_topology(topology))
+    log = folder / LOGS / "controller.log"
+    command = [
+        sys.executable, "-m", "pathways.runtime.control.serve", "--folder", str(folder),
+        "--topology", str(folder / "topology.toml"), "--platform", platform, "--policy", policy,
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
+        )
+    (folder / PID).write_text(str(process.pid))
+    until = time.monotonic() + START
+    while not _is_there(address):
+        if process.poll() is not None or time.monotonic() > until:
+            process.kill()
+            words = "; ".join(log.read_text(errors="replace").strip().splitlines()[-3:]) if log.exists() else ""
+            shutil.rmtree(folder, ignore_errors=True)
+            raise PathwaysError(NoCluster(address=str(folder), reason=f"its controller did not start: {words}"))
+        time.sleep(0.02)
+    return folder
+
+
+def _is_there(address: str) -> bool:
+    with contextlib.suppress(PathwaysError):
+        connect_to(address).close()
+        return True
+    return False
+
+
+def _make(folder: Path, address: str) -> None:
+    """Makes the folder, which nobody else may enter. Raises PWC0918 where that cannot be."""
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.sep not in address:
+            known = folder.parent.lstat()
+            if known.st_uid != os.getuid() or not stat.S_ISDIR(known.st_mode):
+                raise OSError(f"{folder.parent} is another user's")
+            folder.parent.chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)  # what a controller that was killed has left
+        folder.mkdir(mode=0o700)
+        (folder / LOGS).mkdir(mode=0o700)
+        if len(os.fsencode(folder)) > MOST_PATH - 32:
+            raise OSError(f"a path of more than {MOST_PATH - 32} bytes, in which no socket fits")
+    except OSError as error:
+        raise PathwaysError(NoCluster(address=str(folder), reason=str(error))) from None
+
+
+def _pid(folder: Path) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int((folder / PID).read_text())
+    return 0

@@ -1,0 +1,67 @@
+"""The hosts of a cluster whose controller is a process of its own: processes of its machine."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathways.dialect.topology import Island
+
+CONTROLLER, LOGS = "controller", "logs"
+"""In the folder of a cluster: the socket of its controller, and the folder of what its processes print."""
+
+
+@dataclass(eq=False)
+class LocalHost:
+    """A process that was started here."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def ended(self) -> str:
+        """Why it has ended, with its last words; empty while it runs."""
+        if (code := self.process.poll()) is None:
+            return ""
+        why = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
+        words = ""
+        with contextlib.suppress(OSError):
+            words = "; ".join(self.log.read_text(errors="replace").strip().splitlines()[-3:])
+        return f"{why}: {words}" if words else why
+
+    def kill(self) -> None:
+        """Ends it now, also where it is frozen; what is left of it goes when it has."""
+        self.process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1)
+
+
+class LocalLauncher:
+    """Starts hosts as processes of this machine, which are joined by Unix sockets in a folder of this user's."""
+
+    def __init__(self, folder: Path, platform: str) -> None:
+        self._folder, self._platform = folder, platform
+        (folder / LOGS).mkdir(mode=0o700, exist_ok=True)
+
+    def start(self, island: Island, epoch: int) -> LocalHost:
+        """Starts the host of an island. Raises OSError."""
+        listen = self._folder / f"{island.name}-{epoch}"
+        command = [
+            sys.executable, "-m", "pathways.runtime.host.serve", "--socket", str(self._folder / CONTROLLER),
+            "--listen", str(listen), "--island", island.name, "--devices", str(island.size),
+            "--platform", self._platform,
+        ]  # fmt: skip
+        (self._folder / f"{island.name}-{epoch - 1}").unlink(missing_ok=True)
+        path = self._folder / LOGS / f"{island.name}.log"
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        with path.open("ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        return LocalHost(process, path)

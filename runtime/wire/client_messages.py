@@ -1,0 +1,159 @@
+"""The messages of clients: to a controller that several share, and to the hosts of its islands."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Ids: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ComeIn:
+    """A client to the controller, once: who it is."""
+
+    name: str
+    pid: int
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The controller to a client, once: its number, what it shows to hosts (`ticket`), and what there is.
+
+    `topology` is a spec (docs/topologies.md); `hosts` has the epoch and the address of each host, by name, in the order
+    of their numbers; no address: it is not there yet.
+    """
+
+    client: int
+    ticket: str
+    platform: str
+    topology: str
+    policy: str
+    hosts: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Expect:
+    """The controller to a host: a client will come, and show this ticket."""
+
+    client: int
+    ticket: str
+
+
+@dataclass(frozen=True)
+class Forget:
+    """The controller to a host: a client is gone, and whatever is its with it."""
+
+    client: int
+
+
+@dataclass(frozen=True)
+class Attach:
+    """A client to a host, first of all: whose the messages are that follow."""
+
+    request: int
+    client: int
+    ticket: str
+
+
+@dataclass(frozen=True)
+class Flush:
+    """A client to a host: answer when all that was sent before is in line, so that a run which comes now finds it."""
+
+    request: int
+
+
+@dataclass(frozen=True)
+class HostGone:
+    """The controller to a client: the host of an epoch is gone, and why (a diagnostic)."""
+
+    host: str
+    epoch: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class HostCame:
+    """The controller to a client: a host is there, at an address; without one, no host will come any more."""
+
+    host: str
+    epoch: int
+    address: str
+
+
+@dataclass(frozen=True)
+class Introduce:
+    """A client to the controller: one of its plans, or of the clients inside of it (`plan` is -1), has this name.
+
+    `branches` are those of a plan that several hosts have a part of: JSON, by number, of kinds and hosts.
+    """
+
+    number: int
+    plan: int
+    name: str
+    branches: str
+
+
+@dataclass(frozen=True)
+class Submit:
+    """A client to the controller: run this when its turn comes. `blob` has the message to each host (`parcels`).
+
+    `inside` is which of the clients inside of the process it is for, `weight` its weight times 2**20, `nanoseconds` how
+    long a turn is expected to take; `memory` has the bytes that it takes on devices (numbered over all islands), in
+    pairs.
+    """
+
+    run: int
+    plan: int
+    inside: int
+    weight: int
+    nanoseconds: int
+    memory: Ids
+    blob: bytes
+
+
+@dataclass(frozen=True)
+class Relayed:
+    """What goes by the controller: a client's message to a host, behind its runs there, or a host's to a client."""
+
+    host: int
+    epoch: int
+    blob: bytes
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A client to the controller: it holds so many bytes more on devices, in pairs; negative: fewer."""
+
+    inside: int
+    memory: Ids
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """A client to the controller: end the loops of a run, and take it out of line (`cause`: a diagnostic)."""
+
+    run: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The controller to a client: a run has not begun, and will not (`cause`: a diagnostic)."""
+
+    run: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A client to the controller: `status`, `stacks` or `stop`; the answer's value is JSON."""
+
+    request: int
+    what: str
+
+
+@dataclass(frozen=True)
+class TellStacks:
+    """The controller to a host: say where each of its threads is; the answer's value is text."""
+
+    request: int
