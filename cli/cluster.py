@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pathways.api.shared_cluster import start as start_cluster
+from pathways.api.shared_cluster import start_shared
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT, ask, folder_of
@@ -36,20 +36,20 @@ def _chosen(address: str | None) -> str:
 
 
 @click.group("cluster", epilog=_EXAMPLE)
-def cluster() -> None:
+def cluster_() -> None:
     """Start, look at and stop a cluster that many processes share."""
 
 
 @click.command("start", epilog=_EXAMPLE)
 @click.argument("topology")
 @click.option("--policy", type=click.Choice(sorted(SCHEDULING_POLICIES)), default=STRIDE, show_default=True)
-def start(topology: str, policy: str, address: str | None) -> None:
+def start_(topology: str, policy: str, address: str | None) -> None:
     """Start a controller and its hosts on this machine. They stay until `pwc cluster stop`.
 
     TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset.
     """
     chosen = _chosen(address)
-    status = start_cluster(chosen, parse_topology(topology), policy)
+    status = start_shared(chosen, parse_topology(topology), policy)
     click.echo(status)
     click.echo(f"{ADDRESS}={chosen}   # in the environment of programs that run there; or pw.connect({chosen!r})")
 
@@ -57,7 +57,7 @@ def start(topology: str, policy: str, address: str | None) -> None:
 @click.command("status")
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def status(watch: bool, as_json: bool, address: str | None) -> None:
+def status_(watch: bool, as_json: bool, address: str | None) -> None:
     """Show islands and devices, who runs and waits there, and whose bytes lie there."""
     while True:
         said = ask(_chosen(address), "status")
@@ -75,7 +75,7 @@ def status(watch: bool, as_json: bool, address: str | None) -> None:
 
 
 @click.command("stop")
-def stop(address: str | None) -> None:
+def stop_(address: str | None) -> None:
     """End the hosts and the controller: arrays that clients have there are gone."""
     chosen = _chosen(address)
     ask(chosen, "stop")
@@ -85,7 +85,7 @@ def stop(address: str | None) -> None:
 
 
 @click.command("stack")
-def stack(address: str | None) -> None:
+def stack_(address: str | None) -> None:
     """Show where each host is, now: the calls of all of its threads."""
     said = ask(_chosen(address), "stacks")
     for host, text in said["hosts"].items():
@@ -96,7 +96,7 @@ def stack(address: str | None) -> None:
 
 @click.command("logs")
 @click.option("--lines", type=click.IntRange(min=1), default=20, show_default=True, help="So many of each.")
-def logs(lines: int, address: str | None) -> None:
+def logs_(lines: int, address: str | None) -> None:
     """Show the last lines that the controller and its hosts have printed, with the name of each in front."""
     chosen = _chosen(address)
     ask(chosen, "status")
@@ -105,7 +105,7 @@ def logs(lines: int, address: str | None) -> None:
             click.echo(f"{path.stem} | {line}")
 
 
-for _command in (start, status, stop, logs, stack):
+for _command in (start_, status_, stop_, logs_, stack_):
     _command.params.append(_address())
-for _command in (start, status, stop, logs):
-    cluster.add_command(_command)
+for _command in (start_, status_, stop_, logs_):
+    cluster_.add_command(_command)

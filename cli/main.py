@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from pathways.cli.check import check
-from pathways.cli.cluster import cluster, stack, status
+from pathways.cli.cluster import cluster_, stack_, status_
 from pathways.cli.compile import compile_
 from pathways.cli.diff import diff
 from pathways.cli.doctor import doctor
@@ -56,6 +56,6 @@ def main() -> None:
 
 
 main.params.append(error_format_option())
-for _command in (compile_, run, check, inspect_, why, diff, opt, passes_, explain, doctor, cluster, status, stack):
+for _command in (compile_, run, check, inspect_, why, diff, opt, passes_, explain, doctor, cluster_, status_, stack_):
     _command.params.append(error_format_option())
     main.add_command(_command)

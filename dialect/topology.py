@@ -94,10 +94,10 @@ def load_topology(path: Path) -> Topology:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise _bad(str(path), str(error)) from None
-    return read_topology(text, str(path))
+    return topology_of(text, str(path))
 
 
-def read_topology(text: str, source: str) -> Topology:
+def topology_of(text: str, source: str) -> Topology:
     """Reads the text of a topology file; errors name its source. Raises PWC0704."""
     try:
         table = tomllib.loads(text)

@@ -14,7 +14,7 @@ READY = 180.0
 """Seconds that the hosts of a cluster may take to come."""
 
 
-def start(address: str, topology: Topology, policy: str) -> Status:
+def start_shared(address: str, topology: Topology, policy: str) -> Status:
     """Starts a cluster on this machine, and waits until all of its hosts are there; it stays when this process ends.
 
     Raises PWC0912 where all hosts would take the same devices, PWC0918 where it does not start, PWC0919 where there is

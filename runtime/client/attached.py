@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.dialect.topology import Island, Topology, read_topology
+from pathways.dialect.topology import Island, Topology, topology_of
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.hosts import Hosts, StartedRun, devices_of
+from pathways.runtime.client.hosts import Hosts, StartedRun, remote_devices
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -65,7 +65,7 @@ class Attached(Hosts):
         welcome = _come_in(self._control, name, address)
         super().__init__(welcome.platform, welcome.client)
         self.client, self._ticket = welcome.client, welcome.ticket
-        self.topology: Topology = read_topology(welcome.topology, address)
+        self.topology: Topology = topology_of(welcome.topology, address)
         self.policy = welcome.policy
         self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = lambda island, cause: None
         """Called when a host is gone: whatever lay there is."""
@@ -77,7 +77,7 @@ class Attached(Hosts):
         self._by_number = list(welcome.hosts)
         self._numbered: dict[Hashable, int] = {}
         for island in self.topology.islands:
-            devices = devices_of(island, self.platform)
+            devices = remote_devices(island, self.platform)
             self.bind(island.name, devices)
             for device in devices:
                 self._numbered[device] = len(self._numbered)
@@ -188,7 +188,7 @@ class Attached(Hosts):
             m.Submit(
                 run.number, run.plan, 0 if request is None else self._label(request.client),
                 int(WEIGHT * (1.0 if request is None else request.weight)),
-                int(1e9 * (1e-3 if request is None else request.seconds)), tuple(memory), pack_parcels(places),
+                tuple(memory), pack_parcels(places),
             )
         )  # fmt: skip
         return runs
@@ -197,15 +197,17 @@ class Attached(Hosts):
         """Tells the controller of a plan, before its first run."""
         if run.plan not in self._introduced:
             self._introduced.add(run.plan)
-            branches = {str(n): (kind, sorted(hosts)) for n, (kind, hosts) in (run.branches or {}).items()}
-            self._post(m.Introduce(0, run.plan, run.program, json.dumps(branches)))
+            branches = ""
+            if run.branches is not None:
+                branches = json.dumps({n: (kind, sorted(hosts)) for n, (kind, hosts) in run.branches.items()})
+            self._post(m.Introduce(0, run.plan, run.program, branches, run.digest))
 
     def _label(self, label: str) -> int:
         """The number of a client inside of this process."""
         number = self._labels.setdefault(label, len(self._labels))
         if label not in self._introduced:
             self._introduced.add(label)
-            self._post(m.Introduce(number, -1, label, ""))
+            self._post(m.Introduce(number, -1, label, "", ""))
         return number
 
     def _cancel(self, run: int, cause: Diagnostic) -> None:
@@ -261,7 +263,7 @@ class Attached(Hosts):
                     host.receive(said)
                 if isinstance(said, m.Done | m.Failed):
                     self._over(said.run, parts=1)
-            case m.Refused():
+            case m.RunRefused():
                 cause = read_diagnostic(message.cause)
                 for host in list(self.hosts.values()):
                     host.refuse(message.run, cause)
@@ -370,7 +372,7 @@ def _come_in(control: Connection, name: str, address: str) -> m.Welcome:
         message = control.receive()
     except ConnectionEnded as error:
         raise PathwaysError(NoCluster(address=address, reason=str(error))) from None
-    if isinstance(message, m.Refused):
+    if isinstance(message, m.RunRefused):
         raise PathwaysError(read_diagnostic(message.cause))
     if not isinstance(message, m.Welcome):
         raise PathwaysError(NoCluster(address=address, reason=f"it says {type(message).__name__}"))

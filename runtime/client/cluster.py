@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.hosts import Hosts, RemoteDevice, ask_each, devices_of
+from pathways.runtime.client.hosts import Hosts, RemoteDevice, ask_each, remote_devices
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.epochs import Epoch
 from pathways.runtime.control.silence import Silence, host_timeout
@@ -50,7 +50,7 @@ class Cluster(Hosts):
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform)}
         self.hosts = {name: self._host_at(process) for name, process in self.processes.items()}
         for island in topology.islands:
-            self.bind(island.name, devices_of(island, platform))
+            self.bind(island.name, remote_devices(island, platform))
         threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
         try:
             self._join()

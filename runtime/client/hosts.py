@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
-from pathways.runtime.client.numbers import Numbers
+from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
@@ -30,7 +30,7 @@ class RemoteDevice:
         return f"{self.island}[{self.position}]"
 
 
-def devices_of(island: Island, platform: str) -> list[RemoteDevice]:
+def remote_devices(island: Island, platform: str) -> list[RemoteDevice]:
     """The devices of an island, by name."""
     kind = platform if island.kind == "any" else island.kind
     return [RemoteDevice(island.name, at, platform, kind) for at in range(island.size)]
@@ -40,13 +40,14 @@ def devices_of(island: Island, platform: str) -> list[RemoteDevice]:
 class StartedRun:
     """A run that is about to be started: its number and its plan's, and what a controller must know of it.
 
-    `branches` are those that several hosts have a part of; None where the plan has none. `memory` is bytes by device,
-    where the topology states how many there are.
+    `digest` is that of the plan; `branches` are those that several hosts have a part of, None where the plan has none
+    at all; `memory` is bytes by device, where the topology states how many there are.
     """
 
     number: int
     plan: int
     program: str
+    digest: str
     branches: Mapping[int, tuple[str, frozenset[str]]] | None
     memory: Mapping[Hashable, int]
     request: Request | None
@@ -60,7 +61,7 @@ class Hosts(Machine, abc.ABC):
     def __init__(self, platform: str, client: int = 0) -> None:
         """`client` is the number of this one, where a cluster has several."""
         super().__init__(platform)
-        self.numbers = Numbers(client)
+        self.numbers = ClientIds(client)
         """Of arrays, plans, and moves of arrays between programs."""
         self.hosts: dict[str, RemoteHost] = {}
         """By name; a host that is gone stays until another has taken its place."""

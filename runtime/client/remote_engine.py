@@ -1,5 +1,6 @@
 """A plan on hosts in other processes: one message a host and run goes there, and one comes back."""
 
+import hashlib
 import secrets
 import threading
 import weakref
@@ -73,6 +74,7 @@ class RemoteEngine:
         self._hosts = hosts
         self._number = hosts.numbers.take()
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
+        self._digest = hashlib.blake2b(self._raw, digest_size=16).hexdigest()
         self._branches = shared_branches(plan, hosts.host_of)
         self._shared = self._branches if plan.bodies else None
         self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of)
@@ -143,7 +145,7 @@ class RemoteEngine:
             hosts = {share.name: self._host(share) for share in self._shares.values()}
         for host in hosts.values():
             host.flush()
-        run = StartedRun(number, self._number, self.plan.name, self._shared, self._memory, request)
+        run = StartedRun(number, self._number, self.plan.name, self._digest, self._shared, self._memory, request)
         self._start(hosts, frame, run, first, transfers, wanted)
         for host in hosts.values():
             if host.lost is not None:  # its fence may have come to others before the run did

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.runtime.client.numbers import Numbers
+from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.journal import note
@@ -62,7 +62,7 @@ class RemoteHost:
         on_lost: Callable[["RemoteHost"], None],
         on_losing: Callable[["RemoteHost"], None] = lambda _: None,
         *,
-        numbers: Numbers,
+        numbers: ClientIds,
         ordered: Sink | None = None,
         epoch: int = 0,
     ) -> None:

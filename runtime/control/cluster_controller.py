@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,9 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.dispatcher import Dispatcher, post
 from pathways.runtime.control.loop import Loop, Peer
-from pathways.runtime.control.members import Launcher, Member, Members, spec_of
+from pathways.runtime.control.members import HostLauncher, Member, Members, spec_of
 from pathways.runtime.control.scheduling import SchedulingPolicy
-from pathways.runtime.control.sessions import Session
+from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
 from pathways.runtime.wire import messages as m
@@ -32,7 +33,8 @@ from pathways.runtime.wire.versions import difference
 _CREDENTIALS = struct.Struct("3i")
 PATIENCE = 0.5
 """Seconds between two looks at runs that wait for memory."""
-_RUN_FIRST = struct.Struct("<q")
+_ENDED = struct.Struct("<qq")
+"""The run and the nanoseconds of a `Done`."""
 _DONE = MESSAGES.index(m.Done)
 
 
@@ -40,10 +42,16 @@ class ClusterController:
     """What all clients and hosts of a cluster talk to. `address` is where clients find it."""
 
     def __init__(
-        self, loop: Loop, topology: Topology, platform: str, policy: SchedulingPolicy, launcher: Launcher, address: str
+        self,
+        loop: Loop,
+        topology: Topology,
+        platform: str,
+        policy: SchedulingPolicy,
+        launcher: HostLauncher,
+        address: str,
     ) -> None:
         self._loop, self._topology, self._platform, self._address = loop, topology, platform, address
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, ClientSession] = {}
         self._following = 1
         self._policy = policy
         self.members = Members(loop, launcher, topology.islands, self._came, self._gone)
@@ -77,12 +85,12 @@ class ClusterController:
         """Lets a client in. Raises PWC0918 for one of another version, which is told first."""
         if other := difference(message.versions):
             refusal = NoCluster(address=self._address, reason=f"it is of another version: {other}")
-            for data in frame_of(*encode(m.Refused(0, write_diagnostic(refusal)))):
+            for data in frame_of(*encode(m.RunRefused(0, write_diagnostic(refusal)))):
                 peer.post(bytes(data))
             raise PathwaysError(refusal)
         if self._following >= MOST_CLIENTS:  # numbers are not used again: arrays are named by them
             raise PathwaysError(NoCluster(address=self._address, reason=f"it has had {MOST_CLIENTS:,} clients"))
-        session = Session(self._following, message.name, pid, peer)
+        session = ClientSession(self._following, message.name, pid, peer)
         self._following += 1
         self._sessions[session.number] = session
         peer.receive = lambda peer, kind, payload: self._from_client(session, decode(kind, payload))
@@ -93,13 +101,13 @@ class ClusterController:
         hosts = spec_of(self.members.all)
         post(session, m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
 
-    def _client_left(self, session: Session, reason: str) -> None:
+    def _client_left(self, session: ClientSession, reason: str) -> None:
         del self._sessions[session.number]
         self.dispatcher.left_by(session, ClientClosed(client=session.label(0), have_=reason))
         for member in self.members.all:
             member.post(m.Forget(session.number))
 
-    def _from_client(self, session: Session, message: m.Message) -> None:
+    def _from_client(self, session: ClientSession, message: m.Message) -> None:
         check_names(message, session.number, session.label(0))
         match message:
             case m.Submit():
@@ -114,7 +122,9 @@ class ClusterController:
                 if message.plan < 0:
                     session.inside[message.number] = message.name
                 else:
-                    session.plans[message.plan] = message.name, _branches(message.branches)
+                    session.plans[message.plan] = KnownPlan(
+                        message.name, _branches(message.branches), self.dispatcher.cost_of(message.digest)
+                    )
             case m.Ask():
                 self._answer(session, message)
             case _:
@@ -123,12 +133,13 @@ class ClusterController:
     def _from_host(self, member: Member, kind: int, payload: bytes) -> None:
         """Takes what a host says; ends of runs are handed on to their clients as they are."""
         if kind == _DONE:
-            self._run_ended(member, _RUN_FIRST.unpack_from(payload)[0], kind, payload)
+            run, nanoseconds = _ENDED.unpack_from(payload)
+            self._run_ended(member, run, nanoseconds, kind, payload)
             return
         message = decode(kind, payload)
         match message:
             case m.Failed():
-                self._run_ended(member, message.run, kind, payload)
+                self._run_ended(member, message.run, message.nanoseconds, kind, payload)
             case m.Decided() | m.Undecided() | m.Reached():
                 run = self.dispatcher.runs.get(message.run)
                 if run is not None and run.relay is not None:
@@ -138,13 +149,13 @@ class ClusterController:
             case m.Hangs():
                 self.members.hangs(member, message)
             case m.Beat():
-                pass
+                member.arrays = message.arrays
             case _:
                 raise _unknown(message)
 
-    def _run_ended(self, member: Member, number: int, kind: int, payload: bytes) -> None:
+    def _run_ended(self, member: Member, number: int, nanoseconds: int, kind: int, payload: bytes) -> None:
         epoch = member.epoch.number
-        self.dispatcher.ended(member, number)
+        self.dispatcher.ended(member, number, nanoseconds)
         session = self._sessions.get(client_of(number))
         if session is not None:
             post(session, m.Relayed(member.number, epoch, HEADER.pack(len(payload), kind) + payload))
@@ -161,7 +172,7 @@ class ClusterController:
             for session in self._sessions.values():
                 post(session, m.HostCame(member.name, member.epoch.number, ""))
 
-    def _answer(self, session: Session, message: m.Ask) -> None:
+    def _answer(self, session: ClientSession, message: m.Ask) -> None:
         def answer(value: Any) -> None:
             post(session, m.Answer(message.request, value=json.dumps(value)))
 
@@ -222,12 +233,16 @@ class ClusterController:
                     "held": {label: size for label, size in held.items() if size},
                     "waiting": [[r.client, r.program] for r in scheduler.waiting.values() if member.name in r.islands],
                     "running": [[r.client, r.program] for r in scheduler.running.values() if member.name in r.islands],
+                    "arrays": member.arrays,
                     "epoch": member.epoch.number,
                     "state": member.epoch.state,
                     "pid": member.process.pid if member.process is not None else None,
                 }
             )
-        clients = [{"name": s.name, "number": s.number, "pid": s.pid} for s in self._sessions.values()]
+        runs = Counter(run.session.number for run in self.dispatcher.runs.values())
+        clients = [
+            {"name": s.name, "number": s.number, "pid": s.pid, "runs": runs[s.number]} for s in self._sessions.values()
+        ]
         return {"policy": self._policy.name, "pid": os.getpid(), "islands": islands, "clients": clients}
 
     def close(self) -> None:
@@ -241,9 +256,11 @@ def _left_early(peer: Peer, reason: str) -> None:
     print(f"note: a process that came has left: {reason}", file=sys.stderr, flush=True)
 
 
-def _branches(text: str) -> dict[int, tuple[str, frozenset[str]]]:
+def _branches(text: str) -> dict[int, tuple[str, frozenset[str]]] | None:
+    if not text:
+        return None
     try:
-        read: dict[str, Any] = json.loads(text or "{}")
+        read: dict[str, Any] = json.loads(text)
         return {int(n): (str(kind), frozenset(map(str, hosts))) for n, (kind, hosts) in read.items()}
     except (ValueError, TypeError) as error:
         raise PathwaysError(BadMessage(have_=str(error), rule="branches of a plan")) from None

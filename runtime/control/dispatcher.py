@@ -1,7 +1,7 @@
 """Runs of all clients of a cluster: each goes to its hosts when its turn has come, in one order for all of them.
 
-The scheduler is that of one process (scheduling/); what differs is that nobody waits: an event says which runs begin,
-and their messages are sent before the next event is looked at.
+The scheduler is that of one process (scheduling/); what differs is that no thread waits: an event says which runs
+begin, and their messages are sent before the next event is looked at.
 """
 
 import time
@@ -15,13 +15,15 @@ from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
-from pathways.runtime.control.sessions import Behind, ClusterRun, Session
+from pathways.runtime.control.sessions import Behind, ClientSession, ClusterRun, Cost, KnownPlan
 from pathways.runtime.errors import MemoryHeld, NeverFits
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import encode, read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.frames import HEADER, frame_of
 
+MOST_COSTS = 1 << 12
+"""Plans whose cost is kept, of those that were met last for the first time."""
 WEIGHT = 1 << 20
 """What a weight is multiplied by in messages."""
 
@@ -39,8 +41,15 @@ class Dispatcher:
                 self.ledger.limit((name, at), island.memory)
         self.scheduler = Scheduler(policy, self.ledger)
         self.runs: dict[int, ClusterRun] = {}
+        self._costs: dict[str, Cost] = {}
 
-    def submit(self, session: Session, message: m.Submit) -> None:
+    def cost_of(self, digest: str) -> Cost:
+        """What runs of a plan cost, whichever clients have it: of one's alone, how they alternate would be a part."""
+        if digest not in self._costs and len(self._costs) >= MOST_COSTS:
+            del self._costs[next(iter(self._costs))]
+        return self._costs.setdefault(digest, Cost())
+
+    def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none."""
         parcels = {
             host: (epoch, HEADER.pack(len(payload), kind) + payload)
@@ -48,13 +57,14 @@ class Dispatcher:
         }
         if not parcels or any(host >= len(self._members) for host in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} hosts", rule="a run, once"))
-        program, branches = session.plans.get(message.plan, ("a program", {}))
+        plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
+        program = plan.name
         request = Request(
             message.run, session.label(message.inside), program,
             frozenset(self._members[host].name for host in parcels), max(message.weight, 1) / WEIGHT,
-            max(message.nanoseconds, 1) / 1e9, self._memory(message.memory),
+            plan.cost.seconds, self._memory(message.memory),
         )  # fmt: skip
-        run = ClusterRun(request, session, parcels, branches)
+        run = ClusterRun(request, session, parcels, plan)
         for device, size in request.bytes.items():
             limit = self.ledger.limits[device]
             if size > limit:
@@ -79,7 +89,7 @@ class Dispatcher:
                 found[device] = size
         return found
 
-    def pass_on(self, session: Session, message: m.Relayed) -> None:
+    def pass_on(self, session: ClientSession, message: m.Relayed) -> None:
         """Sends what goes behind a client's runs on a host."""
         if not 0 <= message.host < len(self._members):
             raise PathwaysError(BadMessage(have_=f"host {message.host}", rule="a host of this cluster"))
@@ -94,14 +104,14 @@ class Dispatcher:
         if member.peer is not None and member.epoch.number == epoch:
             member.peer.post(data)
 
-    def hold(self, session: Session, message: m.Hold) -> None:
+    def hold(self, session: ClientSession, message: m.Hold) -> None:
         """Counts what a client holds on devices."""
         held = session.held[session.label(message.inside)]
         for number, size in zip(message.memory[::2], message.memory[1::2], strict=True):
             held[number] += size
             self._begin(self.scheduler.hold((self._devices[number],), size))
 
-    def _line_up(self, session: Session, run: ClusterRun) -> None:
+    def _line_up(self, session: ClientSession, run: ClusterRun) -> None:
         if not run.is_in_line and session.is_next(run):
             run.is_in_line = True
             self._begin(self.scheduler.submit(run.request))
@@ -123,8 +133,8 @@ class Dispatcher:
         else:
             run.began = time.monotonic()
             run.left = set(run.parcels)
-            if run.branches:
-                run.relay = Relay(run.request.number, {x.name: _Told(x) for x in members.values()}, run.branches)
+            if run.plan.branches is not None:
+                run.relay = Relay(run.request.number, {x.name: _Told(x) for x in members.values()}, run.plan.branches)
                 run.relay.begin()
             for host, (epoch, data) in run.parcels.items():
                 self._send(host, epoch, data)
@@ -156,16 +166,18 @@ class Dispatcher:
         return self.scheduler.cancel(run.request.number)
 
     def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
-        post(run.session, m.Refused(run.request.number, write_diagnostic(cause)))
+        post(run.session, m.RunRefused(run.request.number, write_diagnostic(cause)))
 
-    def ended(self, member: Member, number: int) -> ClusterRun | None:
-        """Hears that a host has ended its part of a run; returns the run."""
+    def ended(self, member: Member, number: int, nanoseconds: int) -> None:
+        """Hears that a host has ended its part of a run, which has taken so long there."""
         run = self.runs.get(number)
-        if run is None or member.number not in run.left:
-            return None
-        member.worked = True
-        self._part_ended(run, member.number)
-        return run
+        if run is not None and member.number in run.left:
+            member.worked = True
+            run.seconds = max(run.seconds, nanoseconds / 1e9)
+            if len(run.left) == 1:
+                cost = run.plan.cost
+                cost.seconds += (run.seconds - cost.seconds) / 8
+            self._part_ended(run, member.number)
 
     def _part_ended(self, run: ClusterRun, host: int) -> None:
         run.left.discard(host)
@@ -196,7 +208,7 @@ class Dispatcher:
         self._leave_line(run)
         self._begin(following)
 
-    def left_by(self, session: Session, cause: Diagnostic) -> None:
+    def left_by(self, session: ClientSession, cause: Diagnostic) -> None:
         """Forgets a client: what waits is dropped, loops end, and what else is under way ends by itself."""
         following: list[int] = []
         for run in [run for run in self.runs.values() if run.session is session]:
@@ -213,7 +225,7 @@ class Dispatcher:
         session.held.clear()
         self._begin(n for n in following if n in self.runs)
 
-    def refuse_hopeless(self, sessions: Iterable[Session]) -> None:
+    def refuse_hopeless(self, sessions: Iterable[ClientSession]) -> None:
         """Refuses runs that wait for memory which only their own client's arrays have (PWC0507)."""
         for number, request in list(self.scheduler.waiting.items()):
             device = self.scheduler.lacks_memory(number)
@@ -244,7 +256,7 @@ class _Told:
             self._member.post(message)
 
 
-def post(session: Session, message: m.Message) -> None:
+def post(session: ClientSession, message: m.Message) -> None:
     """Sends a message to a client."""
     for data in frame_of(*encode(message)):
         session.peer.post(bytes(data))

@@ -1,7 +1,7 @@
 """The one thread of a controller that is a process of its own: sockets that are never waited for, and timers.
 
-Nothing here waits but `Loop.run`, for the first of all sockets and timers; a peer that does not read takes memory of
-its own, up to a limit, and nobody's time.
+Nothing here waits but `Loop.run`, for the first of all sockets and timers; what is sent to a peer that
+does not read waits here, up to a limit, and holds up no other.
 """
 
 import contextlib

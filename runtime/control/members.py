@@ -47,7 +47,7 @@ class Started(Protocol):
         ...
 
 
-class Launcher(Protocol):
+class HostLauncher(Protocol):
     """Starts hosts (runtime/launch/)."""
 
     def start(self, island: Island, epoch: int) -> Started:
@@ -72,6 +72,8 @@ class Member:
     began: float = 0.0
     worked: bool = False
     """Whether any run has ended there."""
+    arrays: int = 0
+    """How many arrays it had when it last said so."""
     idle: int = 0
     """How many in a row have ended before any run of theirs did."""
     asked: dict[int, Callable[[m.Answer | Diagnostic], None]] = field(
@@ -99,7 +101,7 @@ class Members:
     def __init__(
         self,
         loop: Loop,
-        launcher: Launcher,
+        launcher: HostLauncher,
         islands: Sequence[Island],
         on_came: Callable[[Member], None],
         on_gone: Callable[[Member, int, Diagnostic], None],

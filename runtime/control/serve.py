@@ -21,7 +21,7 @@ BACKLOG = 1024
 """Processes that may come at once."""
 
 
-def serve() -> None:
+def serve_cluster() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where sockets and logs are: this user's alone")
     parser.add_argument("--topology", type=Path, required=True)
@@ -55,4 +55,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve_cluster()

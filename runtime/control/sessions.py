@@ -22,14 +22,35 @@ class Behind(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
+class Cost:
+    """How many seconds a run of a plan takes: a moving average, over all clients that have the same plan."""
+
+    seconds: float = 1e-3
+
+
+@dataclass(eq=False, slots=True)
+class KnownPlan:
+    """What the controller knows of a client's plan.
+
+    `branches` are those that several hosts have a part of; None where it has none at all, and runs end by themselves.
+    """
+
+    name: str
+    branches: dict[int, tuple[str, frozenset[str]]] | None
+    cost: Cost
+
+
+@dataclass(eq=False, slots=True)
 class ClusterRun:
     """A run of a client: what goes to each host, and which of them have not ended it."""
 
     request: Request
-    session: "Session"
+    session: "ClientSession"
     parcels: dict[int, tuple[int, bytes]]
     """By the number of a host: its epoch, and the frame that is sent to it."""
-    branches: dict[int, tuple[str, frozenset[str]]]
+    plan: KnownPlan
+    seconds: float = 0.0
+    """Of the host that was longest at it."""
     left: set[int] = field(default_factory=set[int])
     relay: Relay | None = None
     began: float = 0.0
@@ -38,7 +59,7 @@ class ClusterRun:
 
 
 @dataclass(eq=False)
-class Session:
+class ClientSession:
     """A client process that has come in."""
 
     number: int
@@ -52,10 +73,7 @@ class Session:
     """By the number of a host: what has not been sent there."""
     inside: dict[int, str] = field(default_factory=dict[int, str])
     """Names of the clients inside of the process, by number."""
-    plans: dict[int, tuple[str, dict[int, tuple[str, frozenset[str]]]]] = field(
-        default_factory=dict[int, tuple[str, dict[int, tuple[str, frozenset[str]]]]]
-    )
-    """Names of its plans, and their branches that several hosts have a part of."""
+    plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
     held: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
     """Bytes on devices, by label and device."""
 

@@ -26,7 +26,7 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import check_arrays
-from pathways.runtime.wire.tls import connect, read_keys
+from pathways.runtime.wire.tls import join_as, read_keys
 from pathways.runtime.wire.versions import VERSIONS
 
 
@@ -78,7 +78,7 @@ def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Mes
         sock.connect(chosen.socket)
         return Connection(sock), lambda _: None
     name, _, port = chosen.connect.rpartition(":")
-    connection, peer = connect((name.strip("[]"), int(port)), read_keys(chosen.keys), "client")
+    connection, peer = join_as((name.strip("[]"), int(port)), read_keys(chosen.keys), "client")
     return connection, lambda message: check_arrays(message, 0, str(peer))
 
 

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def ask(address: str, what: str) -> Any:
             match message := connection.receive():
                 case m.Answer():
                     return json.loads(message.value)
-                case m.Refused():
+                case m.RunRefused():
                     raise PathwaysError(read_diagnostic(message.cause))
                 case _:
                     pass
@@ -111,6 +112,7 @@ def start_controller(address: str, topology: Topology, platform: str, policy: st
             shutil.rmtree(folder, ignore_errors=True)
             raise PathwaysError(NoCluster(address=str(folder), reason=f"its controller did not start: {words}"))
         time.sleep(0.02)
+    threading.Thread(target=process.wait, name="pathways-reaper", daemon=True).start()
     return folder
 
 
@@ -122,7 +124,7 @@ def _is_there(address: str) -> bool:
 
 
 def _make(folder: Path, address: str) -> None:
-    """Makes the folder, which nobody else may enter. Raises PWC0918 where that cannot be."""
+    """Makes the folder, which no other user may enter. Raises PWC0918 where that cannot be."""
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.sep not in address:

@@ -84,29 +84,29 @@ class HostCame:
 class Introduce:
     """A client to the controller: one of its plans, or of the clients inside of it (`plan` is -1), has this name.
 
-    `branches` are those of a plan that several hosts have a part of: JSON, by number, of kinds and hosts.
+    `branches` are those of a plan that several hosts have a part of: JSON, by number, of kinds and hosts; nothing where
+    it has no branches at all. `digest` is the same for all clients that have the same plan.
     """
 
     number: int
     plan: int
     name: str
     branches: str
+    digest: str
 
 
 @dataclass(frozen=True)
 class Submit:
     """A client to the controller: run this when its turn comes. `blob` has the message to each host (`parcels`).
 
-    `inside` is which of the clients inside of the process it is for, `weight` its weight times 2**20, `nanoseconds` how
-    long a turn is expected to take; `memory` has the bytes that it takes on devices (numbered over all islands), in
-    pairs.
+    `inside` is which of the clients inside of the process it is for, `weight` its weight times 2**20; `memory` has the
+    bytes that it takes on devices (numbered over all islands), in pairs.
     """
 
     run: int
     plan: int
     inside: int
     weight: int
-    nanoseconds: int
     memory: Ids
     blob: bytes
 
@@ -137,7 +137,7 @@ class Cancel:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RunRefused:
     """The controller to a client: a run has not begun, and will not (`cause`: a diagnostic)."""
 
     run: int

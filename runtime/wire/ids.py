@@ -57,7 +57,7 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return ()
         case m.Submit() | m.Relayed() | m.Cancel():  # what is inside is looked at by itself
             return ()
-        case m.Welcome() | m.Expect() | m.Forget() | m.HostGone() | m.HostCame() | m.Refused():
+        case m.Welcome() | m.Expect() | m.Forget() | m.HostGone() | m.HostCame() | m.RunRefused():
             return ()
         case m.Hello() | m.Answer() | m.Done() | m.Failed() | m.Hangs() | m.Beat():
             return ()

@@ -15,8 +15,8 @@ from pathways.runtime.wire.client_messages import HostCame as HostCame
 from pathways.runtime.wire.client_messages import HostGone as HostGone
 from pathways.runtime.wire.client_messages import Ids as Ids
 from pathways.runtime.wire.client_messages import Introduce as Introduce
-from pathways.runtime.wire.client_messages import Refused as Refused
 from pathways.runtime.wire.client_messages import Relayed as Relayed
+from pathways.runtime.wire.client_messages import RunRefused as RunRefused
 from pathways.runtime.wire.client_messages import Submit as Submit
 from pathways.runtime.wire.client_messages import TellStacks as TellStacks
 from pathways.runtime.wire.client_messages import Welcome as Welcome
@@ -278,7 +278,7 @@ Message: TypeAlias = (
     | Relayed
     | Hold
     | Cancel
-    | Refused
+    | RunRefused
     | Ask
     | TellStacks
 )

@@ -71,7 +71,7 @@ def read_keys(folder: Path) -> Keys:
     return Keys(clusters[0], connecting, listening)
 
 
-def connect(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE) -> tuple[Connection, Identity]:
+def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE) -> tuple[Connection, Identity]:
     """Connects to a listener that is in a role, and says who it is.
 
     Raises PWC0913 where nothing listens, where what does is not of this cluster, in another role, or does not let this

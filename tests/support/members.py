@@ -12,7 +12,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.certificates import issue, make_authority
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.identity import Role
-from pathways.runtime.wire.tls import HANDSHAKE, Keys, Listener, connect, read_keys
+from pathways.runtime.wire.tls import HANDSHAKE, Keys, Listener, join_as, read_keys
 
 PATIENCE = 60.0
 """Seconds after which what a test waits for will not come."""
@@ -64,7 +64,7 @@ class Door:
 
     def pair(self, name: str = "one") -> tuple[Connection, Connection]:
         """Lets a good host in: its end of the connection, and the one here."""
-        there, client = connect(self.listener.address, self.members.keys("host", name), "client")
+        there, client = join_as(self.listener.address, self.members.keys("host", name), "client")
         here, host = self.listener.accept(PATIENCE)
         self.ends += (there, here)
         assert (client.role, host.role, host.name) == ("client", "host", name)

@@ -20,7 +20,9 @@ def run_python(*arguments: str, **environment: str) -> "subprocess.CompletedProc
 def start_python(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
     env = os.environ | {"PYTHONPATH": str(ROOT)} | environment
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-W", "error", *arguments], stdout=pipe, stderr=pipe, text=True, env=env)
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env
+    )
 
 
 def pwc(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":

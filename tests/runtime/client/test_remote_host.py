@@ -11,7 +11,7 @@ import pytest
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.runtime.client.numbers import Numbers
+from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
@@ -30,7 +30,7 @@ class Far:
         here, self.raw = socket.socketpair()
         self.connection = Connection(self.raw)
         self.lost = threading.Event()
-        self.host = RemoteHost("island0", Connection(here), lambda _: self.lost.set(), numbers=Numbers(0))
+        self.host = RemoteHost("island0", Connection(here), lambda _: self.lost.set(), numbers=ClientIds(0))
 
     def run(self, message: m.RunPlan) -> RemoteRun:
         self.host.run(message, run := RemoteRun())
@@ -74,7 +74,7 @@ def test_a_run_ends_good_or_with_the_cause_of_each_result(far: Far) -> None:
     far.answers(lambda r: m.Done(r.run, 5), lambda r: m.Failed(r.run, 5, {"1": write_diagnostic(CAUSE)}))
     good, bad = (far.run(m.RunPlan(0, n, 0, 10, ())) for n in range(2))
     type_ = ArrayType((2,), "int8")
-    first, second = (RemoteArray(far.host, Numbers(0).take(), type_, bad, n) for n in range(2))
+    first, second = (RemoteArray(far.host, ClientIds(0).take(), type_, bad, n) for n in range(2))
     good.block_until_ready()
     first.block_until_ready()
     with pytest.raises(PathwaysError, match="boom"):
@@ -92,7 +92,7 @@ def test_what_was_found_in_a_step_is_told(far: Far) -> None:
 def test_values_are_fetched_as_they_were(far: Far) -> None:
     want = np.arange(6, dtype=np.int16).reshape(2, 3)
     far.answers(lambda q: m.Answer(q.request, value="[2, 3]", blob=want.tobytes()))
-    got = RemoteArray(far.host, Numbers(0).take(), ArrayType((2, 3), "int16")).fetch()
+    got = RemoteArray(far.host, ClientIds(0).take(), ArrayType((2, 3), "int16")).fetch()
     np.testing.assert_array_equal(got, want)
 
 
@@ -104,10 +104,10 @@ def test_a_hang_is_the_cause_of_all_that_waits(far: Far) -> None:
 
 
 def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
-    numbers = [Numbers(0).take() for _ in range(3)]
+    numbers = [ClientIds(0).take() for _ in range(3)]
     arrays = [RemoteArray(far.host, n, ArrayType((), "int8")) for n in numbers]
     arrays.clear()
-    far.host.post(m.CopyArray(1, 2))
+    far.host.order(m.CopyArray(1, 2))
     freed = far.connection.receive()
     assert isinstance(freed, m.FreeArrays) and set(freed.arrays) == set(numbers)
     assert far.connection.receive() == m.CopyArray(1, 2)
@@ -116,10 +116,10 @@ def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
 def test_a_host_that_takes_nothing_keeps_nobody_waiting_and_is_still_heard(far: Far) -> None:
     """Its signs of life are read while much is on its way to it, and ends of arrays are to be sent, too."""
     for _ in range(20):
-        far.host.post(m.PutArray(Numbers(0).take(), 0, 0, bytes(1 << 20)))
+        far.host.post(m.PutArray(ClientIds(0).take(), 0, 0, bytes(1 << 20)))
     for runs in range(3):
         heard = far.host.heard
-        RemoteArray(far.host, Numbers(0).take(), ArrayType((), "int8"))  # its end is told at the next sign
+        RemoteArray(far.host, ClientIds(0).take(), ArrayType((), "int8"))  # its end is told at the next sign
         far.connection.post(m.Beat(runs, runs))
         until = threading.Event()
         while far.host.heard == heard or far.host.arrays != runs:
@@ -160,4 +160,4 @@ def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
         far.host.ask(load)
     after = far.run(m.RunPlan(0, 1, 0, 10, ()))
     assert after.is_ready() and after.everything is far.host.lost
-    far.host.post(m.CopyArray(1, 2))  # no error: what it would have been for has its own
+    far.host.order(m.CopyArray(1, 2))  # no error: what it would have been for has its own

@@ -5,7 +5,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.client.numbers import Numbers
+from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.ids import MOST_CLIENTS, check_arrays, client_of, first_id
@@ -63,7 +63,7 @@ def test_an_argument_that_nothing_reads_is_no_array() -> None:
 
 
 def test_the_one_client_of_a_cluster_is_the_first() -> None:
-    assert client_of(Numbers(0).take()) == 0 == client_of(first_id(0))
+    assert client_of(ClientIds(0).take()) == 0 == client_of(first_id(0))
     for client in (-1, MOST_CLIENTS):
         with pytest.raises(ValueError, match="client"):
             first_id(client)

@@ -17,7 +17,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire import tls, tls_stream
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
-from pathways.runtime.wire.tls import Keys, Listener, connect
+from pathways.runtime.wire.tls import Keys, Listener, join_as
 
 SOON = 0.3
 """Seconds that a handshake may take where it is to fail."""
@@ -60,7 +60,7 @@ def test_what_is_not_a_host_is_not_let_in(case: str, members: Members, door: Doo
 def stranger_met(door: Door, keys: Keys) -> None:
     """Connects, with no look at who listens: that is not what is asked here."""
     if keys.connecting.verify_mode is not ssl.CERT_NONE:
-        connect(door.listener.address, keys, "client")
+        join_as(door.listener.address, keys, "client")
         return
     until = time.monotonic() + PATIENCE
     with socket.create_connection(door.listener.address) as sock:
@@ -82,14 +82,14 @@ def test_who_connects_is_as_careful(case: str, members: Members) -> None:
             keys = members.keys("host", "other")
     with Door(members, keys=keys) as door:
         with pytest.raises(PathwaysError, match="certificate is") as caught:
-            connect(door.listener.address, members.keys("host"), "client")
+            join_as(door.listener.address, members.keys("host"), "client")
         assert caught.value.code == "PWC0913"
 
 
 def test_a_member_of_a_cluster_of_another_name_is_refused(members: Members, door: Door) -> None:
     ours = members.keys("host")
     with pytest.raises(PathwaysError, match="client one of demo"):
-        connect(door.listener.address, Keys("other", ours.connecting, ours.listening), "client")
+        join_as(door.listener.address, Keys("other", ours.connecting, ours.listening), "client")
 
 
 NOISE: dict[str, tuple[Callable[[Members], bytes], str]] = {
@@ -153,7 +153,7 @@ def test_what_is_dropped_at_the_last_moment_is_not_let_in(
 
     monkeypatch.setattr(tls, "_met", then_dropped)
     with contextlib.suppress(PathwaysError):
-        connect(door.listener.address, members.keys("host"), "client")[0].close()
+        join_as(door.listener.address, members.keys("host"), "client")[0].close()
     assert "it was dropped" in door.reason()
     with pytest.raises(TimeoutError):
         door.listener.accept(0.01)
@@ -162,7 +162,7 @@ def test_what_is_dropped_at_the_last_moment_is_not_let_in(
 def test_a_handshake_takes_no_more_than_it_needs(members: Members, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_stream, "MOST_HANDSHAKE", 100)
     with pytest.raises(PathwaysError):
-        connect(door.listener.address, members.keys("host"), "client")
+        join_as(door.listener.address, members.keys("host"), "client")
     assert "a handshake that does not end" in door.reason()
 
 
@@ -190,7 +190,7 @@ def test_who_connects_to_something_else_hears_so(says: bytes | None, members: Me
             server.close()  # nothing is there
         talker = Talker(server, says or b"")
         with pytest.raises(PathwaysError) as caught:
-            connect(address, members.keys("host"), "client", seconds=SOON)
+            join_as(address, members.keys("host"), "client", seconds=SOON)
         talker.join(PATIENCE)
         assert caught.value.code == "PWC0913"
 
@@ -199,13 +199,13 @@ def test_a_listener_that_is_closed_lets_none_in(members: Members) -> None:
     with Door(members, seconds=10 * PATIENCE) as door:
         waiting = socket.create_connection(door.listener.address)
         address = door.listener.address
-        connect(address, members.keys("host"), "client")[0].close()
+        join_as(address, members.keys("host"), "client")[0].close()
         door.listener.close()
         for _ in range(2):
             with pytest.raises(ConnectionEnded):
                 door.listener.accept(PATIENCE)
         with pytest.raises(PathwaysError) as caught:
-            connect(address, members.keys("host"), "client", seconds=SOON)
+            join_as(address, members.keys("host"), "client", seconds=SOON)
         assert caught.value.code == "PWC0913"
         waiting.settimeout(PATIENCE)
         assert not waiting.recv(1)

@@ -5,7 +5,7 @@ import threading
 from pathways.runtime.wire.ids import first_id
 
 
-class Numbers:
+class ClientIds:
     """The ids of one client of a cluster; any thread may take some."""
 
     def __init__(self, client: int) -> None:

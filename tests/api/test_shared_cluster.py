@@ -1,0 +1,186 @@
+"""A cluster that many processes use: each has its share and its arrays, and whatever fails takes only what was its."""
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from jax import lax
+from support.clusters import becomes, code_of, is_alive
+from support.processes import pwc
+from support.shared import SharedCluster, go_on, line_of, shared_cluster
+from support.two_islands import f, g
+
+import pathways as pw
+
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))
+
+
+@pw.program
+def both(x: Any) -> Any:
+    for _ in range(3):
+        x = g(f(x)) / 100
+    return x, f(x)
+
+
+@pw.program
+def turns(x: Any, n: Any) -> Any:
+    return lax.while_loop(lambda c: c[1] < n, lambda c: (g(f(c[0])) * 0 + c[0] + 1, c[1] + 1), (x, 0))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SharedCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATHWAYS_HOST_TIMEOUT", "3")
+        with shared_cluster() as made:
+            yield made
+
+
+def test_results_are_those_of_one_process(cluster: SharedCluster) -> None:
+    wanted = [np.asarray(v) for v in (*both(X), *turns(X, 7))]
+    with pw.connect(cluster.address) as topology:
+        assert topology.names == ("island0", "island1")
+        found = [np.asarray(v) for v in (*both(X), *turns(X, 7))]
+        a = here(X)
+        np.testing.assert_array_equal(np.asarray(there(a)), np.asarray(there(np.asarray(a))))
+        assert "island0  2 x cpu" in str(pw.status())
+    for one, other in zip(wanted, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert cluster.is_empty()
+
+
+def test_clients_have_their_shares(cluster: SharedCluster) -> None:
+    clients = [cluster.client("share", weight, 200) for weight in (1, 3)]
+    for each in clients:
+        assert line_of(each) == "ready"
+    for each in clients:
+        go_on(each)
+    one, three = ([float(t) for t in line_of(each).split()] for each in clients)
+    for each in clients:
+        assert (each.communicate("\n")[1], each.returncode) == ("", 0)
+    begin, end = max(one[10], three[10]), min(one[-25], three[-25])
+    counts = [sum(begin <= t <= end for t in times) for times in (one, three)]
+    assert 2.4 <= counts[1] / counts[0] <= 3.6, counts
+    assert cluster.is_empty()
+
+
+def test_programs_that_span_islands_meet_in_one_order(cluster: SharedCluster) -> None:
+    clients = [cluster.client("sums", seed, 250) for seed in range(2)]
+    for each in clients:
+        out, errors = each.communicate(timeout=120)
+        assert (out.split(), each.returncode) == (["0", "0"], 0), errors
+    assert cluster.is_empty()
+
+
+def test_a_client_that_is_killed_leaves_nothing(cluster: SharedCluster) -> None:
+    """Its loop, which would hold the island for ever, ends with it."""
+    with pw.connect(cluster.address):
+        kept = here(X)
+        kept.block_until_ready()
+        client = cluster.client("hold")
+        assert line_of(client) == "ready"
+        assert cluster.becomes(
+            lambda said: any("client_programs" in label for i in said["islands"] for label in i["held"])
+        )
+        client.kill()
+        client.communicate()
+        found, wanted = both(X)[1], 2 * (X * 2 + 1)
+        assert np.asarray(found).shape == wanted.shape
+        np.testing.assert_array_equal(np.asarray(kept), X * 2 + 1)
+        del kept, found
+    assert cluster.is_empty()
+
+
+def test_no_client_sees_another_s_arrays(cluster: SharedCluster) -> None:
+    with pw.connect(cluster.address):
+        mine = here(X)
+        with pw.connect(cluster.address, name="other"):
+            np.testing.assert_array_equal(np.asarray(there(X)), X @ X.T)
+        np.testing.assert_array_equal(np.asarray(mine), X * 2 + 1)
+    assert code_of(np.asarray, mine) in ("PWC0910", "PWC0917")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_host_that_is_gone_takes_what_lay_there(cluster: SharedCluster, how: signal.Signals) -> None:
+    with pw.connect(cluster.address):
+        both(X)  # places the slices
+        kept, lost = there(X), here(X)
+        kept.block_until_ready()
+        lost.block_until_ready()
+        epoch = cluster.island("island0")["epoch"]
+        pid = cluster.send("island0", how)
+        assert becomes(lambda: code_of(np.asarray, lost) == "PWC0910")
+        np.testing.assert_array_equal(np.asarray(kept), X @ X.T)
+        np.testing.assert_array_equal(np.asarray(here(X)), X * 2 + 1)
+        assert cluster.island("island0")["epoch"] == epoch + 1
+        assert becomes(lambda: not is_alive(pid))
+        assert cluster.island("island0")["state"] == "up"
+    assert cluster.is_empty()
+
+
+def test_clients_go_on_while_hosts_are_killed(cluster: SharedCluster) -> None:
+    clients = [cluster.client("sums", seed, 100) for seed in range(3)]
+    for number in range(3):
+        assert cluster.becomes(lambda said: sum(c["runs"] for c in said["clients"]) > 0)
+        cluster.send(f"island{number % 2}", signal.SIGKILL)
+        assert cluster.becomes(lambda said: all(i["state"] == "up" for i in said["islands"]))
+    for each in clients:
+        out, errors = each.communicate(timeout=120)
+        assert each.returncode == 0, errors
+        assert out.split()[0] == "0", (out, errors)
+    assert cluster.is_empty()
+
+
+def test_what_needs_one_process_is_refused(cluster: SharedCluster) -> None:
+    with pw.connect(cluster.address):
+        with pytest.raises(pw.PathwaysError) as traced, pw.trace("trace.json"):
+            pass
+        with pytest.raises(pw.PathwaysError) as fault, pw.testing.fault("raise", computation="f"):
+            pass
+    assert traced.value.code == fault.value.code == "PWC0912"
+
+
+def test_the_commands_show_it(cluster: SharedCluster) -> None:
+    client = cluster.client("hold")
+    assert line_of(client) == "ready"
+    shown = pwc("status", "--address", cluster.address)
+    assert "running  endless of main of client_programs" in shown.stdout, shown
+    assert "island1  2 x cpu" in shown.stdout and "client_programs" in shown.stdout
+    stacks = pwc("stack", "--address", cluster.address).stdout
+    assert "island0 |" in stacks and "host.py" in stacks and "controller |" in stacks
+    assert pwc("cluster", "logs", "--address", cluster.address).returncode == 0
+    again = pwc("cluster", "start", "islands=1,devices=1", "--address", cluster.address)
+    assert "PWC0919" in again.stderr and str(cluster.pid) in again.stderr
+    client.kill()
+    client.communicate()
+    assert cluster.is_empty()
+
+
+def test_nothing_is_where_no_cluster_is() -> None:
+    assert code_of(lambda: pw.connect("nowhere-at-all").__enter__()) == "PWC0918"
+
+
+def test_a_controller_that_dies_takes_its_hosts_and_says_so() -> None:
+    with shared_cluster() as cluster:
+        pids = cluster.pids()
+        with pw.connect(cluster.address):
+            array = here(X)
+            array.block_until_ready()
+            os.kill(cluster.pid, signal.SIGKILL)
+            assert becomes(lambda: code_of(np.asarray, array) == "PWC0917")
+            assert code_of(here, X) == "PWC0917"
+            assert becomes(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_run_whose_own_client_has_the_memory_is_refused() -> None:
+    with shared_cluster("islands=1,devices=2,memory=64KiB") as cluster, pw.connect(cluster.address):
+        held = [here(np.zeros((64, 64), np.float32)) for _ in range(4)]
+        for each in held:
+            each.block_until_ready()
+        small = np.zeros((96, 96), np.float32)
+        assert code_of(lambda: np.asarray(here(small))) == "PWC0507"
+        held.clear()
+        np.testing.assert_array_equal(np.asarray(here(small)), small + 1)

@@ -1,0 +1,97 @@
+"""What clients of a shared cluster do, in processes of their own: `python client_programs.py NAME ARGUMENTS`."""
+
+import random
+import sys
+import time
+from collections import deque
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+import pathways as pw
+from support.two_islands import HERE, f, g, jit
+
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+
+
+def slow(x: Any) -> Any:
+    for _ in range(40):
+        x = jax.numpy.tanh(x @ x)
+    return x
+
+
+@pw.program
+def both(x: Any) -> Any:
+    return g(f(x)).sum() + f(x).sum()
+
+
+@pw.program
+def endless(x: Any) -> Any:
+    return lax.while_loop(lambda c: c[1] >= 0, lambda c: (f(c[0]) * 0, c[1] + 1), (x, 0))
+
+
+def expected(x: Any) -> float:
+    y = x * 2 + 1
+    return float((y @ y.T).sum() + y.sum())
+
+
+def share(weight: str, runs: str) -> None:
+    """Runs with a weight, as much at once as a client may; prints when each ended."""
+    busy = pw.program(lambda x: jit(slow, in_shardings=HERE, out_shardings=HERE)(x))
+    with pw.Client("worker", weight=float(weight)):
+        x = busy(np.eye(256, dtype=np.float32) / 10)
+        x.block_until_ready()
+        print("ready", flush=True)
+        sys.stdin.readline()
+        ends: list[float] = []
+        results = deque[pw.Array]()
+        for _ in range(int(runs)):
+            results.append(busy(x))
+            if len(results) > 24:
+                results.popleft().block_until_ready()
+                ends.append(time.time())
+        while results:
+            results.popleft().block_until_ready()
+            ends.append(time.time())
+        print(*ends, flush=True)
+        sys.stdin.readline()
+
+
+def sums(seed: str, runs: str) -> None:
+    """Runs programs that span both islands; prints how many sums are wrong, and how many runs were lost."""
+    rng = random.Random(seed)
+    wrong = lost = 0
+    pending = deque[tuple[Any, Any]]()
+    for number in range(int(runs)):
+        x = X + rng.randrange(100)
+        try:
+            pending.append((x, both(x)))
+        except pw.PathwaysError as error:
+            lost += _lost(error)
+        if len(pending) > 8 or number == int(runs) - 1:
+            while len(pending) > 4:
+                given, result = pending.popleft()
+                try:
+                    wrong += abs(float(result) - expected(given)) > 1e-2 * abs(expected(given))
+                except pw.PathwaysError as error:
+                    lost += _lost(error)
+    print(wrong, lost, flush=True)
+
+
+def _lost(error: pw.PathwaysError) -> int:
+    assert error.code == "PWC0910", error
+    return 1
+
+
+def hold() -> None:
+    """Has arrays on both islands, and a loop that does not end, until it is killed."""
+    arrays = [both(X), endless(X), endless(X)]
+    print("ready", flush=True)
+    sys.stdin.readline()
+    del arrays
+
+
+if __name__ == "__main__":
+    {"share": share, "sums": sums, "hold": hold}[sys.argv[1]](*sys.argv[2:])

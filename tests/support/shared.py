@@ -1,0 +1,104 @@
+"""Clusters whose controller is a process of its own, and clients of them in other processes."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pathways.api.shared_cluster import start_shared
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import parse_topology
+from pathways.runtime.launch.local_cluster import ask
+from support.clusters import PATIENCE, is_alive
+from support.processes import start_python
+
+CLIENTS = Path(__file__).with_name("client_programs.py")
+
+
+class SharedCluster:
+    """A cluster that a test has started."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.pid: int = self.status()["pid"]
+
+    def status(self) -> dict[str, Any]:
+        return ask(self.address, "status")
+
+    def island(self, name: str) -> dict[str, Any]:
+        return next(island for island in self.status()["islands"] if island["name"] == name)
+
+    def pids(self) -> list[int]:
+        return [island["pid"] for island in self.status()["islands"]]
+
+    def send(self, island: str, how: signal.Signals) -> int:
+        """Sends a signal to the host of an island; returns the number of its process."""
+        pid: int = self.island(island)["pid"]
+        os.kill(pid, how)
+        return pid
+
+    def becomes(self, true: Callable[[dict[str, Any]], bool]) -> bool:
+        """Waits until something is true of the status; gives whether it is."""
+        end = time.monotonic() + PATIENCE
+        while not true(self.status()):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def is_empty(self) -> bool:
+        """Waits until no client has anything there, nor runs anything."""
+        return self.becomes(
+            lambda said: (
+                len(said["clients"]) == 1
+                and not any(i["held"] or i["running"] or i["waiting"] or i["arrays"] for i in said["islands"])
+            )
+        )
+
+    def client(self, program: str, *arguments: object) -> "subprocess.Popen[str]":
+        """Starts a client of `client_programs.py` in a process of its own."""
+        said = map(str, arguments)
+        return start_python(str(CLIENTS), program, *said, PATHWAYS_ADDRESS=self.address, PYTHONPATH=_path())
+
+
+def _path() -> str:
+    root = Path(__file__).parents[2]
+    return os.pathsep.join((str(root), str(root / "tests")))
+
+
+@contextmanager
+def shared_cluster(topology: str = "islands=2,devices=2") -> Generator[SharedCluster]:
+    """Starts a cluster, and stops it; nothing of it is left then."""
+    with tempfile.TemporaryDirectory(prefix="pw") as folder:
+        address = str(Path(folder) / "c")
+        start_shared(address, parse_topology(topology), "stride")
+        cluster = SharedCluster(address)
+        pids = [cluster.pid, *cluster.pids()]
+        try:
+            yield cluster
+            pids += cluster.pids() if is_alive(cluster.pid) else []
+        finally:
+            with suppress(PathwaysError):
+                ask(address, "stop")
+        end = time.monotonic() + PATIENCE
+        while any(map(is_alive, pids)) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not any(map(is_alive, pids))
+
+
+def line_of(process: "subprocess.Popen[str]") -> str:
+    """The next line that a process prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def go_on(process: "subprocess.Popen[str]") -> None:
+    """Lets a client go on, which waits for a line."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
