@@ -39,7 +39,7 @@ def arrays_in(message: m.Message) -> Iterable[int]:
         case m.RunPlan():
             ends = (message.results, message.results + MOST_RESULTS - 1)
             return (*ends, *(a for a in message.arguments if a != NONE))
-        case m.PutArray() | m.PutPoison() | m.FetchArray():
+        case m.PutArray() | m.PutPoison() | m.FetchArray() | m.WriteArray() | m.ReadArray():
             return (message.array,)
         case m.CopyArray():
             return (message.source, message.target)
