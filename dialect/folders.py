@@ -28,16 +28,20 @@ def new_folder(path: str | Path, is_named: Callable[[str], bool]) -> Generator[P
     Where the block fails it is removed, unless the file names it by then: Ctrl-C may come in between.
     """
     target = Path(os.path.realpath(path))
-    folder = target.with_name(f"{target.name}.arrays-{secrets.token_hex(8)}")
-    with writing(path):
-        folder.mkdir()
-    try:
-        with _locked(folder, fcntl.LOCK_EX):
+    with contextlib.ExitStack() as stack:
+        folder = target
+        while folder == target or not folder.is_dir():  # another may take it for one that is left, and remove it
+            folder = target.with_name(f"{target.name}.arrays-{secrets.token_hex(8)}")
+            with writing(path):
+                folder.mkdir()
+            with contextlib.suppress(FileNotFoundError):
+                stack.enter_context(_locked(folder, fcntl.LOCK_EX))
+        try:
             yield folder
-    except BaseException:
-        if not is_named(folder.name):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+        except BaseException:
+            if not is_named(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 @contextlib.contextmanager
@@ -53,15 +57,19 @@ def kept_folder(path: str | Path, name: str) -> Generator[Path]:
         yield folder
 
 
-def remove_unnamed(path: str | Path, named: str | None) -> None:
-    """Removes the folders of a file but the one that it names, and those that are being written or read."""
+def remove_unnamed(path: str | Path, is_named: Callable[[str], bool]) -> None:
+    """Removes the folders of a file but the one that it names, and those that are being written or read.
+
+    Which one it names is asked when a folder is locked: by then no other writes a file that names it.
+    """
     target = Path(os.path.realpath(path))
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         for entry in list(entries):
             found = _FOLDER.fullmatch(entry.name)
-            if found and found[1] == target.name and entry.name != named and entry.is_dir(follow_symlinks=False):
+            if found and found[1] == target.name and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError), _locked(Path(entry.path), fcntl.LOCK_EX | fcntl.LOCK_NB):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    if not is_named(entry.name):
+                        shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def own_folder(text: str) -> Path:

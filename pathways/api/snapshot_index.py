@@ -68,6 +68,13 @@ def open_snapshot(path: str | Path) -> Generator[tuple[Mapping[str, Saved], Path
         yield index.arrays, folder
 
 
+def folder_of(path: str | Path) -> str | None:
+    """The folder that a file names; None where it names none, or is no snapshot."""
+    with contextlib.suppress(OSError, *_MALFORMED), open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        return str(json.loads(bytes(file[npz.INDEX]))["folder"])
+    return None
+
+
 def read_index(path: str | Path) -> SnapshotIndex:
     """Reads what `save` or `pwc run --outputs` wrote. Raises PWC0514 for anything else."""
     try:

@@ -6,7 +6,6 @@ beside it (dialect/array_files.py), which the file names: those who have their d
 and read them back, so that none passes through this process where islands are in others.
 """
 
-import contextlib
 import contextvars
 import json
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from pathways.api.array import Array
 from pathways.api.errors import WrongSnapshot
 from pathways.api.npz import INDEX
 from pathways.api.process import process
-from pathways.api.snapshot_index import ALL_INSIDE, SOME_BESIDE, Saved, dtype_name, loaded, open_snapshot, read_index
+from pathways.api.snapshot_index import ALL_INSIDE, SOME_BESIDE, Saved, dtype_name, folder_of, loaded, open_snapshot
 from pathways.api.snapshot_places import places_of
 from pathways.dialect.array_files import ArrayFile, chunk_of
 from pathways.dialect.diagnostics import PathwaysError
@@ -69,17 +68,21 @@ def save(tree: Any, path: str | Path) -> int:
             raise PathwaysError(WrongSnapshot(path=str(path), name=name, have_=have, rule=rule, where=caller()))
         rows.append({"name": name, "dtype": _dtype_of(leaf)})
         members[f"a{number}"] = stored if is_of_numpy(stored.dtype) else stored.view(f"u{stored.dtype.itemsize}")
+
+    def is_named(folder: str) -> bool:
+        return folder_of(path) == folder
+
     if not large:
         _write(path, {"version": ALL_INSIDE, "arrays": rows}, members)
-        remove_unnamed(path, None)
+        remove_unnamed(path, is_named)
         return Path(path).stat().st_size
-    with new_folder(path, lambda name: _folder_of(path) == name) as folder:
+    with new_folder(path, is_named) as folder:
         for file, _ in large:
             file.create(folder)
         _each([lambda write=write: write(folder) for _, write in large])
         size = bytes_in(folder)
         _write(path, {"version": SOME_BESIDE, "folder": folder.name, "arrays": rows}, members)
-    remove_unnamed(path, folder.name)
+    remove_unnamed(path, is_named)
     return size + Path(path).stat().st_size
 
 
@@ -188,13 +191,6 @@ def _each(work: Sequence[Callable[[], _T]]) -> list[_T]:
 def _write(path: str | Path, head: dict[str, Any], members: dict[str, "np.ndarray[Any, Any]"]) -> None:
     with whole_file(path) as file:
         np.savez(file, **{INDEX: np.frombuffer(json.dumps(head).encode(), np.uint8)}, **cast("Any", members))
-
-
-def _folder_of(path: str | Path) -> str | None:
-    """The folder that a file names; None where it names none, or is no snapshot."""
-    with contextlib.suppress(PathwaysError):
-        return read_index(path).folder
-    return None
 
 
 def _stored(leaf: Any) -> "np.ndarray[Any, Any]":

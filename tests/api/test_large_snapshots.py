@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,34 @@ def test_a_pipe_gets_all_of_it(tmp_path: Path) -> None:
     assert done.wait(60) == 0
     np.testing.assert_array_equal(pw.restore({"w": LARGE}, tmp_path / "out")["w"], LARGE)
     assert os.listdir(tmp_path) == ["out"]
+
+
+def test_two_that_save_at_once_leave_a_whole_snapshot(tmp_path: Path) -> None:
+    """And who restores meanwhile gets one of those that were."""
+    path, codes, done = tmp_path / "state", list[str](), threading.Event()
+    pw.save({"w": LARGE}, path)
+
+    def work(number: int) -> None:
+        codes.extend(code_of(pw.save, {"w": np.full_like(LARGE, number)}, path) for _ in range(20))
+
+    def look() -> None:
+        while not done.is_set():
+            w = pw.restore({"w": LARGE}, path)["w"]
+            assert np.array_equal(w, LARGE) or (w == w[0, 0]).all()
+        codes.append("looked")
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    looking = threading.Thread(target=look)
+    for thread in (looking, *threads):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    looking.join()
+    assert codes == [""] * 60 + ["looked"]
+    assert (pw.restore({"w": LARGE}, path)["w"][0] < 3).all()
+    pw.save({"w": LARGE}, path)
+    assert len(folders(path)) == 1
 
 
 KILLED = """

@@ -38,11 +38,11 @@ def test_what_no_file_names_goes_unless_it_is_in_use(tmp_path: Path) -> None:
             (tmp_path / name).mkdir()
         (tmp_path / "state.arrays-ffffffffffffffff").symlink_to(tmp_path / others[2])
         with kept_folder(path, NAMED):
-            remove_unnamed(path, None)
+            remove_unnamed(path, never)
             assert (tmp_path / NAMED).exists() and mine.exists() and theirs.exists()
-        remove_unnamed(path, mine.name)
+        remove_unnamed(path, never)
         assert not (tmp_path / NAMED).exists() and mine.exists() and theirs.exists()
-    remove_unnamed(path, mine.name)
+    remove_unnamed(path, lambda name: name == mine.name)
     assert set(os.listdir(tmp_path)) == {mine.name, "state.arrays-ffffffffffffffff", *others}
 
 
@@ -54,7 +54,7 @@ def test_a_file_that_is_a_link_has_its_folder_beside_what_it_links_to(tmp_path: 
         assert folder.parent == tmp_path / "elsewhere"
     with kept_folder(link, folder.name) as kept:
         assert kept == folder
-    remove_unnamed(link, None)
+    remove_unnamed(link, never)
     assert not folder.exists()
 
 
