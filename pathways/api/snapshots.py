@@ -173,6 +173,8 @@ def _reader(folder: Path, keyed: tuple[Any, Any], saved: Saved, place: BufferPla
 
 def _each(work: Sequence[Callable[[], _T]]) -> list[_T]:
     """Does some work at once, each as this thread would: for the same client, at the same line of the user's."""
+    if not work:
+        return []
     line = caller()
 
     def do(one: Callable[[], _T]) -> _T:

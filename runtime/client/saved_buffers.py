@@ -64,8 +64,9 @@ def write_array(array: Any, folder: Path, file: ArrayFile) -> None:
 def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, place: BufferPlace) -> Handle:
     """Reads an array onto its devices when there is room; gives a handle for the client.
 
-    Raises PWC0615 where the file is damaged, PWC0506 and PWC0507 as a run does, PWC0910 where its host is gone.
+    Raises PWC0615 where the file is damaged, PWC0506, PWC0507, PWC0515 as a run does, PWC0910 where its host is gone.
     """
+    controller.check_open(client)
     type_ = saved.file.type
     island = controller.island_of(place.devices[0])
     size = type_.shard_bytes(place.sharding.shard_shape(type_.shape))

@@ -191,6 +191,18 @@ def test_an_array_that_may_not_be_fetched_is_saved(tmp_path: Path, monkeypatch: 
     np.testing.assert_array_equal(np.asarray(back), LARGE)
 
 
+def test_a_suspended_client_restores_nothing(tmp_path: Path) -> None:
+    pw.save({"w": LARGE}, tmp_path / "state")
+    wanted = {"w": like(LARGE, HERE)}
+    with pw.Client("asleep") as client:
+        client.suspend()
+        assert code_of(pw.restore, wanted, tmp_path / "state") == "PWC0515"
+        client.resume()
+        w = pw.restore(wanted, tmp_path / "state")["w"]
+        assert bits(w)[2] == LARGE.tobytes()
+    assert code_of(np.asarray, w) == "PWC0509"
+
+
 def test_what_cannot_be_saved_leaves_the_last_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "state"
     pw.save({"w": LARGE}, path)
