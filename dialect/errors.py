@@ -232,3 +232,16 @@ class CannotVet(Diagnostic):
     path: str
     problem: str
     command: str
+
+
+@dataclass(frozen=True)
+class DamagedArray(Diagnostic):
+    code: ClassVar[str] = "PWC0615"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{name} cannot be read from {folder}"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "the folder as it was written, beside the file that names it"
+    hint: ClassVar[str] = "copy and move a snapshot together with its folder; where it is damaged, go on from another"
+    name: str
+    folder: str
+    problem: str

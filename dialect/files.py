@@ -62,6 +62,12 @@ def whole_file(path: str | Path, *, mode: int = 0o666) -> Generator[BinaryIO]:
             os.replace(beside, target)
 
 
+def is_stream(path: str | Path) -> bool:
+    """Returns whether what is written to a path cannot be renamed: a terminal, a pipe. Raises PWC0606."""
+    with writing(path):
+        return _is_stream(path, _status(path))
+
+
 def write_folder(folder: Path, files: Mapping[str, bytes | str], *, mode: int = 0o777) -> list[Path]:
     """Writes files into a folder, which is made where there is none; returns their paths. Raises PWC0606."""
     with writing(folder):

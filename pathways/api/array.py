@@ -222,6 +222,13 @@ class Array(ArrayMethods, JaxArray):
         finally:
             held.drop()
 
+    def lend(self, use: Callable[[Any], _T]) -> _T:
+        """Returns what `use` makes of the buffer's array, wherever that is; no run overwrites it meanwhile.
+
+        Waits, and raises as above, but for the limit: no more is copied to the host than `use` copies.
+        """
+        return self._read(0, use)
+
     def stored(self) -> "np.ndarray[Any, Any]":
         """Returns a copy on the host in its stored form: keys as their data. Waits, and raises as above."""
         return self._read(self.nbytes, arrays.fetched)

@@ -55,6 +55,8 @@ def typed(archive: Mapping[str, "np.ndarray[Any, Any]"]) -> dict[str, "np.ndarra
     if index is None:
         return arrays
     head = json.loads(bytes(index))
+    if "folder" in head:
+        raise ValueError(f"a snapshot whose large arrays are in {head['folder']}: pw.restore reads it")
     if head["version"] != _VERSION:
         raise ValueError(f"version {head['version']}")
     for number, row in enumerate(head["arrays"]):

@@ -1,134 +1,217 @@
-"""`pw.save` and `pw.restore`: trees of arrays in one file, by key path and global shape, on whatever devices.
+"""`pw.save` and `pw.restore`: trees of arrays in a file, by key path and global shape, on whatever devices.
 
 The file is a .npz of numpy's, without pickles: a member an array, named by its key path, and one that says how each is
-to be read. Element types that numpy does not know are stored as integers of their size.
+to be read. Element types that numpy does not know are stored as integers of their size. Large arrays are in a folder
+beside it (dialect/array_files.py), which the file names: those who have their devices write them there, shard by shard,
+and read them back, so that none passes through this process where islands are in others.
 """
 
+import contextvars
 import json
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 
-from pathways.api import npz
 from pathways.api.array import Array
 from pathways.api.errors import WrongSnapshot
-from pathways.api.fetched import typed_keys
+from pathways.api.npz import INDEX
+from pathways.api.process import process
+from pathways.api.snapshot_index import ALL_INSIDE, SOME_BESIDE, Saved, dtype_name, folder_of, loaded, open_snapshot
+from pathways.api.snapshot_places import places_of
+from pathways.dialect.array_files import ArrayFile, chunk_of
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import is_of_numpy, numpy_dtype
-from pathways.dialect.files import whole_file
+from pathways.dialect.dtypes import ArrayType, is_of_numpy, is_stored_as_named
+from pathways.dialect.errors import DamagedArray
+from pathways.dialect.files import is_stream, whole_file
+from pathways.dialect.folders import bytes_in, new_folder, remove_unnamed
 from pathways.dialect.jax_api import dtypes, key_data, tree_util
-from pathways.dialect.user_line import caller
+from pathways.dialect.plan.nouns import Port
+from pathways.dialect.user_line import caller, on_behalf_of
+from pathways.runtime.client.saved_buffers import BufferPlace, SavedAs, read_buffer, write_array
+from pathways.runtime.client_state import current_client
 
-_INDEX = npz.INDEX
-_VERSION = 1
+LARGE = 1 << 20
+"""Arrays of so many bytes, or more, are in the folder."""
+_AT_ONCE = 4
+"""So many arrays are written or read at once."""
+_T = TypeVar("_T")
 
 
 def save(tree: Any, path: str | Path) -> int:
     """Writes a pytree of arrays (`pw.Array`, `jax.Array`, numpy, Python numbers); returns the bytes written.
 
-    Waits for the arrays. The file is complete, or what was there stays: it is written beside and renamed. Raises what
-    reading the arrays raises, PWC0606 where the file cannot be written, PWC0514 for leaves that are no arrays.
+    Waits for the arrays. Arrays of 1 MiB and more go to a folder beside the file, NAME.arrays-..., each from where it
+    lies: hosts in processes of their own write theirs themselves. The file is written last: it and its folder are
+    complete, or what was there stays, with its folder. Raises what reading the arrays raises, PWC0606 where something
+    cannot be written, PWC0514 for leaves that are no arrays.
     """
     leaves, _ = tree_util.tree_flatten_with_path(tree)
     members: dict[str, np.ndarray[Any, Any]] = {}
-    index: dict[str, str] = {}
-    for keys, leaf in leaves:
+    rows: list[dict[str, Any]] = []
+    large: list[tuple[ArrayFile, Callable[[Path], None]]] = []
+    one_file = is_stream(path)
+    for number, (keys, leaf) in enumerate(leaves):
         name = tree_util.keystr(keys) or "."
-        stored, dtype = _stored(leaf)
+        if not one_file and (file := _large(leaf, f"a{number}")) is not None:
+            large.append((file, _writer(leaf, file)))
+            rows.append({"name": name, "dtype": _dtype_of(leaf), "file": file.as_json()})
+            continue
+        stored = _stored(leaf)
         if stored.dtype.kind in "USOMm":
             have = f"{type(leaf).__name__}, which is stored as {stored.dtype}"
             rule = "arrays, numbers and typed keys"
             raise PathwaysError(WrongSnapshot(path=str(path), name=name, have_=have, rule=rule, where=caller()))
-        index[name] = dtype
-        raw = stored if is_of_numpy(stored.dtype) else stored.view(f"u{stored.dtype.itemsize}")
-        members[f"a{len(members)}"] = raw
-    head = {"version": _VERSION, "arrays": [{"name": n, "dtype": d} for n, d in index.items()]}
-    with whole_file(path) as file:
-        np.savez(file, **{_INDEX: np.frombuffer(json.dumps(head).encode(), np.uint8)}, **cast("Any", members))
-    return Path(path).stat().st_size
+        rows.append({"name": name, "dtype": _dtype_of(leaf)})
+        members[f"a{number}"] = stored if is_of_numpy(stored.dtype) else stored.view(f"u{stored.dtype.itemsize}")
+
+    def is_named(folder: str) -> bool:
+        return folder_of(path) == folder
+
+    if not large:
+        _write(path, {"version": ALL_INSIDE, "arrays": rows}, members)
+        remove_unnamed(path, is_named)
+        return Path(path).stat().st_size
+    with new_folder(path, is_named) as folder:
+        for file, _ in large:
+            file.create(folder)
+        _each([lambda write=write: write(folder) for _, write in large])
+        size = bytes_in(folder)
+        _write(path, {"version": SOME_BESIDE, "folder": folder.name, "arrays": rows}, members)
+    remove_unnamed(path, is_named)
+    return size + Path(path).stat().st_size
 
 
 def restore(tree: Any, path: str | Path) -> Any:
     """Reads what `save` or `pwc run --outputs` wrote into the structure of `tree`.
 
     Its leaves, arrays or `jax.ShapeDtypeStruct`s, say shape and element type. Gives arrays on the host, which programs
-    put where they want them, whatever topology they were saved on; typed keys are typed keys. Raises PWC0514 with all
-    that does not fit.
+    put where they want them, whatever topology they were saved on; typed keys are typed keys. A large array (see
+    `save`) whose leaf is a `pw.Array`, or a `jax.ShapeDtypeStruct` with a sharding on virtual devices, becomes a
+    `pw.Array` there: those who have the devices read it. Raises PWC0514 with all that does not fit, PWC0615 where the
+    folder is damaged.
     """
     leaves, structure = tree_util.tree_flatten_with_path(tree)
-    found = _read(path)
     wrong: list[WrongSnapshot] = []
     out: list[Any] = []
-    for keys, leaf in leaves:
-        name = tree_util.keystr(keys) or "."
-        shape, dtype = _type_of(leaf)
-        have = found.get(name)
-        array, got = (None, "nothing") if have is None else _loaded(*have)
-        if array is None or tuple(array.shape) != shape or _name(array.dtype) != dtype:
-            need = f"{dtype} {list(shape)}"
-            wrong.append(WrongSnapshot(path=str(path), name=name, have_=got, rule=need, where=caller()))
-        out.append(array)
-    if wrong:
-        raise PathwaysError(*wrong)
+    beside: dict[int, Saved] = {}
+    with open_snapshot(path) as (found, folder):
+        for number, (keys, leaf) in enumerate(leaves):
+            name = tree_util.keystr(keys) or "."
+            shape, dtype = _type_of(leaf)
+            have = found.get(name)
+            if have is not None and isinstance(have.values, ArrayFile):
+                array, got = None, f"{have.dtype} {list(have.shape)}"
+                beside[number] = have
+                fits = have.shape == shape and have.dtype == dtype
+            else:
+                array, got = (None, "nothing") if have is None else loaded(cast("Any", have.values), have.dtype)
+                fits = array is not None and tuple(array.shape) == shape and dtype_name(array.dtype) == dtype
+            if not fits:
+                need = f"{dtype} {list(shape)}"
+                wrong.append(WrongSnapshot(path=str(path), name=name, have_=got, rule=need, where=caller()))
+            out.append(array)
+        if wrong:
+            raise PathwaysError(*wrong)
+        places = places_of({number: leaves[number][1] for number in beside})
+        work = [_reader(folder, leaves[n], saved, places.get(n)) for n, saved in beside.items()]
+        for number, array in zip(beside, _each(work), strict=True):
+            out[number] = array
     return tree_util.tree_unflatten(structure, out)
 
 
-def _stored(leaf: Any) -> tuple["np.ndarray[Any, Any]", str]:
-    """Copies a leaf to the host; returns its bytes and its type."""
+def _large(leaf: Any, name: str) -> ArrayFile | None:
+    """Says how a leaf will lie in the folder; None for one that does not go there."""
+    if (leaf.handle.buffer.type.bytes if isinstance(leaf, Array) else getattr(leaf, "nbytes", 0)) < LARGE:
+        return None
     if isinstance(leaf, Array):
-        return leaf.stored(), _name(leaf.dtype)
+        type_ = leaf.handle.buffer.type
+        part = leaf.handle.buffer.sharding.shard_shape(type_.shape)
+    else:
+        stored = _stored(leaf)
+        if not stored.dtype.isnative or not is_stored_as_named(str(stored.dtype)):
+            return None
+        type_ = ArrayType(stored.shape, str(stored.dtype))
+        part = stored.shape
+    return ArrayFile(name, type_, chunk_of(type_, part))
+
+
+def _writer(leaf: Any, file: ArrayFile) -> Callable[[Path], None]:
+    if isinstance(leaf, Array):
+        return lambda folder: leaf.lend(lambda array: write_array(array, folder, file))
+    return lambda folder: file.write(folder, file.whole, _stored(leaf))
+
+
+def _reader(folder: Path, keyed: tuple[Any, Any], saved: Saved, place: BufferPlace | None) -> Callable[[], Any]:
+    """Prepares to read a large array: to its place, or to this process."""
+    keys, leaf = keyed
+    name = tree_util.keystr(keys) or "."
+    file = cast("ArrayFile", saved.values)
+
+    def read() -> Any:
+        try:
+            if place is None:
+                return loaded(file.read(folder, file.whole), saved.dtype)[0]
+            current = process()
+            handle = read_buffer(
+                current.controller, current_client.get(), SavedAs(folder, file, name, saved.dtype), place
+            )
+        except PathwaysError as error:
+            if not isinstance(error.diagnostic, DamagedArray):
+                raise
+            raise PathwaysError(replace(error.diagnostic, name=name, where=caller())) from None
+        island = handle.buffer.origin[1]
+        port = Port(name, file.type, saved.dtype, bool(getattr(leaf, "weak_type", False)), island, 0)
+        return Array(handle, port, leaf.sharding)
+
+    return read
+
+
+def _each(work: Sequence[Callable[[], _T]]) -> list[_T]:
+    """Does some work at once, each as this thread would: for the same client, at the same line of the user's."""
+    if not work:
+        return []
+    line = caller()
+
+    def do(one: Callable[[], _T]) -> _T:
+        with on_behalf_of(line):
+            return one()
+
+    with ThreadPoolExecutor(_AT_ONCE, "pathways-snapshot") as pool:
+        begun = [pool.submit(contextvars.copy_context().run, do, one) for one in work]
+        try:
+            return [one.result() for one in begun]
+        finally:
+            for one in begun:
+                one.cancel()
+
+
+def _write(path: str | Path, head: dict[str, Any], members: dict[str, "np.ndarray[Any, Any]"]) -> None:
+    with whole_file(path) as file:
+        np.savez(file, **{INDEX: np.frombuffer(json.dumps(head).encode(), np.uint8)}, **cast("Any", members))
+
+
+def _stored(leaf: Any) -> "np.ndarray[Any, Any]":
+    """Copies a leaf to the host, in its stored form."""
+    if isinstance(leaf, Array):
+        return leaf.stored()
     if isinstance(leaf, jax.Array) and dtypes.issubdtype(leaf.dtype, dtypes.prng_key):
-        return np.asarray(key_data(leaf)), str(leaf.dtype)
-    array = np.asarray(leaf)
-    return array, _name(array.dtype)
+        return np.asarray(key_data(leaf))
+    return np.asarray(leaf)
+
+
+def _dtype_of(leaf: Any) -> str:
+    if isinstance(leaf, jax.Array) and dtypes.issubdtype(leaf.dtype, dtypes.prng_key):
+        return str(leaf.dtype)
+    return dtype_name(leaf.dtype if isinstance(leaf, Array) else np.asarray(leaf).dtype)
 
 
 def _type_of(leaf: Any) -> tuple[tuple[int, ...], str]:
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-        return tuple(leaf.shape), _name(leaf.dtype)
+        return tuple(leaf.shape), dtype_name(leaf.dtype)
     array = np.asarray(leaf)
-    return tuple(array.shape), _name(array.dtype)
-
-
-def _name(dtype: Any) -> str:
-    return "float0" if dtype == dtypes.float0 else str(dtype)
-
-
-def _loaded(raw: "np.ndarray[Any, Any]", dtype: str) -> tuple[Any, str]:
-    """Makes an array of its bytes and its type; None where the two do not fit."""
-    try:
-        array = _as_stated(raw, dtype)
-    except (TypeError, ValueError):
-        return None, f"{raw.dtype} {list(raw.shape)}, which is stated to be {dtype}"
-    return array, f"{_name(array.dtype)} {list(array.shape)}"
-
-
-def _as_stated(raw: "np.ndarray[Any, Any]", dtype: str) -> Any:
-    if dtype == "float0":
-        return np.zeros(raw.shape, dtypes.float0)
-    if dtype.startswith("key<"):
-        return typed_keys(raw, dtype)
-    wanted = numpy_dtype(dtype)
-    return raw if raw.dtype == wanted else raw.view(wanted)
-
-
-def _read(path: str | Path) -> Mapping[str, tuple["np.ndarray[Any, Any]", str]]:
-    """Reads raw arrays and element types by name."""
-    try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            if _INDEX not in file.files:  # results whose types numpy knows
-                return {npz.key_path(n): (file[n], str(file[n].dtype)) for n in file.files}
-            head = json.loads(bytes(file[_INDEX]))
-            if head["version"] != _VERSION:
-                raise ValueError(f"version {head['version']}")
-            rows = enumerate(head["arrays"])
-            return {a["name"]: (file[a.get("member", f"a{i}")], str(a["dtype"])) for i, a in rows}
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        said = "no .npz archive" if "pickle" in str(error) else str(error) or type(error).__name__
-        problem = getattr(error, "strerror", None) or said
-        wrong = WrongSnapshot(path=str(path), name="the file", have_=problem, rule="a file of pw.save", where=caller())
-        raise PathwaysError(wrong) from None
+    return tuple(array.shape), dtype_name(array.dtype)

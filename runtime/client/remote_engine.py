@@ -122,6 +122,13 @@ class RemoteEngine:
         name = host.put(self._number, number, np.ascontiguousarray(array).tobytes())
         return RemoteArray(host, name, type_)
 
+    def read(self, number: int, folder: str, file: str, type_: ArrayType) -> RemoteArray:
+        """Has the host that reads an argument take its values from a folder. Raises PWC0615, and what it answers."""
+        host = self._host(self._shares[self._of_input[number]])
+        name = self._hosts.numbers.take()
+        host.ask(lambda request: m.ReadArray(request, name, self._number, number, folder, file))
+        return RemoteArray(host, name, type_)
+
     def get_ready(self) -> None:
         """Waits until all hosts are there, have the plan, and have taken most of what was sent to them."""
         hosts = [self._host(share) for share in self._shares.values()]

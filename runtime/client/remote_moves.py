@@ -21,7 +21,7 @@ from pathways.runtime.host.run.frame import Frame
 
 def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Callable[[Any], Any]:
     """Prepares to move arrays that lie at `source` to `side`. Raises PWC0910 where a host is not there."""
-    engine = _engine(hosts, type_, source, side)
+    engine = move_engine(hosts, type_, source, side)
     given, made = (engine.offsets[p.island] + p.slot for p in (*engine.plan.inputs, *engine.plan.results))
 
     def move(array: Any) -> Any:
@@ -36,11 +36,12 @@ def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Ca
 def put_values(machine: Machine, values: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
     """Copies values of this process to a side, wherever it is. Raises PWC0910 where its host is not there."""
     if isinstance(machine, Hosts):
-        return _engine(machine, type_, side, side).put(0, values, type_, side)
+        return move_engine(machine, type_, side, side).put(0, values, type_, side)
     return put_on_side(values, type_, side)
 
 
-def _engine(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> RemoteEngine:
+def move_engine(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> RemoteEngine:
+    """The plan of a move, loaded on the hosts that have its ends. Raises PWC0910 where one is not there."""
     islands: dict[str, PhysicalIsland] = {}
     places: list[ArrayPlace] = []
     for end in (source, side):

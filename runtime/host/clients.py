@@ -17,7 +17,8 @@ from typing import TypeAlias
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.host.host import Host, Post
+from pathways.runtime.host.host import Host
+from pathways.runtime.host.snapshots import Post
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
@@ -28,7 +29,7 @@ Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
 """What a host's main thread does, in this order, and where the answer goes."""
 TICKET = 10.0
 """Seconds that a ticket may come later than who shows it: by another stream."""
-MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.TellTime, m.Flush)
+MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush)
 """What a client may ask of a host itself."""
 _CREDENTIALS = struct.Struct("3i")
 

@@ -39,6 +39,7 @@ from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
 from pathways.runtime.host.run.store import Origin, Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
+from pathways.runtime.host.snapshots import Post, Snapshots
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
@@ -52,8 +53,6 @@ BEAT = 0.5
 
 _Loads: TypeAlias = m.LoadPlan | m.UnloadPlan | m.CountCosts | m.Connect | m.Record
 """What is done beside runs, in its own order."""
-Post: TypeAlias = Callable[[m.Message], None]
-"""Sends a message to who has asked."""
 
 
 class Host:
@@ -85,10 +84,12 @@ class Host:
         self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any, Post]] = queue.SimpleQueue()
         self._loads: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
+        self._snapshots = Snapshots(self._answer)
         self._runs = 0
 
     def start(self) -> None:
         """Begins to answer, and to give signs of life."""
+        self._snapshots.start()
         for work in (self._serve_fetches, self._serve_loads, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
@@ -115,6 +116,8 @@ class Host:
                 self._arrays[message.array] = Poison(read_diagnostic(message.cause))
             case m.FetchArray():
                 self._fetches.put((message, self._arrays.get(message.array), post))
+            case m.WriteArray():
+                self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
                 self.neighbors.server_for(message.island).forget()
             case m.Inject():
@@ -152,6 +155,12 @@ class Host:
                 return False
             case m.FetchArray() if message.array in self._arrays:  # it is not freed, or overwritten, before the answer
                 self._fetches.put((message, self._arrays[message.array], post))
+                return False
+            case m.WriteArray() if message.array in self._arrays:  # as above
+                self._snapshots.write(message, self._arrays[message.array], post)
+                return False
+            case m.ReadArray():  # its plan is there: that was answered
+                self._snapshots.read(message, self._plans, self._arrays, post)
                 return False
             case m.TellTime():  # what lies between the question and the answer is how wrong it may be
                 post(m.Answer(message.request, value=str(time.perf_counter_ns())))

@@ -41,7 +41,7 @@ def arrays_in(message: m.Message) -> Iterable[int]:
         case m.RunPlan():
             ends = (message.results, message.results + MOST_RESULTS - 1)
             return (*ends, *(a for a in message.arguments if a != NONE))
-        case m.PutArray() | m.PutPoison() | m.FetchArray():
+        case m.PutArray() | m.PutPoison() | m.FetchArray() | m.WriteArray() | m.ReadArray():
             return (message.array,)
         case m.CopyArray():
             return (message.source, message.target)
@@ -72,7 +72,7 @@ def names_in(message: m.Message) -> Iterable[int]:
             return (message.run, message.plan)
         case m.Cancel():
             return (message.run,)
-        case m.LoadPlan() | m.UnloadPlan() | m.PutArray() | m.CountCosts():
+        case m.LoadPlan() | m.UnloadPlan() | m.PutArray() | m.ReadArray() | m.CountCosts():
             return (message.plan,)
         case m.Introduce() if message.plan >= 0:
             return (message.plan,)

@@ -153,6 +153,31 @@ class FetchArray:
 
 
 @dataclass(frozen=True)
+class WriteArray:
+    """Write an array into a folder of this user's, shard by shard; answered when it is on the disk.
+
+    `file` says how it lies there (JSON; dialect/array_files.py).
+    """
+
+    request: int
+    array: int
+    folder: str
+    file: str
+
+
+@dataclass(frozen=True)
+class ReadArray:
+    """An argument of a plan, as of PutArray, whose values are in such a folder; answered when it is on the devices."""
+
+    request: int
+    array: int
+    plan: int
+    input: int
+    folder: str
+    file: str
+
+
+@dataclass(frozen=True)
 class Inject:
     """Bring a fault (JSON: its fields) to steps; without one, end the last. The answer says how often that happened."""
 
@@ -255,6 +280,8 @@ Message: TypeAlias = (
     | CopyArray
     | FreeArrays
     | FetchArray
+    | WriteArray
+    | ReadArray
     | Inject
     | CountCosts
     | Record

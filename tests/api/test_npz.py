@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from support.numbers import random_of
 from support.processes import pwc_here
 
 import pathways as pw
@@ -29,18 +30,6 @@ mesh = pw.make_virtual_device_set().add_slice(devices=2).mesh("x")
 def step(out):
     return jax.tree.map(lambda v: jax.device_put(v, NamedSharding(mesh, P())), out)
 """
-
-
-def random_of(dtype: str, shape: tuple[int, ...], seed: int) -> Any:
-    """Any bits that the type has, NaNs of every kind and subnormals among them."""
-    rng = np.random.default_rng(seed)
-    wanted = numpy_dtype(dtype)
-    if dtype == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
-    if wanted.kind == "V" and dtype.startswith(("int", "uint", "float4")):  # less than a byte: some bits must be clear
-        return np.asarray(rng.integers(0, 2, shape)).astype(wanted)
-    bits = rng.integers(0, 256, (*shape, wanted.itemsize), dtype=np.uint8)
-    return bits.view(wanted).reshape(shape)
 
 
 def index_of(types: dict[str, str]) -> Any:

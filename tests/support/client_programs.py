@@ -29,7 +29,7 @@ def both(x: Any) -> Any:
 
 @pw.program
 def endless(x: Any) -> Any:
-    return lax.while_loop(lambda c: c[1] >= 0, lambda c: (f(c[0]) * 0, c[1] + 1), (x, 0))
+    return lax.while_loop(lambda v: v.sum() >= 0, lambda v: g(f(v)) * 0, x)
 
 
 def expected(x: Any) -> float:

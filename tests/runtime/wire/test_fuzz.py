@@ -46,6 +46,8 @@ MESSAGES: list[m.Message] = [
     m.RunPlan(1, 2, 3, 4, (5, 6)),
     m.Failed(1, 2, {"0": "{}"}),
     m.FreeArrays(tuple(range(50))),
+    m.WriteArray(1, 2, "/tmp/state.arrays-0123456789abcdef", "{}"),
+    m.ReadArray(1, 2, 3, 4, "/tmp/state.arrays-0123456789abcdef", "{}"),
     m.Inject(1, "{}"),
     m.Beat(1, 2),
 ]

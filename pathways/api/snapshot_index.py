@@ -1,0 +1,130 @@
+"""What a snapshot holds, by name: small arrays, which are in the file itself, and places of large ones beside it."""
+
+import contextlib
+import json
+import zipfile
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pathways.api import npz
+from pathways.api.errors import WrongSnapshot
+from pathways.api.fetched import typed_keys
+from pathways.dialect.array_files import ArrayFile, read_array_file
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import numpy_dtype
+from pathways.dialect.folders import kept_folder
+from pathways.dialect.jax_api import dtypes
+from pathways.dialect.user_line import caller
+
+ALL_INSIDE = 1
+"""The version of a snapshot that is one file, as all were once."""
+SOME_BESIDE = 2
+"""The version of one that names a folder with large arrays."""
+_MALFORMED = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError)
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """One array of a snapshot: its values in their stored form, or where they are; and its element type."""
+
+    values: "np.ndarray[Any, Any] | ArrayFile"
+    dtype: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the user sees of a large array: a key is stored as a vector of words."""
+        assert isinstance(self.values, ArrayFile)
+        shape = self.values.type.shape
+        return shape[:-1] if self.dtype.startswith("key<") else shape
+
+
+@dataclass(frozen=True, eq=False)
+class SnapshotIndex:
+    """All arrays of a snapshot by name, and the folder of the large ones, if there are any."""
+
+    arrays: Mapping[str, Saved]
+    folder: str | None
+
+
+@contextlib.contextmanager
+def open_snapshot(path: str | Path) -> Generator[tuple[Mapping[str, Saved], Path]]:
+    """Reads a snapshot, and keeps its folder while the block lasts. Raises PWC0514 for what is none, or not whole."""
+    index = read_index(path)
+    with contextlib.ExitStack() as stack:
+        folder = Path()
+        while index.folder is not None:
+            try:
+                folder = stack.enter_context(kept_folder(path, index.folder))
+                break
+            except (OSError, ValueError) as error:
+                if (now := read_index(path)).folder == index.folder:
+                    missing = f"no folder {index.folder} beside it, which has its large arrays"
+                    raise _wrong(path, missing if isinstance(error, FileNotFoundError) else str(error)) from None
+                index = now  # it was replaced, and the folder went
+        yield index.arrays, folder
+
+
+def folder_of(path: str | Path) -> str | None:
+    """The folder that a file names; None where it names none, or is no snapshot."""
+    with contextlib.suppress(OSError, *_MALFORMED), open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        return str(json.loads(bytes(file[npz.INDEX]))["folder"])
+    return None
+
+
+def read_index(path: str | Path) -> SnapshotIndex:
+    """Reads what `save` or `pwc run --outputs` wrote. Raises PWC0514 for anything else."""
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            if npz.INDEX not in file.files:  # results whose types numpy knows
+                return SnapshotIndex({npz.key_path(n): Saved(file[n], str(file[n].dtype)) for n in file.files}, None)
+            head = json.loads(bytes(file[npz.INDEX]))
+            if head["version"] not in (ALL_INSIDE, SOME_BESIDE):
+                raise ValueError(f"version {head['version']}")
+            folder = str(head["folder"]) if head["version"] == SOME_BESIDE else None
+            rows = [(row, f"a{i}") for i, row in enumerate(head["arrays"])]
+            return SnapshotIndex({row["name"]: _saved(file, row, member, folder) for row, member in rows}, folder)
+    except (OSError, *_MALFORMED) as error:
+        said = "no .npz archive" if "pickle" in str(error) else str(error) or type(error).__name__
+        raise _wrong(path, getattr(error, "strerror", None) or said) from None
+
+
+def _saved(file: Any, row: Mapping[str, Any], member: str, folder: str | None) -> Saved:
+    dtype = str(row["dtype"])
+    if folder is None or "file" not in row:
+        return Saved(file[row.get("member", member)], dtype)
+    found = read_array_file(row["file"])
+    stored = "uint32" if dtype.startswith("key<") else "bool" if dtype == "float0" else dtype
+    if found.type.dtype != stored or (stored != dtype and dtype != "float0" and not found.type.shape):
+        raise ValueError(f"{found.type} for an array of {dtype}")
+    return Saved(found, dtype)
+
+
+def loaded(raw: "np.ndarray[Any, Any]", dtype: str) -> tuple[Any, str]:
+    """Makes an array of its bytes and its type, and says what it is; None where the two do not fit."""
+    try:
+        array = _as_stated(raw, dtype)
+    except (TypeError, ValueError):
+        return None, f"{raw.dtype} {list(raw.shape)}, which is stated to be {dtype}"
+    return array, f"{dtype_name(array.dtype)} {list(array.shape)}"
+
+
+def dtype_name(dtype: Any) -> str:
+    return "float0" if dtype == dtypes.float0 else str(dtype)
+
+
+def _as_stated(raw: "np.ndarray[Any, Any]", dtype: str) -> Any:
+    if dtype == "float0":
+        return np.zeros(raw.shape, dtypes.float0)
+    if dtype.startswith("key<"):
+        return typed_keys(raw, dtype)
+    wanted = numpy_dtype(dtype)
+    return raw if raw.dtype == wanted else raw.view(wanted)
+
+
+def _wrong(path: str | Path, problem: str) -> PathwaysError:
+    rule = "a file of pw.save, and the folder that it names"
+    return PathwaysError(WrongSnapshot(path=str(path), name="the file", have_=problem, rule=rule, where=caller()))

@@ -1,0 +1,66 @@
+"""Where arrays of a snapshot are restored to: where a leaf lies, or where programs have what is sharded as it says."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from jax.sharding import Mesh, NamedSharding
+
+from pathways.api.array import Array
+from pathways.api.process import process
+from pathways.api.program import program
+from pathways.compiler.frontends.jax.devices import VirtualDevice
+from pathways.dialect.jax_api import jit
+from pathways.dialect.jax_api import numpy as jnp
+from pathways.dialect.sharding import Sharding
+from pathways.runtime.client.saved_buffers import BufferPlace, place_of_buffer
+
+
+def places_of(leaves: Mapping[int, Any]) -> dict[int, BufferPlace]:
+    """Finds the places of leaves, by number; those that name none have none.
+
+    Slices that no program has used are placed, as by a program that uses them. Raises what that raises.
+    """
+    found: dict[int, BufferPlace] = {}
+    asked: dict[Mesh, dict[int, Any]] = {}
+    for number, leaf in leaves.items():
+        place = place_of_buffer(process().machine, leaf.handle.buffer) if isinstance(leaf, Array) else None
+        if place is not None:
+            found[number] = place
+        elif (mesh := _virtual_mesh(leaf)) is not None:
+            asked.setdefault(mesh, {})[number] = leaf
+    for of_mesh in asked.values():
+        found |= _asked(of_mesh)
+    return found
+
+
+def _virtual_mesh(leaf: Any) -> Mesh | None:
+    sharding = getattr(leaf, "sharding", None)
+    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
+        return None
+    return sharding.mesh if isinstance(sharding.mesh.devices.flat[0], VirtualDevice) else None
+
+
+def _asked(leaves: Mapping[int, Any]) -> dict[int, BufferPlace]:
+    """Asks where leaves on one mesh would lie, by a program that makes the smallest arrays that are sharded so."""
+    shapes = [_grid(leaf) for leaf in leaves.values()]
+    made = jit(
+        lambda: [jnp.zeros(shape, jnp.uint8) for shape in shapes],
+        out_shardings=[leaf.sharding for leaf in leaves.values()],
+    )
+    arrays = program(lambda: made())()
+    found: dict[int, BufferPlace] = {}
+    for (number, leaf), array in zip(leaves.items(), arrays, strict=True):
+        buffer = array.handle.buffer
+        words = 1 if str(leaf.dtype).startswith("key<") else 0
+        dims = buffer.sharding.dims + ((),) * (leaf.ndim + words - len(buffer.sharding.dims))
+        found[number] = BufferPlace(Sharding(buffer.sharding.mesh, dims), buffer.devices)
+    return found
+
+
+def _grid(leaf: Any) -> tuple[int, ...]:
+    """The number of parts of each dimension."""
+    sizes = dict(leaf.sharding.mesh.shape)
+    entries = [*leaf.sharding.spec, *[None] * (leaf.ndim - len(leaf.sharding.spec))]
+    axes = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in entries]
+    return tuple(math.prod(sizes[axis] for axis in of_dim) for of_dim in axes)

@@ -1,0 +1,94 @@
+"""Arrays in files, written and read by those who have the devices: hosts, or this process where it has them itself."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pathways.dialect.array_files import ArrayFile
+from pathways.dialect.sharding import Sharding
+from pathways.dialect.user_line import caller
+from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_moves import move_engine
+from pathways.runtime.client_state import ClientState
+from pathways.runtime.control.scheduling import Request
+from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.devices.layouts import Side
+from pathways.runtime.host.devices.remote_array import RemoteArray
+from pathways.runtime.host.devices.saved_arrays import read_shards, side_on, write_shards
+from pathways.runtime.host.run.store import Handle, StoredBuffer, lost_among
+from pathways.runtime.wire import messages as m
+
+
+@dataclass(frozen=True)
+class SavedAs:
+    """What is read: where it lies, and what the user calls it and its element type."""
+
+    folder: Path
+    file: ArrayFile
+    name: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class BufferPlace:
+    """Where an array lies on a machine: devices of one island in the order of a mesh, and how they share it."""
+
+    sharding: Sharding
+    devices: tuple[Any, ...]
+
+
+def place_of_buffer(machine: Machine, buffer: StoredBuffer) -> BufferPlace | None:
+    """Where a buffer lies; None where the machine has no such devices, or has lost one of them."""
+    islands = {island.name if island else "" for island in map(machine.island_of, buffer.devices)}
+    if len(islands) != 1 or "" in islands or lost_among(machine.islands, buffer.devices) is not None:
+        return None
+    return BufferPlace(buffer.sharding, buffer.devices)
+
+
+def write_array(array: Any, folder: Path, file: ArrayFile) -> None:
+    """Writes an array where its devices are. Waits for it, and raises as reading it does; PWC0606 where the file cannot
+    be written, PWC0910 where its host ends meanwhile."""
+    if not isinstance(array, RemoteArray):
+        write_shards(array, folder, file)
+        return
+    array.block_until_ready()
+    host = array.store
+    assert isinstance(host, RemoteHost)
+    host.ask(lambda request: m.WriteArray(request, array.number, str(folder), json.dumps(file.as_json())))
+
+
+def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, place: BufferPlace) -> Handle:
+    """Reads an array onto its devices when there is room; gives a handle for the client.
+
+    Raises PWC0615 where the file is damaged, PWC0506, PWC0507, PWC0515 as a run does, PWC0910 where its host is gone.
+    """
+    controller.check_open(client)
+    type_ = saved.file.type
+    island = controller.island_of(place.devices[0])
+    size = type_.shard_bytes(place.sharding.shard_shape(type_.shape))
+    wanted = {d: size for d in place.devices if d in controller.ledger.limits}
+    number = next(controller.numbers)
+    request = Request(number, client.label, "pw.restore", frozenset((island.key,)), client.weight, bytes=wanted)
+    ticket = controller.enter(request, client)
+    try:
+        array = _read(controller.machine, saved.folder, saved.file, place.sharding, place.devices)
+        origin = "pw.restore", island.name, caller()
+        buffer = StoredBuffer(
+            array, type_, saved.dtype, place.sharding, place.devices, saved.name, origin, client, size, number
+        )  # fmt: skip
+        return controller.store.hold(buffer, array)
+    finally:
+        controller.turns.finished(ticket)
+
+
+def _read(machine: Machine, folder: Path, file: ArrayFile, sharding: Sharding, devices: Sequence[Any]) -> Any:
+    if isinstance(machine, Hosts):
+        nowhere: Any = None  # JAX has no such devices here
+        side = Side(sharding, nowhere, tuple(devices))
+        engine = move_engine(machine, file.type, side, side)
+        return engine.read(0, str(folder), json.dumps(file.as_json()), file.type)
+    return read_shards(folder, file, side_on(sharding, devices))

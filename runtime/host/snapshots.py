@@ -1,0 +1,81 @@
+"""What a host does for snapshots: it writes arrays into folders, and reads them back, on a thread of its own."""
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pathways.dialect.array_files import ArrayFile, read_array_file
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.folders import own_folder
+from pathways.runtime.host.devices.saved_arrays import read_shards, write_shards
+from pathways.runtime.host.load.loaded_part import LoadedPart
+from pathways.runtime.host.run.store import Poison
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.errors import BadMessage
+
+Post: TypeAlias = Callable[[m.Message], None]
+"""Sends a message to who has asked."""
+
+
+class Snapshots:
+    """Writes and reads in the order of messages. `answer` answers a request with what the work that it is given gives,
+    or with the error that this raises, by the function that it is given."""
+
+    def __init__(self, answer: Callable[[int, Callable[[], str], Post], None]) -> None:
+        self._answer = answer
+        self._todo: queue.SimpleQueue[tuple[int, Callable[[], str], Post]] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        threading.Thread(target=self._serve, name="pathways-snapshots", daemon=True).start()
+
+    def write(self, message: m.WriteArray, array: Any, post: Post) -> None:
+        """Writes an array, if there is one. Meanwhile it stays, whatever runs do: they overwrite copies of it."""
+
+        def work() -> str:
+            if array is None:
+                raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
+            if isinstance(array, Poison):
+                raise array.error()
+            folder, file = place_of(message)
+            _check_type(file, ArrayType(tuple(array.shape), str(array.dtype)))
+            write_shards(array, folder, file)
+            return ""
+
+        self._todo.put((message.request, work, post))
+
+    def read(self, message: m.ReadArray, plans: Mapping[int, LoadedPart], arrays: dict[int, Any], post: Post) -> None:
+        """Reads an argument of a plan onto the devices that it wants it on, and gives it its number."""
+
+        def work() -> str:
+            folder, file = place_of(message)
+            wanted = plans[message.plan].inputs[message.input]
+            _check_type(file, wanted.type)
+            if wanted.side is not None:
+                arrays[message.array] = read_shards(folder, file, wanted.side)
+            return ""
+
+        self._todo.put((message.request, work, post))
+
+    def _serve(self) -> None:
+        while True:
+            request, work, post = self._todo.get()
+            self._answer(request, work, post)
+            del work  # it holds an array
+
+
+def place_of(message: m.WriteArray | m.ReadArray) -> tuple[Path, ArrayFile]:
+    """Where a message has an array lie. Raises PWC0911 for what is no folder of a snapshot, or no place in one."""
+    try:
+        return own_folder(message.folder), read_array_file(json.loads(message.file))
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
+        have, rule = f"{type(message).__name__} of {error}", "a place in a folder that was made for a snapshot"
+        raise PathwaysError(BadMessage(have_=have, rule=rule)) from None
+
+
+def _check_type(file: ArrayFile, type_: ArrayType) -> None:
+    if file.type != type_:
+        raise PathwaysError(BadMessage(have_=f"a file of {file.type} for an array of {type_}", rule="one type"))

@@ -1,0 +1,184 @@
+"""Arrays in chunks on the disk: every type, any cuts, and nothing that is damaged is read."""
+
+import json
+import os
+import random
+import resource
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.numbers import random_of
+
+from pathways.dialect import array_files
+from pathways.dialect.array_files import ArrayFile, chunk_of, pieces, read_array_file
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType, stored_names
+from pathways.dialect.sharding import volume
+
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((), ()),
+    ((6, 4), (3, 4)),
+    ((5, 1, 4), (5, 1, 2)),
+    ((0, 3), (0, 3)),
+]
+
+
+def written(folder: Path, values: "np.ndarray[Any, Any]", part: tuple[int, ...]) -> ArrayFile:
+    type_ = ArrayType(values.shape, str(values.dtype))
+    file = ArrayFile("a0", type_, chunk_of(type_, part))
+    file.create(folder)
+    cuts = [range(0, max(n, 1), max(p, 1)) for n, p in zip(values.shape, part, strict=True)]
+    for start in np.ndindex(*map(len, cuts)):
+        box = tuple((i * p, (i + 1) * p) for i, p in zip(start, part, strict=True))
+        file.write(folder, box, values[tuple(slice(*cut) for cut in box)])
+    return file
+
+
+def code_of_reading(file: ArrayFile, folder: Path) -> tuple[str, Any]:
+    try:
+        return "", file.read(folder, file.whole)
+    except PathwaysError as error:
+        return error.code, None
+
+
+@pytest.mark.parametrize("dtype", stored_names())
+def test_every_type_comes_back_bit_by_bit(dtype: str, tmp_path: Path) -> None:
+    for number, (shape, part) in enumerate(SHAPES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        values = random_of(dtype, shape, number)
+        file = written(folder, values, part)
+        found = file.read(folder, file.whole)
+        assert found.dtype == values.dtype and found.shape == shape and found.tobytes() == values.tobytes()
+
+
+@given(st.data())
+def test_chunks_are_of_one_part_and_not_too_large(data: st.DataObject) -> None:
+    counts = data.draw(st.lists(st.integers(1, 4), max_size=3))
+    part = tuple(data.draw(st.integers(1, 40)) for _ in counts)
+    shape = tuple(n * p for n, p in zip(counts, part, strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(array_files, "MOST_CHUNK", 64)
+        patch.setattr(array_files, "_LEAST_CHUNK", 4)
+        chunk = chunk_of(ArrayType(shape, "float32"), part)
+    for length, whole, size in zip(part, shape, chunk, strict=True):
+        assert length % size == 0 or length == whole
+    whole = tuple((0, n) for n in shape)
+    assert sum(map(volume, pieces(whole, chunk))) == volume(whole)
+    uncut = all(size == length for size, length in zip(chunk, part, strict=True))
+    prime = any(not any(length % n == 0 for n in range(2, length)) for length in part if length > 1)
+    assert np.prod(chunk) * 4 <= 64 or uncut or prime or any(n > 1 for n in counts)
+
+
+def test_what_is_large_is_cut() -> None:
+    mib = 1 << 20
+    for shape, part, chunk in (
+        ((mib, 1024), (mib // 4, 1024), (16384, 1024)),
+        ((7919, 4096), (7919, 4096), (4096, 4096)),
+        ((2 * 7919, 65536), (7919, 65536), (7919, 2118)),  # rows of a prime number are not cut apart
+        ((3, mib * 256), (1, mib * 256), (1, mib * 16)),
+        ((), (), ()),
+    ):
+        assert chunk_of(ArrayType(shape, "float32"), part) == chunk
+
+
+def test_any_part_is_read_of_any_chunks(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    values = random_of("bfloat16", (12, 10), 1)
+    file = written(tmp_path, values, (3, 5))
+    for _ in range(50):
+        box = tuple(tuple(sorted((rng.randint(0, n), rng.randint(0, n)))) for n in values.shape)
+        assert file.read(tmp_path, box).tobytes() == values[tuple(slice(*cut) for cut in box)].tobytes()  # pyright: ignore
+
+
+def test_what_is_damaged_is_refused_or_changes_nothing(tmp_path: Path) -> None:
+    """Every file of it cut, emptied, gone, longer, or with one bit that is another."""
+    rng = random.Random(1)
+    values = random_of("float32", (8, 4), 2)
+    file = written(tmp_path, values, (4, 2))
+    files = sorted(p for p in tmp_path.rglob("*") if p.is_file())
+    refused = 0
+    assert len(files) == 5
+    for path in files:
+        raw = path.read_bytes()
+        flips = (bytearray(raw) for _ in range(40))
+        damaged = [None, b"", raw[:-1], raw[: len(raw) // 2], raw + b"x", *map(bytes, map(flip, flips, [rng] * 40))]
+        for bad in damaged:
+            if bad is None:
+                path.unlink()
+            else:
+                path.write_bytes(bad)
+            code, found = code_of_reading(file, tmp_path)
+            refused += code == "PWC0615"
+            assert code == "PWC0615" or found.tobytes() == values.tobytes(), bad
+        path.write_bytes(raw)
+    assert refused > 4 * 44 and code_of_reading(file, tmp_path)[0] == ""
+
+
+def flip(raw: bytearray, rng: random.Random) -> bytearray:
+    raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+    return raw
+
+
+def test_zeros_are_written_and_what_is_not_written_is_no_zero(tmp_path: Path) -> None:
+    type_ = ArrayType((4, 4), "float32")
+    file = ArrayFile("a0", type_, (2, 4))
+    file.create(tmp_path)
+    file.write(tmp_path, ((0, 2), (0, 4)), np.zeros((2, 4), np.float32))
+    assert not file.read(tmp_path, ((0, 2), (0, 4))).any()
+    assert code_of_reading(file, tmp_path)[0] == "PWC0615"
+
+
+def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+    file = written(tmp_path, np.ones((2, 2)), (2, 2))
+    with pytest.raises(PathwaysError, match="PWC0606"):
+        file.create(tmp_path)
+    with pytest.raises(PathwaysError, match="PWC0606"):
+        ArrayFile("a1", file.type, file.chunk).write(tmp_path, file.whole, np.ones((2, 2)))
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    file = ArrayFile("a0", ArrayType((1 << 16,), "uint8"), (1 << 13,))
+    file.create(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        with pytest.raises(PathwaysError) as caught:
+            file.write(tmp_path, file.whole, np.ones(1 << 16, np.uint8))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.code == "PWC0606" and "too large" in str(caught.value)
+    assert code_of_reading(file, tmp_path)[0] == "PWC0615"
+    assert not [n for _, _, names in os.walk(tmp_path) for n in names if "lock" in n and n != "zarr.json"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None,
+        [],
+        {},
+        {"name": "../a0"},
+        {"name": "a0/../../b"},
+        {"name": "a-1"},
+        {"name": 7},
+        {"dtype": "object"},
+        {"dtype": []},
+        {"shape": [4.0]},
+        {"shape": [-4]},
+        {"shape": [True]},
+        {"shape": 4},
+        {"chunk": [0]},
+        {"chunk": []},
+    ],
+)
+def test_what_says_no_place_is_refused(bad: Any) -> None:
+    good = ArrayFile("a0", ArrayType((4,), "int4"), (2,))
+    text = json.loads(json.dumps(good.as_json()))
+    assert read_array_file(text) == good
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        read_array_file(text | bad if isinstance(bad, dict) and bad else bad)
