@@ -184,6 +184,7 @@ class Attached(Hosts):
         places = [(self._places[host.island].number, host.epoch, message) for host, message in parcels]
         for host, _ in parcels:
             host.free_now()
+        self._tell_held()
         self._post(
             m.Submit(
                 run.number, run.plan, 0 if request is None else self._label(request.client),
@@ -313,13 +314,17 @@ class Attached(Hosts):
         while not self._closed.wait(TEND):
             for host in list(self.hosts.values()):
                 host.free_now()
-            held: Counter[int] = Counter()
-            with contextlib.suppress(IndexError):
-                while True:
-                    device, size = self._held.popleft()
-                    held[device] += size
-            if pairs := [n for device, size in held.items() if size for n in (device, size)]:
-                self._post(m.Hold(0, tuple(pairs)))
+            self._tell_held()
+
+    def _tell_held(self) -> None:
+        """Says what is held since this was last said."""
+        held: Counter[int] = Counter()
+        with contextlib.suppress(IndexError):
+            while True:
+                device, size = self._held.popleft()
+                held[device] += size
+        if pairs := [n for device, size in held.items() if size for n in (device, size)]:
+            self._post(m.Hold(0, tuple(pairs)))
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""

@@ -5,7 +5,7 @@ begin, and their messages are sent before the next event is looked at.
 """
 
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -225,20 +225,21 @@ class Dispatcher:
         session.held.clear()
         self._begin(n for n in following if n in self.runs)
 
-    def refuse_hopeless(self, sessions: Iterable[ClientSession]) -> None:
+    def refuse_hopeless(self, sessions: Collection[ClientSession]) -> None:
         """Refuses runs that wait for memory which only their own client's arrays have (PWC0507)."""
         for number, request in list(self.scheduler.waiting.items()):
             device = self.scheduler.lacks_memory(number)
             if device is None or number not in self.runs:
                 continue
             at = self._number(device)
-            owners = {label: held[at] for each in sessions for label, held in each.held.items() if held[at]}
-            if owners and set(owners) <= {request.client}:
-                run = self.runs[number]
+            run = self.runs[number]
+            owners = [each for each in sessions if sum(held[at] for held in each.held.values()) > 0]
+            if owners == [run.session]:
+                mine = sum(held[at] for held in run.session.held.values())
                 cause = MemoryHeld(
                     program=request.program, island=self._devices[at][0], size=readable(request.bytes[device]),
                     free=readable(self.ledger.free(device)), limit=readable(self.ledger.limits[device]),
-                    held=readable(sum(owners.values())), client=request.client,
+                    held=readable(mine), client=request.client,
                 )  # fmt: skip
                 following = self._drop(run, cause)
                 self._leave_line(run)

@@ -24,6 +24,7 @@ from pathways.api.process import Process, inside_of, process
 from pathways.dialect import array_files
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.encoding import encode
 
 HERE = NamedSharding(MESHES[0], P("x", "y"))
 THERE = NamedSharding(MESHES[1], P("x"))
@@ -47,7 +48,7 @@ def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[m.Message]]:
     """All that is said to hosts, and what they answer."""
     said: list[m.Message] = []
-    post, receive = RemoteHost.post, RemoteHost.receive  # pyright: ignore[reportPrivateUsage]
+    post, receive = RemoteHost.post, RemoteHost.receive
 
     def note_post(self: RemoteHost, message: m.Message) -> None:
         said.append(message)
@@ -64,7 +65,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[m.Message]]:
 
 
 def bytes_of(messages: list[m.Message]) -> int:
-    return sum(len(payload) + len(blob) for _, payload, blob in map(m.encode, messages))
+    return sum(len(payload) + len(blob) for _, payload, blob in map(encode, messages))
 
 
 def folders(path: Path) -> list[Path]:
@@ -310,7 +311,7 @@ def test_a_host_writes_and_reads_where_a_snapshot_is_alone(
     w, path = placed("float32", LARGE, HERE), tmp_path / "state"
     pw.save({"w": w}, path)
     before = sorted(tmp_path.rglob("*"))
-    encoded = m.encode
+    encoded = encode
 
     def change_in(message: m.Message) -> Any:
         if isinstance(message, m.WriteArray | m.ReadArray):

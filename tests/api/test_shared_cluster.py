@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 from support.clusters import becomes, code_of, is_alive
 from support.processes import pwc
-from support.shared import SharedCluster, go_on, line_of, shared_cluster
+from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
 from support.two_islands import f, g
 
 import pathways as pw
@@ -53,25 +53,24 @@ def test_results_are_those_of_one_process(cluster: SharedCluster) -> None:
 
 
 def test_clients_have_their_shares(cluster: SharedCluster) -> None:
-    clients = [cluster.client("share", weight, 200) for weight in (1, 3)]
-    for each in clients:
-        assert line_of(each) == "ready"
-    for each in clients:
-        go_on(each)
-    one, three = ([float(t) for t in line_of(each).split()] for each in clients)
-    for each in clients:
-        assert (each.communicate("\n")[1], each.returncode) == ("", 0)
+    """On a machine that others use; exactly: tests/runtime/control/test_dispatcher.py."""
+    with cluster.clients(("share", 1, 200), ("share", 3, 200)) as clients:
+        for each in clients:
+            assert line_of(each) == "ready"
+        for each in clients:
+            go_on(each)
+        one, three = ([float(t) for t in line_of(each).split()] for each in clients)
+        for each in clients:
+            end_of(each, "\n")
     begin, end = max(one[10], three[10]), min(one[-25], three[-25])
     counts = [sum(begin <= t <= end for t in times) for times in (one, three)]
-    assert 2.4 <= counts[1] / counts[0] <= 3.6, counts
+    assert 1.7 <= counts[1] / counts[0] <= 5, counts
     assert cluster.is_empty()
 
 
 def test_programs_that_span_islands_meet_in_one_order(cluster: SharedCluster) -> None:
-    clients = [cluster.client("sums", seed, 250) for seed in range(2)]
-    for each in clients:
-        out, errors = each.communicate(timeout=120)
-        assert (out.split(), each.returncode) == (["0", "0"], 0), errors
+    with cluster.clients(("sums", 0, 250), ("sums", 1, 250)) as clients:
+        assert [end_of(each) for each in clients] == [["0", "0"]] * 2
     assert cluster.is_empty()
 
 
@@ -80,13 +79,9 @@ def test_a_client_that_is_killed_leaves_nothing(cluster: SharedCluster) -> None:
     with pw.connect(cluster.address):
         kept = here(X)
         kept.block_until_ready()
-        client = cluster.client("hold")
-        assert line_of(client) == "ready"
-        assert cluster.becomes(
-            lambda said: any("client_programs" in label for i in said["islands"] for label in i["held"])
-        )
-        client.kill()
-        client.communicate()
+        with cluster.client("hold") as client:
+            assert line_of(client) == "ready"
+            assert cluster.becomes(lambda said: any("client_programs" in str(i["held"]) for i in said["islands"]))
         found, wanted = both(X)[1], 2 * (X * 2 + 1)
         assert np.asarray(found).shape == wanted.shape
         np.testing.assert_array_equal(np.asarray(kept), X * 2 + 1)
@@ -122,15 +117,12 @@ def test_a_host_that_is_gone_takes_what_lay_there(cluster: SharedCluster, how: s
 
 
 def test_clients_go_on_while_hosts_are_killed(cluster: SharedCluster) -> None:
-    clients = [cluster.client("sums", seed, 100) for seed in range(3)]
-    for number in range(3):
-        assert cluster.becomes(lambda said: sum(c["runs"] for c in said["clients"]) > 0)
-        cluster.send(f"island{number % 2}", signal.SIGKILL)
-        assert cluster.becomes(lambda said: all(i["state"] == "up" for i in said["islands"]))
-    for each in clients:
-        out, errors = each.communicate(timeout=120)
-        assert each.returncode == 0, errors
-        assert out.split()[0] == "0", (out, errors)
+    with cluster.clients(*(("sums", seed, 100) for seed in range(3))) as clients:
+        for number in range(3):
+            assert cluster.becomes(lambda said: sum(c["runs"] for c in said["clients"]) > 0)
+            cluster.send(f"island{number % 2}", signal.SIGKILL)
+            assert cluster.becomes(lambda said: all(i["state"] == "up" for i in said["islands"]))
+        assert [end_of(each)[0] for each in clients] == ["0"] * 3
     assert cluster.is_empty()
 
 
@@ -144,18 +136,16 @@ def test_what_needs_one_process_is_refused(cluster: SharedCluster) -> None:
 
 
 def test_the_commands_show_it(cluster: SharedCluster) -> None:
-    client = cluster.client("hold")
-    assert line_of(client) == "ready"
-    shown = pwc("status", "--address", cluster.address)
-    assert "running  endless of main of client_programs" in shown.stdout, shown
-    assert "island1  2 x cpu" in shown.stdout and "client_programs" in shown.stdout
-    stacks = pwc("stack", "--address", cluster.address).stdout
-    assert "island0 |" in stacks and "host.py" in stacks and "controller |" in stacks
-    assert pwc("cluster", "logs", "--address", cluster.address).returncode == 0
-    again = pwc("cluster", "start", "islands=1,devices=1", "--address", cluster.address)
-    assert "PWC0919" in again.stderr and str(cluster.pid) in again.stderr
-    client.kill()
-    client.communicate()
+    with cluster.client("hold") as client:
+        assert line_of(client) == "ready"
+        shown = pwc("status", "--address", cluster.address)
+        assert "running  endless of main of client_programs" in shown.stdout, shown
+        assert "island1  2 x cpu" in shown.stdout and f"(process {client.pid})" in shown.stdout
+        stacks = pwc("stack", "--address", cluster.address).stdout
+        assert "island0 |" in stacks and "host.py" in stacks and "controller |" in stacks
+        assert pwc("cluster", "logs", "--address", cluster.address).returncode == 0
+        again = pwc("cluster", "start", "islands=1,devices=1", "--address", cluster.address)
+        assert "PWC0919" in again.stderr and str(cluster.pid) in again.stderr
     assert cluster.is_empty()
 
 

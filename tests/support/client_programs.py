@@ -1,4 +1,4 @@
-"""What clients of a shared cluster do, in processes of their own: `python client_programs.py NAME ARGUMENTS`."""
+"""What clients of a shared cluster do, in processes of their own: `python -m support.client_programs NAME ...`."""
 
 import random
 import sys

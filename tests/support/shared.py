@@ -5,8 +5,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ from pathways.dialect.topology import parse_topology
 from pathways.runtime.launch.local_cluster import ask
 from support.clusters import PATIENCE, is_alive
 from support.processes import start_python
-
-CLIENTS = Path(__file__).with_name("client_programs.py")
 
 
 class SharedCluster:
@@ -60,10 +58,23 @@ class SharedCluster:
             )
         )
 
-    def client(self, program: str, *arguments: object) -> "subprocess.Popen[str]":
-        """Starts a client of `client_programs.py` in a process of its own."""
+    @contextmanager
+    def client(self, program: str, *arguments: object) -> "Generator[subprocess.Popen[str]]":
+        """Starts a client of `client_programs.py` in a process of its own, which does not outlive the block."""
         said = map(str, arguments)
-        return start_python(str(CLIENTS), program, *said, PATHWAYS_ADDRESS=self.address, PYTHONPATH=_path())
+        with start_python(
+            "-m", "support.client_programs", program, *said, PATHWAYS_ADDRESS=self.address, PYTHONPATH=_path()
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    @contextmanager
+    def clients(self, *programs: Sequence[object]) -> "Generator[list[subprocess.Popen[str]]]":
+        """Starts several clients at once."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(self.client(str(name), *arguments)) for name, *arguments in programs]
 
 
 def _path() -> str:
@@ -102,3 +113,10 @@ def go_on(process: "subprocess.Popen[str]") -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
+
+
+def end_of(process: "subprocess.Popen[str]", say: str | None = None) -> list[str]:
+    """What a client has printed until it ended well."""
+    out, errors = process.communicate(say, timeout=PATIENCE)
+    assert process.returncode == 0 and not errors, errors
+    return out.split()
