@@ -24,7 +24,7 @@ from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import MESSAGES, decode, encode
+from pathways.runtime.wire.encoding import MESSAGES, decode, encode, relayed
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.frames import HEADER, frame_of
 from pathways.runtime.wire.ids import MOST_CLIENTS, check_names, client_of
@@ -158,7 +158,7 @@ class ClusterController:
         self.dispatcher.ended(member, number, nanoseconds)
         session = self._sessions.get(client_of(number))
         if session is not None:
-            post(session, m.Relayed(member.number, epoch, HEADER.pack(len(payload), kind) + payload))
+            session.peer.post(relayed(member.number, epoch, HEADER.pack(len(payload), kind) + payload))
 
     def _came(self, member: Member) -> None:
         for session in self._sessions.values():

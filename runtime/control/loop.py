@@ -32,7 +32,7 @@ Receive: TypeAlias = Callable[["Peer", int, bytes], None]
 class Peer:
     """A stream socket of a loop, which carries frames."""
 
-    __slots__ = ("_buffer", "_loop", "_size", "_socket", "_waiting", "ended", "heard", "on_end", "receive")
+    __slots__ = ("_buffer", "_is_full", "_loop", "_size", "_socket", "_waiting", "ended", "heard", "on_end", "receive")
 
     def __init__(self, loop: "Loop", sock: socket.socket, receive: Receive, on_end: "Callable[[Peer, str], None]"):
         """`receive` and `on_end`, which hears why the stream has ended, once, may be replaced."""
@@ -41,8 +41,10 @@ class Peer:
         self.receive: Receive = receive
         self.on_end: Callable[[Peer, str], None] = on_end
         self._buffer = bytearray()
-        self._waiting: deque[memoryview] = deque()
+        self._waiting: list[bytes] = []
         self._size = 0
+        self._is_full = False
+        """Whether the socket takes no more for now."""
         self.ended = False
         self.heard = time.monotonic()
         """When bytes last came."""
@@ -53,49 +55,41 @@ class Peer:
         return self._socket
 
     def post(self, data: bytes) -> None:
-        """Sends bytes, behind those before them; what the peer does not take waits here."""
+        """Sends bytes, behind those before them, when what is being done is done: one write for many messages."""
         if self.ended:
             return
         if not self._waiting:
-            try:
-                sent = self._socket.send(data)
-            except BlockingIOError:
-                sent = 0
-            except OSError as error:
-                reason = str(error)
-                self._loop.soon(lambda: self.end(reason))
-                return
-            if sent == len(data):
-                return
-            data = data[sent:]
-            self._loop.selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self)
-        self._waiting.append(memoryview(data))
+            self._loop.written.append(self)
+        self._waiting.append(data)
         self._size += len(data)
+
+    def flush(self) -> None:
+        """Writes what the peer takes now; the rest waits here, and its socket is looked at."""
+        if self.ended or not self._waiting:
+            return
+        data = b"".join(self._waiting)
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self.end(str(error))
+            return
+        self._size -= sent
+        self._waiting = [data[sent:]] if sent < len(data) else []
+        if bool(self._waiting) != self._is_full:
+            self._is_full = bool(self._waiting)
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._is_full else 0)
+            self._loop.selector.modify(self._socket, events, self)
         if self._size > MOST_UNREAD:
-            self._loop.soon(lambda: self.end(f"it has not taken {self._size:,} bytes"))
+            self.end(f"it has not taken {self._size:,} bytes")
 
     def look(self, events: int) -> None:
         """Reads and writes what can be read and written now."""
         if events & selectors.EVENT_WRITE:
-            self._write()
+            self.flush()
         if events & selectors.EVENT_READ and not self.ended:
             self._read()
-
-    def _write(self) -> None:
-        try:
-            while self._waiting:
-                sent = self._socket.send(self._waiting[0])
-                self._size -= sent
-                if sent < len(self._waiting[0]):
-                    self._waiting[0] = self._waiting[0][sent:]
-                    return
-                self._waiting.popleft()
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.end(str(error))
-            return
-        self._loop.selector.modify(self._socket, selectors.EVENT_READ, self)
 
     def _read(self) -> None:
         try:
@@ -140,6 +134,8 @@ class Peer:
         if self.ended:
             return
         self.ended = True
+        with contextlib.suppress(OSError):
+            self._socket.send(b"".join(self._waiting))  # why it ends, say
         with contextlib.suppress(KeyError, ValueError):
             self._loop.selector.unregister(self._socket)
         with contextlib.suppress(OSError):
@@ -157,6 +153,8 @@ class Loop:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._soon: deque[Callable[[], None]] = deque()
+        self.written: list[Peer] = []
+        """Peers to which something was posted that is not written yet."""
         self._ended = False
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
@@ -206,7 +204,11 @@ class Loop:
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
                 _do(heapq.heappop(self._timers)[2])
-            if self._soon or self._ended:
+            if self.written:
+                written, self.written = self.written, []
+                for peer in written:
+                    peer.flush()
+            if self._soon or self.written or self._ended:
                 continue
             wait = max(0.0, self._timers[0][0] - now) if self._timers else None
             for key, events in self.selector.select(wait):

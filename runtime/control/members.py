@@ -28,6 +28,8 @@ MOST_STARTS = 5
 """So many hosts that end before a run of theirs does are enough."""
 LOOK = 0.2
 """Seconds between two looks at processes, and at when hosts were last heard of."""
+TOGETHER = 0.1
+"""Seconds for which hosts that have come wait for others that come, too."""
 START = 120.0
 """Seconds that a host may take to start."""
 
@@ -136,7 +138,7 @@ class Members:
             self.lose(member, cause)
             raise PathwaysError(cause)
         member.peer, member.address = peer, hello.address
-        self._join()
+        self._join_soon()
 
     def ask(
         self, member: Member, make: Callable[[int], m.Message], answered: Callable[[m.Answer | Diagnostic], None]
@@ -145,6 +147,13 @@ class Members:
         number = next(self._requests)
         member.asked[number] = answered
         member.post(make(number))
+
+    def _join_soon(self) -> None:
+        """Joins when no other host has come for a moment: each time all of them are asked and told."""
+        self._joining += 1
+        joining = self._joining
+        waits = any(member.peer is None and member.process is not None for member in self.all)
+        self._loop.after(TOGETHER if waits else 0.0, lambda: self._join() if joining == self._joining else None)
 
     def _join(self) -> None:
         """Tells all hosts that are there where the data of the others comes from, then lets new ones in."""
@@ -223,7 +232,7 @@ class Members:
         else:
             self._start(member)
         if peer is not None:
-            self._join()  # those who were being joined with it are joined without
+            self._join_soon()  # those who were being joined with it are joined without
 
     def fence(self, member: Member, cause: Diagnostic) -> None:
         """Tells all other hosts that one is gone, so that nothing waits for it."""

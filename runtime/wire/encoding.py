@@ -31,8 +31,14 @@ _HOT: frozenset[type[Any]] = frozenset(
 _CARRYING = frozenset(cls for cls in _HOT if "blob" in _HINTS[cls])
 _NUMBERS = {cls: [name for name in _HINTS[cls] if name != "blob"] for cls in _HOT}
 _COUNT = struct.Struct("<I")
+_RELAYED = struct.Struct("<QBIqq")
 _PARCEL = struct.Struct("<IIQB")
 """The number of a host, its epoch, the size of the payload, the kind of message."""
+
+
+def relayed(host: int, epoch: int, frame: bytes) -> bytes:
+    """The frame of a `Relayed`, which a controller writes once a host and run."""
+    return _RELAYED.pack(_COUNT.size + 16 + len(frame), _KINDS[m.Relayed], 2, host, epoch) + frame
 
 
 def pack_parcels(parcels: Iterable[tuple[int, int, Message]]) -> bytes:

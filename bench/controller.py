@@ -1,0 +1,200 @@
+"""What a controller of its own spends on a host and a run: python bench/controller.py [--hosts 16,128,512] [--runs 40].
+
+Hosts are fakes in one process, each with a socket of its own, which say at once that a run is done: what is measured
+is the controller, with a client that starts runs that span all hosts, four at a time. Beside it the bare exchange: the
+same frames over as many sockets, written and read by a loop that does nothing else. A computation on all hosts is worth
+its dispatch where it takes longer than the last column (paper, section 5.1: 2.3 ms at 16 hosts, 35 ms at 512).
+"""
+
+import argparse
+import multiprocessing
+import os
+import selectors
+import socket
+import statistics
+import struct
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pathways.dialect.topology import Island, Topology
+from pathways.runtime.control.cluster_controller import ClusterController
+from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.launch.local_hosts import CONTROLLER
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.encoding import MESSAGES, decode, encode, pack_parcels
+from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.versions import VERSIONS
+
+IN_FLIGHT = 4
+_RUN = MESSAGES.index(m.RunPlan)
+_NUMBERS = struct.Struct("<qq")
+
+
+class FakeLauncher:
+    """Hosts that come by themselves, all of one process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def start(self, island: Island, epoch: int) -> "FakeLauncher":
+        return self
+
+    def ended(self) -> str:
+        return ""
+
+    def kill(self) -> None:
+        """They end with their sockets."""
+
+
+def controller(folder: str, islands: int, hosts: int, ready: Any) -> None:
+    loop = Loop()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/{CONTROLLER}")
+        listener.listen(1024)
+        topology = Topology(tuple(Island(f"island{n}", devices=1) for n in range(islands)))
+        made = ClusterController(loop, topology, "cpu", SCHEDULING_POLICIES[STRIDE](), FakeLauncher(hosts), folder)
+        loop.listen(listener, made.accept)
+        ready.set()
+        loop.run()
+
+
+def hosts(folder: str, islands: int, go: Any) -> None:
+    """All hosts, in one loop: each says hello, is joined, and answers runs."""
+    go.wait()
+    selector = selectors.DefaultSelector()
+    for number in range(islands):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(f"{folder}/{CONTROLLER}")
+        sock.sendall(b"".join(frame_of(*encode(m.Hello(f"island{number}", os.getpid(), VERSIONS, "nowhere")))))
+        selector.register(sock, selectors.EVENT_READ, bytearray())
+    beat = time.monotonic()
+    while True:
+        for key, _ in selector.select(0.5):
+            peer: Any = key.fileobj
+            if not (data := peer.recv(1 << 18)):
+                return
+            key.data.extend(data)
+            answer(peer, key.data)
+        if time.monotonic() - beat > 1:
+            beat = time.monotonic()
+            for key in list(selector.get_map().values()):
+                peer = key.fileobj
+                peer.sendall(b"".join(frame_of(*encode(m.Beat(0, 0)))))
+
+
+def answer(sock: socket.socket, buffer: bytearray) -> None:
+    while len(buffer) >= HEADER.size:
+        size, kind = HEADER.unpack_from(buffer)
+        if len(buffer) < HEADER.size + size:
+            return
+        payload = bytes(buffer[HEADER.size : HEADER.size + size])
+        del buffer[: HEADER.size + size]
+        if kind == _RUN:
+            sock.sendall(b"".join(frame_of(*encode(m.Done(_NUMBERS.unpack_from(payload)[1], 1000)))))
+            continue
+        message = decode(kind, payload)
+        if isinstance(message, m.Connect):
+            value = "{" + ", ".join(f'"{name}": "a"' for name in message.addresses) + "}"
+            sock.sendall(b"".join(frame_of(*encode(m.Answer(message.request, value=value)))))
+
+
+def measured(count: int, runs: int) -> float:
+    """Microseconds of wall time a host and run, through a controller."""
+    with tempfile.TemporaryDirectory(prefix="pw") as folder:
+        context = multiprocessing.get_context("spawn")
+        go = context.Event()
+        fakes = context.Process(target=hosts, args=(folder, count, go), daemon=True)
+        fakes.start()
+        process = context.Process(target=controller, args=(folder, count, fakes.pid, go), daemon=True)
+        process.start()
+        go.wait()
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(f"{folder}/{CONTROLLER}")
+        control = Connection(sock)
+        control.post(m.ComeIn("bench", os.getpid(), VERSIONS))
+        welcome = control.receive()
+        assert isinstance(welcome, m.Welcome)
+        first = first_id(welcome.client)
+        up = sum('""' not in said for said in welcome.hosts.values())
+        while up < count:
+            up += isinstance(control.receive(), m.HostCame)
+        control.post(m.Introduce(0, first, "chain", "", "digest"))
+
+        def submit(number: int) -> None:
+            parcels = [(host, 0, m.RunPlan(first, first + number, 0, first, (first,))) for host in range(count)]
+            control.post(m.Submit(first + number, first, 0, 1 << 20, (), pack_parcels(parcels)))
+
+        def end() -> None:
+            left = count
+            while left:
+                left -= isinstance(control.receive(), m.Relayed)
+
+        times: list[float] = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            for number in range(runs):
+                submit(len(times) * runs + number + 1)
+                if number >= IN_FLIGHT:
+                    end()
+            for _ in range(min(IN_FLIGHT, runs)):
+                end()
+            times.append((time.perf_counter() - begin) / runs / count)
+        process.kill()
+        fakes.kill()
+        return statistics.median(times) * 1e6
+
+
+def bare(count: int, runs: int) -> float:
+    """The same frames, to and from as many sockets, by a loop that does nothing else."""
+    with tempfile.TemporaryDirectory(prefix="pw") as folder, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/{CONTROLLER}")
+        listener.listen(1024)
+        context = multiprocessing.get_context("spawn")
+        go = context.Event()
+        fakes = context.Process(target=hosts, args=(folder, count, go), daemon=True)
+        fakes.start()
+        go.set()
+        selector = selectors.DefaultSelector()
+        peers: list[socket.socket] = []
+        for _ in range(count):
+            peer, _ = listener.accept()
+            peers.append(peer)
+            selector.register(peer, selectors.EVENT_READ)
+        for peer in peers:
+            peer.recv(1 << 16)
+        frame = b"".join(frame_of(*encode(m.RunPlan(1, 2, 0, 3, (4,)))))
+        size = HEADER.size + _NUMBERS.size
+        times: list[float] = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            for _ in range(runs):
+                for peer in peers:
+                    peer.send(frame)
+                left = count * size
+                while left > 0:
+                    for key, _ in selector.select():
+                        found: Any = key.fileobj
+                        left -= len(found.recv(1 << 16)) // size * size
+            times.append((time.perf_counter() - begin) / runs / count)
+        fakes.kill()
+        return statistics.median(times) * 1e6
+
+
+def main(counts: Sequence[int], runs: int) -> None:
+    print(f"{'hosts':>6} {'controller':>12} {'bare':>8} {'ratio':>6} {'break-even':>12}")
+    for count in counts:
+        ours, least = measured(count, runs), bare(count, runs)
+        print(f"{count:6} {ours:9.1f} us {least:5.1f} us {ours / least:6.1f} {ours * count / 1e3:9.2f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", default="16,128,512")
+    parser.add_argument("--runs", type=int, default=40)
+    chosen = parser.parse_args()
+    main([int(n) for n in chosen.hosts.split(",")], chosen.runs)
