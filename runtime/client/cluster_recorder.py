@@ -31,10 +31,10 @@ class ClusterRecorder(RunRecorder):
         hosts: dict[str, RemoteHost] = {}
         for island in self._cluster.hosts:
             try:
-                hosts[island] = host = self._cluster.host(island)
-                self._ahead[island] = ahead([_ping(host) for _ in range(PINGS)])
+                for member in self._cluster.host(island).members:
+                    self._ahead[member.island] = ahead([_ping(member) for _ in range(PINGS)])
+                    hosts[member.island] = member
             except (PathwaysError, ValueError) as error:
-                hosts.pop(island, None)
                 _note(island, error)
         most = MOST_LAUNCHES // max(1, len(hosts))
         for island, answer in ask_each(hosts, lambda _, number: m.Record(number, most)).items():

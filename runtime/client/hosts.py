@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.dialect.ranks import ONE_EACH
+from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.wire import messages as m
 
@@ -23,8 +24,10 @@ class Hosts(Machine, abc.ABC):
         """Numbers of plans."""
         self.moves = itertools.count(1)
         """Numbers of moves of arrays between programs; as runs they have these, negative."""
-        self.hosts: dict[str, RemoteHost] = {}
+        self.hosts: dict[str, IslandHost] = {}
         """By name; a host that is gone stays until another has taken its place."""
+        self.ranks = ONE_EACH
+        """How many processes the host of an island is."""
         self.faults = 0
         """Faults that happened on hosts that are gone."""
 
@@ -33,11 +36,11 @@ class Hosts(Machine, abc.ABC):
         """The name of the host that has an island."""
 
     @abc.abstractmethod
-    def host(self, name: str) -> RemoteHost:
+    def host(self, name: str) -> IslandHost:
         """A host by name; waits while it is started anew. Raises PWC0910 where it cannot be."""
 
     @abc.abstractmethod
-    def fence(self, host: RemoteHost) -> None:
+    def fence(self, host: IslandHost) -> None:
         """Tells all other hosts that one is gone, so that nothing waits for it, and who is there instead."""
 
     def inject(self, fault: str) -> int:
@@ -49,7 +52,7 @@ class Hosts(Machine, abc.ABC):
 
 
 def ask_each(
-    hosts: Mapping[str, RemoteHost], make: Callable[[str, int], m.Message]
+    hosts: Mapping[str, IslandHost], make: Callable[[str, int], m.Message]
 ) -> dict[str, m.Answer | PathwaysError]:
     """Asks hosts, by name, at once; gives the error of each that does not answer. `make` makes the request of one."""
 
@@ -63,7 +66,7 @@ def ask_each(
         return dict(zip(hosts, pool.map(ask, hosts), strict=True))
 
 
-def ask_all(hosts: Mapping[str, RemoteHost], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
+def ask_all(hosts: Mapping[str, IslandHost], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
     """As `ask_each`; raises the error of a host that does not answer."""
     answers: dict[str, m.Answer] = {}
     for name, answer in ask_each(hosts, make).items():

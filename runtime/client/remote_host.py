@@ -89,6 +89,11 @@ class RemoteHost:
         threading.Thread(target=self._read, name=f"pathways-{island}", daemon=True).start()
 
     @property
+    def members(self) -> "tuple[RemoteHost, ...]":
+        """The processes that it is: itself (client/remote_gang.py has several)."""
+        return (self,)
+
+    @property
     def heard(self) -> float:
         """When it last sent anything."""
         return self._connection.heard
@@ -110,12 +115,19 @@ class RemoteHost:
 
         Raises the diagnostic that the host answers with, PWC0910 where it is gone.
         """
+        return self.request(make)()
+
+    def request(self, make: Callable[[int], m.Message]) -> Callable[[], m.Answer]:
+        """As `ask`, but does not wait: what it gives does."""
         number, request = next(self._counter), _Request()
         with self._lock:
             if self.lost is not None:
                 raise PathwaysError(self.lost)
             self._requests[number] = request
         self.post(make(number))
+        return lambda: self._answer(request)
+
+    def _answer(self, request: _Request) -> m.Answer:
         request.answered.wait()
         if request.answer is None:
             assert self.lost is not None

@@ -17,6 +17,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
+from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.errors import ComputationFailed, Hang
 from pathways.runtime.host.devices import pjrt
@@ -24,6 +25,7 @@ from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.layouts import Sides
+from pathways.runtime.host.devices.local_values import local_values
 from pathways.runtime.host.load.costs import costs_of, write_costs
 from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
@@ -70,7 +72,7 @@ class Host:
         self.machine = machine
         self.neighbors = neighbors
         self._islands_of = islands_of
-        self.decisions = Decisions(post)
+        self.decisions = Decisions(post, in_step=neighbors.in_step)
         self._post = post
         self._executables = Executables()
         self._plans: dict[int, LoadedPart] = {}
@@ -108,7 +110,7 @@ class Host:
             case m.FetchArray():
                 self._fetches.put((message, self._arrays.get(message.array)))
             case m.Fence():
-                self.neighbors.server_for(message.island).forget()
+                self.neighbors.forget(message.island)
             case m.Inject():
                 self._answer(message.request, lambda: self._observers.inject(message.fault))
             case _:
@@ -163,10 +165,10 @@ class Host:
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
         islands = self._islands_of(plan)
-        self._plans[message.plan] = load_part(
+        self._plans[message.plan] = loaded = load_part(
             plan, islands, self._executables, self.neighbors, message.path, sequential=message.sequential
         )
-        return ""
+        return loaded.digest
 
     def _answer(self, request: int, work: Callable[[], str | bytes]) -> None:
         try:
@@ -181,7 +183,8 @@ class Host:
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
         part = self._plans[message.plan]
-        frame = part.frame(message.transfers, self.neighbors.reached(), self.decisions.of(message.run))
+        decisions = self.decisions.of(message.run)
+        frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
 
@@ -199,6 +202,7 @@ class Host:
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
         for pendings in drive(part.waves, frame, run):
+            decisions.go_on()
             flight.wait(pendings, run.tokens())
         frame.tokens.extend(run.ends.tokens())
         self.decisions.end(message.run)
@@ -253,6 +257,10 @@ class Host:
                 raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
             if isinstance(array, Poison):
                 raise array.error()
+            if self.neighbors.in_step:
+                value, raw = local_values(array, message.shard)
+                self._post(m.Answer(message.request, value=value, blob=raw))
+                return
             values = pjrt.to_host(array if message.shard < 0 else pjrt.shard(array, message.shard))
             self._post(m.Answer(message.request, value=json.dumps(values.shape), blob=values.tobytes()))
         except PathwaysError as error:
@@ -262,9 +270,10 @@ class Host:
             self._post(m.Answer(message.request, error=write_diagnostic(failed)))
 
 
-def host_of_island(island: Island, platform: str, post: Callable[[m.Message], None]) -> Host:
-    """Makes a host that has one island. Raises PWC0503 where there are not so many devices."""
-    machine = Machine(platform)
+def host_of_island(
+    island: Island, machine: Machine, post: Callable[[m.Message], None], rank: int = 0, ranks: RankTable = ONE_EACH
+) -> Host:
+    """Makes a host that has one island, or a rank of it. Raises PWC0503 where there are not so many devices."""
     physical = machine.bound([island], "a cluster")[island.name]
 
     def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
@@ -274,7 +283,8 @@ def host_of_island(island: Island, platform: str, post: Callable[[m.Message], No
             raise PathwaysError(BadMessage(have_=have, rule=rule))
         return {island.name: physical}
 
-    return Host(island.name, machine, islands_of, Neighbors(physical.devices[0]), post)
+    device = next(d for d in physical.devices if pjrt.is_here(d))
+    return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks), post)
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,3 +88,16 @@ class ForeignArray(Diagnostic):
     number: int
     owner: int
     client: int
+
+
+@dataclass(frozen=True)
+class DifferentParts(Diagnostic):
+    code: ClassVar[str] = "PWC0921"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "the hosts of one island have loaded different plans"
+    have: ClassVar[str] = "{host} has another part of {program} than {other}"
+    need: ClassVar[str] = "the same part on all of them, or their collectives would wait for each other for ever"
+    hint: ClassVar[str] = "start all processes of a cluster from one installation; if they are, please file a bug"
+    program: str
+    host: str
+    other: str

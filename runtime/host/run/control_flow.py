@@ -95,6 +95,8 @@ class Choice:
     sides: Sequence[Side | None]
     bodies: Sequence[LoadedBody]
     cause: Callable[[Diagnostic], Poison]
+    decides: bool = True
+    """Whether this host says what a value on its island is; of several hosts' island, one does."""
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
         values = frame.values
@@ -139,7 +141,8 @@ class Choice:
             found = yield from self._read(array)
             return (shared.decisions.cancelled if shared is not None else None) or found
         name = shared.next_name()
-        if array is not None:
+        shared.decisions.expect(name, shared.loop)
+        if array is not None and self.decides:
             shared.decisions.say(self.number, shared.loop, name, (yield from self._read(array)))
         else:
             shared.decisions.reach(self.number, shared.loop)
