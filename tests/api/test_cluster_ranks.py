@@ -34,14 +34,15 @@ def embedded() -> Iterator[Process]:
         yield outer
 
 
-def equal(outer: Process, program: Any, *arguments: Any) -> Any:
-    """Runs a program here and on the cluster, which must give the same bits; returns the cluster's results."""
+def equal(outer: Process, program: Any, *arguments: Any, rtol: float = 0) -> Any:
+    """Runs a program here and on the cluster; returns the cluster's results. They have the same bits but where hosts
+    add in another order (`rtol`)."""
     with inside_of(outer):
         want = values(jax.tree.leaves(program.lower(*arguments).compile(TOPOLOGY)(*arguments)))
     got = program.lower(*arguments).compile()(*arguments)
     for ours, theirs in zip(values(jax.tree.leaves(got)), want, strict=True):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol)
     return got
 
 
@@ -52,7 +53,7 @@ def on(mesh: Any, *spec: Any) -> NamedSharding:
 def test_a_collective_over_both_hosts_of_an_island(embedded: Process) -> None:
     rows, columns = on(HERE, "x", None), on(HERE, None, "y")
     f = jit(lambda a, b: a @ b - a.mean(), in_shardings=(rows, columns), out_shardings=on(HERE, "x", "y"))
-    equal(embedded, pw.program(lambda a, b: (y := f(a, b), y.sum())), X, X.T.copy())
+    equal(embedded, pw.program(lambda a, b: (y := f(a, b), y.sum())), X, X.T.copy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["train_lm", "mixture_of_experts"])
@@ -90,7 +91,7 @@ def test_loops_and_branches_on_data(embedded: Process) -> None:
         v = lax.while_loop(size, turn, v)
         return lax.cond(v.sum() > 0, lambda w: f(w), lambda w: g(w), v), v
 
-    equal(embedded, pw.program(program), X)
+    equal(embedded, pw.program(program), X, rtol=1e-4)
 
 
 def test_every_shard_is_read_from_the_host_that_has_it() -> None:

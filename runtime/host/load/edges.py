@@ -127,6 +127,7 @@ class Edges:
         types, number, copies = _types(edge.type, pieces), edge.number, edge.may_be_overwritten
         names, ranks = self.neighbors.ranks.names(edge.target), self.neighbors.ranks
         kept: list[int] = []
+        state = number if stays < 0 else ~number  # what stays is also received here
         offers: list[tuple[TransferServer, int, list[int]]] = []
         for (source, target), indices in found.by_pair.items():
             if source == mine and edge.source == edge.target and target == mine:
@@ -136,7 +137,7 @@ class Edges:
                 offers.append((server, ranks.pair(number, source, target), [place[i] for i in indices]))
 
         def enqueue(frame: Frame) -> None:
-            frame.turn_edge(SENT, number, "be offered")
+            frame.turn_edge(SENT, state, "be offered")
             value = frame.values[slot]
             try:
                 if not isinstance(value, Poison):
