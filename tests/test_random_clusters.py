@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     first: Any = metafunc.config.getoption("--first-program")
     count: Any = metafunc.config.getoption("--programs")
     dealt = sorted((TOPOLOGIES[seed % len(TOPOLOGIES)], seed) for seed in range(first, first + count))
-    ids = [f"{topology}-{seed}" for topology, seed in dealt]
+    ids = [f"{topology}-{seed}".replace("=", "") for topology, seed in dealt]
     metafunc.parametrize(("pair", "seed"), dealt, indirect=["pair"], ids=ids, scope="module")
 
 
