@@ -1,4 +1,6 @@
-"""Random programs, control flow on data among them, give the same bits on islands in processes of their own as in one.
+"""Random programs, control flow on data among them, give the same on islands in processes of their own as in one.
+
+The same bits, but where an island is of several processes: those may add in another order.
 
 `pytest tests/test_random_clusters.py --programs 1000 --first-program 0` compares more of them.
 """
@@ -51,4 +53,8 @@ def test_equals_one_process(pair: Pair, seed: int) -> None:
     with inside_of(pair.embedded):
         want = [np.asarray(r) for r in program.lower(*given).compile(pair.topology)(*given)]
     for ours, theirs in zip(program.lower(*given).compile()(*given), want, strict=True):
-        assert ours.dtype == theirs.dtype and np.asarray(ours).tobytes() == theirs.tobytes()
+        assert ours.dtype == theirs.dtype
+        if "hosts" in pair.topology:  # which add in another order
+            np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-6, atol=1e-6)
+        else:
+            assert np.asarray(ours).tobytes() == theirs.tobytes()

@@ -327,9 +327,7 @@ def _handed_out(frame: Frame, result: PartResult) -> Any:
 
 
 def _copied(array: Any) -> Any:
-    if isinstance(array, Poison):
-        return array
-    return pjrt.copy_whole(array, pjrt.device_list(list(array.sharding.mesh.devices.flat)), array.sharding)
+    return pjrt.copy_again(array) if pjrt.is_array(array) else array
 
 
 def _failure(value: Any, origin: Origin) -> Diagnostic | None:

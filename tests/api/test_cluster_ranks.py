@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, this_cluster, values
+from support.clusters import values
 from support.processes import ROOT, load_file
 
 import pathways as pw

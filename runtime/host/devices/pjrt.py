@@ -252,6 +252,15 @@ def copy_whole(array: DeviceArray, devices: Any, sharding: NamedSharding) -> Dev
     return _xc.batched_copy_array_to_devices_with_sharding([array], [devices], [sharding], semantics)[0]
 
 
+def copy_again(array: DeviceArray) -> DeviceArray:
+    """Copies an array to where it lies: of one that several processes have, the shards of this one."""
+    if array.is_fully_addressable:
+        return copy_whole(array, device_list(list(array.sharding.mesh.devices.flat)), array.sharding)
+    shards = shards_of(array)
+    copies = copy_shards(shards, [s.device for s in shards])
+    return _array(array.aval, array.sharding, copies, committed=True, _skip_checks=True)
+
+
 def device_list(devices: Sequence[Device]) -> Any:
     return _xc.DeviceList(tuple(devices))
 

@@ -108,7 +108,7 @@ def load_part(
         prepared.launches,
         waves,
         _inputs(part, prepared, sides),
-        _results(part, prepared, sides, {slot for slot, _ in constants}),
+        _results(part, prepared, {slot for slot, _ in constants}),
         _digest(part) if neighbors.in_step else "",
     )
 
@@ -136,15 +136,13 @@ def _inputs(part: PlanPart, prepared: Preparer, sides: Sides) -> dict[int, PartI
     return found
 
 
-def _results(part: PlanPart, prepared: Preparer, sides: Sides, constants: set[int]) -> list[PartResult]:
+def _results(part: PlanPart, prepared: Preparer, constants: set[int]) -> list[PartResult]:
     found: list[PartResult] = []
     for number, port, origin in zip(part.results, part.plan.results, origins_of(part.plan), strict=True):
         slot = prepared.offsets[port.island] + port.slot
-        side = sides.of(prepared.types[slot][1])
-        found.append(PartResult(number, slot, origin, _copier(side) if slot in constants else None))
+        found.append(PartResult(number, slot, origin, _copied if slot in constants else None))
     return found
 
 
-def _copier(side: Side) -> Callable[[Any], Any]:
-    devices = pjrt.device_list(side.devices)
-    return lambda array: pjrt.copy_whole(array, devices, side.real)
+def _copied(array: Any) -> Any:
+    return pjrt.copy_again(array) if pjrt.is_array(array) else array

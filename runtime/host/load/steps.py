@@ -129,7 +129,6 @@ class Preparer:
             [inputs.get(n, -1) for n in range(len(body.inputs) + (branch.kind == "cond"))],
             frozenset(donated),
             results,
-            [self._sides.of(self.types[i][1]) if i >= 0 else None for i in results],
             [self.bodies[n] for n in branch.bodies],
             self._cause,
             self._edges is None or self._edges.neighbors.has_first(self.plan, self._deciding(branch, inputs)),
