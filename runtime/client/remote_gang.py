@@ -6,14 +6,16 @@ When one is gone all are: the others have threads in collectives that will never
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from pathways.dialect.diagnostic_json import write_diagnostic
-from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.client.remote_host import RemoteHost, new_numbers
 from pathways.runtime.control.relay import Relay
+from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -37,7 +39,9 @@ class RemoteGang:
         self._order = threading.RLock()
         """Held while a message goes to all of them: they see all messages in one order."""
         self._ready = threading.Event()
-        self.members = tuple(RemoteHost(n, c, self._member_lost, self._member_losing) for n, c in connections.items())
+        self.members = tuple(
+            RemoteHost(n, c, self._member_lost, self._member_losing, self._member_hangs) for n, c in connections.items()
+        )
         self._ready.set()
 
     @property
@@ -125,6 +129,31 @@ class RemoteGang:
             for other in self.members:
                 other.lose("", member.lost)
             self._on_lost(self)
+
+    def _member_hangs(self, member: RemoteHost, cause: Diagnostic) -> None:
+        """Asks the others, in a thread of its own: the one that reads what a host says must go on."""
+        threading.Thread(target=self._call_roll, args=(member, cause), name="pathways-roll-call", daemon=True).start()
+
+    def _call_roll(self, member: RemoteHost, cause: Diagnostic) -> None:
+        """Gives the island up where nothing computes on any of its hosts: else one may be what the other waits for."""
+        try:
+            answers = [json.loads(answer.value) for answer in ask_members(self, m.CallRoll)]
+        except PathwaysError:  # one of them is gone, and so are all
+            return
+        names = [one.island for one in self.members]
+        if isinstance(cause, Hang) and hangs(float(cause.seconds), [a["idle"] for a in answers]):
+            calls = roll_of(dict(zip(names, (a["calls"] for a in answers), strict=True)))
+            self.lose("", replace(cause, calls=calls))
+
+
+def hangs(limit: float, idle: Sequence[float]) -> bool:
+    """Whether hosts that compute nothing for so many seconds each hang, where one has stood still for `limit`."""
+    return all(seconds >= limit / 2 for seconds in idle)
+
+
+def roll_of(calls: Mapping[str, Sequence[str]]) -> str:
+    """What each host of an island has launched, or that it has nothing to do."""
+    return "\n".join(f"{name}: {line}" for name, lines in calls.items() for line in lines or ["nothing runs there"])
 
 
 IslandHost: TypeAlias = RemoteHost | RemoteGang

@@ -68,7 +68,9 @@ class RemoteHost:
         connection: Connection,
         on_lost: Callable[["RemoteHost"], None],
         on_losing: Callable[["RemoteHost"], None] = lambda _: None,
+        on_hang: "Callable[[RemoteHost, Diagnostic], None] | None" = None,
     ) -> None:
+        """`on_hang`: is told that it seems to hang, and decides; else it is lost."""
         self.island = island
         self.lost: Diagnostic | None = None
         self.arrays = 0
@@ -78,7 +80,7 @@ class RemoteHost:
         self.faults = 0
         """How many faults happened before it hung."""
         self._connection = connection
-        self._on_lost, self._on_losing = on_lost, on_losing
+        self._on_lost, self._on_losing, self._on_hang = on_lost, on_losing, on_hang
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
         self._runs: dict[int, tuple[RemoteRun, Relay | None]] = {}
@@ -231,7 +233,11 @@ class RemoteHost:
                     relay.hear(self.island, message)
             case m.Hangs():
                 self.faults = message.faults
-                self.lose("", read_diagnostic(message.cause))
+                cause = read_diagnostic(message.cause)
+                if self._on_hang is None:
+                    self.lose("", cause)
+                else:
+                    self._on_hang(self, cause)
             case m.Beat():
                 self.arrays = message.arrays
                 self.free_now()

@@ -79,7 +79,8 @@ class Host:
         self._arrays: dict[int, Any] = {}
         self._flights = Flights()
         self._line = self._flights.line(name)
-        self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
+        suspect = self._suspect if neighbors.in_step else None
+        self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang, suspect=suspect)
         self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any]] = queue.SimpleQueue()
         self._loads: queue.SimpleQueue[_Loads] = queue.SimpleQueue()
@@ -144,6 +145,10 @@ class Host:
             case m.FetchArray() if message.array in self._arrays:  # it is not freed, or overwritten, before the answer
                 self._fetches.put((message, self._arrays[message.array]))
                 return False
+            case m.CallRoll():  # a run may never come back
+                idle, calls = self._watchdog.tell()
+                self._post(m.Answer(message.request, value=json.dumps({"idle": idle, "calls": calls})))
+                return False
             case m.TellTime():  # what lies between the question and the answer is how wrong it may be
                 self._post(m.Answer(message.request, value=str(time.perf_counter_ns())))
                 return False
@@ -187,6 +192,8 @@ class Host:
         frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
+        if numbers is not None:
+            numbers.alone = not self.neighbors.in_step
 
         def done(seconds: float) -> None:
             self._tell_end(message.run, seconds, results, numbers)
@@ -228,6 +235,10 @@ class Host:
             self._post(m.Failed(number, spent, causes, write_diagnostic(numbers.found), numbers.step))
             return
         self._post(m.Failed(number, spent, causes) if causes else m.Done(number, spent))
+
+    def _suspect(self, said: Hang) -> None:
+        """Tells the controller of what looks like a hang: the other hosts of the island may say more."""
+        self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
 
     def _hang(self, said: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
         """Tells the controller of a hang: this process cannot be rid of it, and will be replaced."""

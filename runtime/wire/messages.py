@@ -188,6 +188,14 @@ class Hangs:
 
 
 @dataclass(frozen=True)
+class CallRoll:
+    """Another host of the island makes no progress: the answer's value is JSON, for how many seconds nothing computes
+    on this one, and what it has launched (lines)."""
+
+    request: int
+
+
+@dataclass(frozen=True)
 class Beat:
     """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays."""
 
@@ -256,6 +264,7 @@ Message: TypeAlias = (
     | Record
     | TellTime
     | Hangs
+    | CallRoll
     | Beat
     | Fence
     | Decided
@@ -265,7 +274,9 @@ Message: TypeAlias = (
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 _KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT = frozenset({UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, TellTime, Decided, Reached})
+_HOT = frozenset(
+    {UnloadPlan, RunPlan, Done, CopyArray, FreeArrays, FetchArray, Beat, CallRoll, TellTime, Decided, Reached}
+)
 _COUNT = struct.Struct("<I")
 
 
