@@ -376,5 +376,5 @@ def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def ordinal(device: Device) -> int:
-    """Returns the number that the profiler has for a device of its client: of several processes', that in all of them."""
+    """Returns the number that the profiler has for a device: in its process, or in all of those of one client."""
     return int(device.local_hardware_id if device.process_index == 0 else device.id)
