@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -31,7 +32,9 @@ X = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
 
 SLICES = pw.make_virtual_device_set()
 HERE = SLICES.add_slice(devices=8).mesh(("x", "y"), (4, 2))
-THERE = SLICES.add_slice(devices=4).mesh(("x", "y"), (2, 2))
+THERE = SLICES.add_slice(devices=8).mesh(("x", "y"), (2, 4))
+ON_ONE = SLICES.add_slice(devices=4).mesh(("x", "y"), (2, 2))
+"""Devices of which one host has all."""
 SPECS = [P(), P("x"), P("y"), P("x", "y"), P("y", "x"), P(("x", "y")), P(None, ("x", "y")), P(None, "x")]
 
 
@@ -71,15 +74,16 @@ def test_samples_train_as_plain_jax(name: str) -> None:
     assert len(losses) == 2 and all(abs(ours - plain) < 1e-3 * abs(plain) for ours, plain in losses)
 
 
+@pytest.mark.parametrize("mesh", [THERE, ON_ONE])
 @pytest.mark.parametrize(("source", "target"), list(product(range(0, len(SPECS), 3), range(1, len(SPECS), 3))))
-def test_arrays_go_between_islands_rank_by_rank(source: int, target: int, embedded: Process) -> None:
-    a, b = NamedSharding(HERE, SPECS[source]), NamedSharding(THERE, SPECS[target])
+def test_arrays_go_between_islands_rank_by_rank(source: int, target: int, mesh: Any, embedded: Process) -> None:
+    a, b = NamedSharding(HERE, SPECS[source]), NamedSharding(mesh, SPECS[target])
     first = jit(lambda v: v + 1, in_shardings=a, out_shardings=a)
     second = jit(lambda v: v * 2, in_shardings=b, out_shardings=b)
     equal(embedded, pw.program(lambda v: first(second(first(v)))), X)
 
 
-@pytest.mark.parametrize(("source", "target"), list(product(range(1, len(SPECS), 2), range(0, len(SPECS), 2))))
+@pytest.mark.parametrize(("source", "target"), list(product(range(1, len(SPECS), 2), range(0, len(SPECS), 3))))
 def test_arrays_go_from_host_to_host_of_an_island(source: int, target: int, embedded: Process) -> None:
     a, b = NamedSharding(HERE, SPECS[source]), NamedSharding(HERE, SPECS[target])
     first = jit(lambda v: v + 1, in_shardings=a, out_shardings=a)
@@ -87,8 +91,9 @@ def test_arrays_go_from_host_to_host_of_an_island(source: int, target: int, embe
     equal(embedded, pw.program(lambda v: first(second(first(v)))), X)
 
 
-def test_loops_and_branches_on_data(embedded: Process) -> None:
-    here, there, one = on(HERE, "x", None), on(THERE, None, "y"), on(THERE)
+@pytest.mark.parametrize("mesh", [THERE, ON_ONE])
+def test_loops_and_branches_on_data(mesh: Any, embedded: Process) -> None:
+    here, there, one = on(HERE, "x", None), on(mesh, None, "y"), on(mesh)
     f = jit(lambda v: v * 1.5 - v.mean(), in_shardings=here, out_shardings=here)
     g = jit(lambda v: v + 1, in_shardings=there, out_shardings=there)
     size = jit(lambda v: abs(v).sum() < 5000, in_shardings=there, out_shardings=one)
@@ -256,3 +261,54 @@ def test_a_trace_and_costs_know_all_hosts(tmp_path: Path, embedded: Process) -> 
         want = program.lower(X).compile(TOPOLOGY).cost_analysis()
     got = program.lower(X).compile().cost_analysis()
     assert got["flops"] == pytest.approx(want["flops"])
+
+
+def test_several_threads_call_programs_at_once() -> None:
+    """All hosts of an island launch the same in the same order, or their collectives would wait for each other."""
+    first, second = on(HERE, "x", None), on(THERE, "x", None)
+    f = jit(lambda v: v - v.mean(), in_shardings=first, out_shardings=first)
+    g = jit(lambda v: v * 2 - v.sum() / 100, in_shardings=second, out_shardings=second)
+    one, two = pw.program(lambda v: (g(f(v)), f(g(v)))), pw.program(lambda v: g(f(g(f(v)))))
+    want = [values(one(X)), values([two(X)])]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(15):
+            for program, expected in zip((one, two), want, strict=True):
+                got = values(jax.tree.leaves(program(X)))
+                if any((a != b).any() for a, b in zip(got, expected, strict=True)):
+                    wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_host_ends_in_the_middle_of_a_loop_of_two_islands(rank: int) -> None:
+    first, second = on(HERE, "x", None), on(THERE, "x", None)
+    f = jit(lambda v: v - v.mean(), in_shardings=first, out_shardings=first)
+    g = jit(lambda v: v + v.sum() * 0, in_shardings=second, out_shardings=second)
+    small = jit(lambda v: abs(v).sum() < 1e30, in_shardings=second, out_shardings=on(THERE))
+    endless = pw.program(lambda x: lax.while_loop(small, lambda v: g(f(v)), x))
+    both = pw.program(lambda v: (y := f(v), g(y)))
+    want = values(both(X))
+    islands = [both(X)[n].handle.buffer.devices[0].island for n in range(2)]
+    kept = pw.program(lambda v: f(v))(X)
+    np.testing.assert_array_equal(np.asarray(kept), want[0])
+    before = {name: p.process.pid for name, p in this_cluster().processes.items()}
+    result = endless(X)
+    gone = this_cluster().hosts[islands[1]]
+    os.kill(before[f"{islands[1]}/{rank}"], signal.SIGKILL)
+    assert code_of(np.asarray, result) == "PWC0910" and gone.lost is not None
+    for ours, theirs in zip(values(both(X)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    result = endless(X)
+    assert result.cancel() and code_of(np.asarray, result) == "PWC0518"
+    for ours, theirs in zip(values(both(X)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    after = {name: p.process.pid for name, p in this_cluster().processes.items()}
+    assert {name for name in before if before[name] != after[name]} == {f"{islands[1]}/0", f"{islands[1]}/1"}
