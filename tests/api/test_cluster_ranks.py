@@ -312,3 +312,25 @@ def test_a_host_ends_in_the_middle_of_a_loop_of_two_islands(rank: int) -> None:
         np.testing.assert_array_equal(ours, theirs)
     after = {name: p.process.pid for name, p in this_cluster().processes.items()}
     assert {name for name in before if before[name] != after[name]} == {f"{islands[1]}/0", f"{islands[1]}/1"}
+
+
+def test_sequential_dispatch_donation_and_copies() -> None:
+    first, second = on(HERE, "x", None), on(THERE, "x", None)
+    f = jit(lambda v: v - v.mean(), in_shardings=first, out_shardings=first)
+    g = jit(lambda v: v * 2 - v.sum(), in_shardings=second, out_shardings=second)
+    both = pw.program(lambda v: (y := f(v), g(y)))
+    want = values(both(X))
+    for ours, theirs in zip(values(both.lower(X).compile(dispatch="sequential")(X)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    taking = pw.program(lambda v: f(v), donate_argnums=0)
+    made, _ = both(X)
+    kept = made.copy()
+    taking(made).block_until_ready()
+    np.testing.assert_array_equal(np.asarray(kept), want[0])
+    assert code_of(np.asarray, made) == "PWC0207"
+    with pw.Client("alice") as alice:
+        held = both(X)
+        assert alice.suspend() > 0
+        alice.resume()
+        for ours, theirs in zip(values(held), want, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
