@@ -41,6 +41,8 @@ class Platform:
     made_at_will: MadeAtWill | None = None
     in_flight: int = 16
     """The most executions in flight on a device. Beyond 32, collectives hang on CPU (jaxlib 0.10, measured)."""
+    in_flight_across: int = 2
+    """As that, where other processes take part: more only make each of them slower (CPU, measured)."""
     apart: int = 0
     """Gangs of up to so many devices are started one device after the other, where none needs another; 0: never."""
     on_host: bool = False

@@ -1,23 +1,29 @@
 """The part of a plan that one host executes: the streams of its islands, and what goes to and from others. Pure.
 
-Every host finds its own part, from the plan alone, so that no two can disagree. The parts of all hosts together are
-the plan, each instruction in one of them.
+Every host finds its own part, from the plan alone, so that no two can disagree. The parts of all islands together are
+the plan, each instruction in one of them; all hosts of an island have the same part, each for its own devices. Among
+those, a copy from mesh to mesh is a send and a receive: what a rank lacks may lie on another.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from pathways.dialect.ahead import AHEAD
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.instructions import Branch, Recv, Run, Send
+from pathways.dialect.plan.instructions import Branch, Copy, Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Layout, Plan, Stream
 from pathways.dialect.plan.order import Joined, Ordered, linearize
+from pathways.dialect.ranks import ONE_EACH, RankTable
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A value that goes from one host to another: a send and its receive. `number` is the same on all hosts."""
+    """A value that goes from one host to another: a send and its receive. `number` is the same on all hosts.
+
+    Of a copy inside of an island of several hosts, source and target are that island.
+    """
 
     number: int
     channel: int
@@ -50,25 +56,29 @@ class PlanPart:
     """The parts of the plan's bodies: `plan.bodies` have the streams and constants of these islands, and all ports."""
 
 
-def part_of(plan: Plan, islands: Collection[str], path: str = "plan") -> PlanPart:
-    """Finds the part of the host that has these islands. Raises PWC0604 as `linearize`."""
-    bodies = tuple(_part(plan.of_body(n), islands, path) for n in range(len(plan.bodies)))
+def part_of(plan: Plan, islands: Collection[str], path: str = "plan", ranks: RankTable = ONE_EACH) -> PlanPart:
+    """Finds the part of the hosts that have these islands. Raises PWC0604 as `linearize`."""
+    bodies = tuple(_part(plan.of_body(n), islands, path, ranks) for n in range(len(plan.bodies)))
     own = [
         replace(body, streams=part.plan.streams, constant_buffers=part.plan.constant_buffers)
         for body, part in zip(plan.bodies, bodies, strict=True)
     ]
-    whole = _part(plan, islands, path)
+    whole = _part(plan, islands, path, ranks)
     return replace(whole, plan=replace(whole.plan, bodies=tuple(own)), bodies=bodies)
 
 
-def _part(plan: Plan, islands: Collection[str], path: str) -> PlanPart:
+def _part(plan: Plan, islands: Collection[str], path: str, ranks: RankTable) -> PlanPart:
     """The part of a plan without its bodies."""
     streams = [i for i, s in enumerate(plan.streams) if s.island in islands]
     number = {old: new for new, old in enumerate(streams)}
-    order = tuple(_of_part(linearize(plan, path), number))
+    several = {at for at, s in enumerate(plan.streams) if ranks.are_several(s.island)}
+    copies = {(c.edge.source, c.copy): c.edge for c in copies_of(plan, ranks)}
+    order = tuple(chain.from_iterable(_split(plan, *one, copies) for one in linearize(plan, path)))
+    order = tuple(_of_part(order, number, several))
     inputs = tuple(i for i, p in enumerate(plan.inputs) if p.island in islands)
     results = tuple(i for i, p in enumerate(plan.results) if p.island in islands)
     crossing = [e for e in edges_of(plan) if (e.source in islands) != (e.target in islands)]
+    crossing += [edge for edge in copies.values() if edge.source in islands]
     return PlanPart(
         replace(
             plan,
@@ -86,8 +96,21 @@ def _part(plan: Plan, islands: Collection[str], path: str) -> PlanPart:
     )
 
 
-def _of_part(order: Iterable[Ordered], number: Mapping[int, int]) -> Iterator[Ordered]:
-    """What of an order is on some streams, which have new numbers there."""
+def _split(
+    plan: Plan, at: int, what: Instruction | Joined, copies: Mapping[tuple[str, Copy], Edge]
+) -> Iterator[Ordered]:
+    """An instruction; of a copy inside of an island of several hosts, the send and the receive that it is there."""
+    island = plan.streams[at].island
+    edge = copies.get((island, what)) if isinstance(what, Copy) else None
+    if not isinstance(what, Copy) or edge is None:
+        yield at, what
+        return
+    yield at, Send(what.step, edge.channel, what.source, island, what.where)
+    yield at, Recv(what.step, edge.channel, what.target, island, what.where)
+
+
+def _of_part(order: Iterable[Ordered], number: Mapping[int, int], several: Collection[int]) -> Iterator[Ordered]:
+    """What of an order is on some streams, which have new numbers there. Streams in `several` are of several hosts."""
     for at, what in order:
         if not isinstance(what, Joined):
             if at in number:
@@ -95,7 +118,8 @@ def _of_part(order: Iterable[Ordered], number: Mapping[int, int]) -> Iterator[Or
             continue
         parts = tuple((number[stream], branch) for stream, branch in what.parts if stream in number)
         if parts:
-            yield parts[0][0], Joined(parts, away=len(parts) < len(what.parts))
+            away = len(parts) < len(what.parts) or any(stream in several for stream, _ in what.parts)
+            yield parts[0][0], Joined(parts, away=away)
 
 
 def edges_of(plan: Plan) -> list[Edge]:
@@ -112,34 +136,79 @@ def edges_of(plan: Plan) -> list[Edge]:
     return found
 
 
+@dataclass(frozen=True)
+class InnerCopy:
+    """A copy inside of an island of several hosts, and what goes between those."""
+
+    copy: Copy
+    edge: Edge
+
+
+def copies_of(plan: Plan, ranks: RankTable) -> list[InnerCopy]:
+    """All copies inside of islands of several hosts, numbered behind the values between islands, with free channels."""
+    sends = [i.channel for s in plan.streams for i in s.instructions if isinstance(i, Send)]
+    number, channel = len(sends), max(sends, default=-1) + 1
+    found: list[InnerCopy] = []
+    for stream in plan.streams if ranks.hosts else ():
+        overwritten = _overwritten(plan, stream)
+        for copy in (i for i in stream.instructions if isinstance(i, Copy) and ranks.are_several(stream.island)):
+            here, there = stream.kind_of[copy.source], stream.kind_of[copy.target]
+            ends, loses = (stream.island, stream.island), copy.source in overwritten
+            edge = Edge(number, channel, *ends, here.type, here.layout, there.layout, loses)
+            found.append(InnerCopy(copy, edge))
+            number, channel = number + 1, channel + 1
+    return found
+
+
 def branch_number(body: int, step: int) -> int:
     """The number of a branch in the whole plan: of its body (-1: the program itself), and its step there."""
     return (body + 1 << 32) + step
 
 
-def shared_branches(plan: Plan, host_of: Callable[[str], str]) -> dict[int, tuple[str, frozenset[str]]]:
-    """By number, the branches that several hosts have a part of: their kinds, and those hosts."""
+def ranks_of_shards(plan: Plan, layout: Layout, ranks: RankTable) -> tuple[int, ...]:
+    """The rank that has each shard of an array, in the order of its mesh."""
+    mesh = plan.meshes[layout.mesh]
+    return ranks.of_devices(mesh.island, plan.topology.island(mesh.island).size, mesh.devices)
+
+
+def vote_number(plan: Plan, island: str) -> int:
+    """The number under which the hosts of an island say what has arrived: no branch has it."""
+    return -1 - plan.topology.names.index(island)
+
+
+def shared_branches(
+    plan: Plan, host_of: Callable[[str], str], ranks: RankTable = ONE_EACH
+) -> dict[int, tuple[str, frozenset[str]]]:
+    """By number, the branches that several hosts have a part of: their kinds, and those hosts.
+
+    Also, as branches of the kind `vote`, the islands of several hosts: each says of a value whether it has arrived.
+    """
     found: dict[int, tuple[str, set[str]]] = {}
     for body, streams in enumerate(plan.all_streams, -1):
         for stream in streams:
             for branch in (i for i in stream.instructions if isinstance(i, Branch)):
                 number = branch_number(body, branch.step)
-                found.setdefault(number, (branch.kind, set()))[1].add(host_of(stream.island))
+                hosts = ranks.names(stream.island) if ranks.are_several(stream.island) else (host_of(stream.island),)
+                found.setdefault(number, (branch.kind, set()))[1].update(hosts)
+    for island in (i.name for i in plan.topology.islands if ranks.are_several(i.name)):
+        found[vote_number(plan, island)] = "vote", set(ranks.names(island))
     return {number: (kind, frozenset(hosts)) for number, (kind, hosts) in found.items() if len(hosts) > 1}
 
 
-def bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> dict[str, int]:
+def bytes_between(
+    plan: Plan, prefetch: int, host_of: Callable[[str], str], ranks: RankTable = ONE_EACH
+) -> dict[str, int]:
     """Bytes that values between hosts take on a device of each island, beside the peak of its stream.
 
     What is offered may stay until the run ends: it is counted whole. Of what is asked for, so many values (`prefetch`)
     are there in pieces beside those that were joined. Of a loop, as many turns
     count as a host may be ahead of another.
     """
-    found = _bytes_between(plan, prefetch, host_of)
+    found = _bytes_between(plan, prefetch, host_of, ranks)
     taken: list[Counter[str]] = []
     for number in range(len(plan.bodies)):  # a body's own branches run bodies before it
         taken.append(_bytes_of_branches(plan.of_body(number), taken))
-        taken[number].update(_bytes_between(plan.of_body(number), prefetch, host_of))
+        taken[number].update(_bytes_between(plan.of_body(number), prefetch, host_of, ranks))
     found.update(_bytes_of_branches(plan, taken))
     return {stream.island: found[stream.island] for stream in plan.streams}
 
@@ -158,15 +227,15 @@ def _bytes_of_branches(plan: Plan, taken: Sequence[Counter[str]]) -> Counter[str
     return found
 
 
-def _bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str]) -> Counter[str]:
+def _bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str], ranks: RankTable) -> Counter[str]:
     found: Counter[str] = Counter()
     asked: dict[str, list[int]] = {}
-    for edge in edges_of(plan):
-        if host_of(edge.source) != host_of(edge.target):
-            shape = edge.type.shape
-            found[edge.source] += edge.type.shard_bytes(plan.sharding(edge.here).shard_shape(shape))
-            there = edge.type.shard_bytes(plan.sharding(edge.there).shard_shape(shape))
-            asked.setdefault(edge.target, []).append(there)
+    between = [e for e in edges_of(plan) if host_of(e.source) != host_of(e.target)]
+    for edge in between + [c.edge for c in copies_of(plan, ranks)]:
+        shape = edge.type.shape
+        found[edge.source] += edge.type.shard_bytes(plan.sharding(edge.here).shard_shape(shape))
+        there = edge.type.shard_bytes(plan.sharding(edge.there).shard_shape(shape))
+        asked.setdefault(edge.target, []).append(there)
     for island, sizes in asked.items():
         found[island] += sum(sorted(sizes)[-prefetch:])
     return found

@@ -12,13 +12,14 @@ from pathways.runtime.host.run.background import CANCEL_LOOK
 
 @contextlib.contextmanager
 def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices: int = 4) -> Generator[Topology]:
-    """Starts a process for each island; what is compiled in the block is placed there, and runs there.
+    """Starts a process for each host of each island; what is compiled in the block is placed there, and runs there.
 
-    `topology` is a `pw.Topology` or a spec; without one there are `islands` of `devices` each. Every process of an
-    island has devices of its own, and data go from one to another without passing through this one (paper, 4.2 to
-    4.5). When the block ends the processes do; arrays that were made there cannot be read any more: take what is wanted
-    out with `np.asarray`. A process that dies or freezes takes its island's arrays with it (PWC0910), those of others
-    stay; it is started anew, and the next call of a program finds it there.
+    `topology` is a `pw.Topology` or a spec (`islands=2,hosts=2,devices=4`: each island is two processes of four devices
+    each); without one there are `islands` of `devices` each. Every process has devices of its own, and data go from one
+    to another without passing through this one (paper, 4.2 to 4.5). When the block ends the processes do; arrays that
+    were made there cannot be read any more: take what is wanted out with `np.asarray`. A process that dies or freezes
+    takes its island's arrays with it (PWC0910), those of others stay; the island is started anew, and the next call of
+    a program finds it there.
 
     Host callbacks and some faults are refused there (PWC0912).
     Raises PWC0704 for a topology that is none, PWC0910 where a process does not start.

@@ -20,6 +20,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island, Topology, topology_of
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.hosts import Hosts, StartedRun, remote_devices
+from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -81,6 +82,8 @@ class Attached(Hosts):
             self.bind(island.name, devices)
             for device in devices:
                 self._numbered[device] = len(self._numbered)
+        self._there: dict[str, RemoteHost] = {}
+        """What `hosts` has, too."""
         self._changed = threading.Condition()
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
         self._runs: dict[int, int] = {}
@@ -103,7 +106,7 @@ class Attached(Hosts):
             with self._changed:
                 self._changed.wait_for(lambda: self.ended is not None or self._is_known(name))
                 self._check_there()
-                place, host = self._places[name], self.hosts.get(name)
+                place, host = self._places[name], self._there.get(name)
                 if host is not None and host.lost is None and host.epoch == place.epoch:
                     return host
                 if place.away:
@@ -142,15 +145,15 @@ class Attached(Hosts):
                 connection.close()
                 return
             sink = _ToHost(self._control, place.number, place.epoch)
-            self.hosts[name] = _SharedHost(
+            self.hosts[name] = self._there[name] = _SharedHost(
                 name, connection, self._lost, numbers=self.numbers, ordered=sink, epoch=place.epoch
             )
 
     def _current(self, name: str) -> RemoteHost | None:
-        host = self.hosts.get(name)
+        host = self._there.get(name)
         return host if host is not None and host.lost is None and host.epoch == self._places[name].epoch else None
 
-    def fence(self, host: RemoteHost) -> None:
+    def fence(self, host: IslandHost) -> None:
         """The controller does that."""
 
     def next_move(self) -> int:
@@ -160,13 +163,16 @@ class Attached(Hosts):
         have, rule = "a cluster that other clients have, too", "islands of this process, or of `pw.cluster`"
         raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=caller()))
 
-    def get_ready(self, hosts: Iterable[RemoteHost]) -> None:
+    def get_ready(self, hosts: Iterable[IslandHost]) -> None:
         """Waits while too many runs are under way. Raises PWC0917 where the controller is gone."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._runs) < WINDOW or self.ended is not None)
             self._check_there()
 
-    def start(self, run: StartedRun, parcels: Sequence[tuple[RemoteHost, m.RunPlan]]) -> list[RemoteRun]:
+    def start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
+        return self._start(run, [(self._there[host.island], message) for host, message in parcels])
+
+    def _start(self, run: StartedRun, parcels: Sequence[tuple[RemoteHost, m.RunPlan]]) -> list[RemoteRun]:
         self._introduce(run)
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
@@ -249,7 +255,7 @@ class Attached(Hosts):
     def _end(self, cause: Diagnostic) -> None:
         with self._changed:
             self.ended = cause
-            hosts = list(self.hosts.values())
+            hosts = list(self._there.values())
             self._changed.notify_all()
         for host in hosts:
             host.lose("", cause)
@@ -257,7 +263,7 @@ class Attached(Hosts):
     def _take(self, message: m.Message) -> None:
         match message:
             case m.Relayed():
-                host = self.hosts.get(self._by_number[message.host])
+                host = self._there.get(self._by_number[message.host])
                 _, kind = HEADER.unpack_from(message.blob)
                 said = decode(kind, message.blob[HEADER.size :])
                 if host is not None and host.epoch == message.epoch:
@@ -266,7 +272,7 @@ class Attached(Hosts):
                     self._over(said.run, parts=1)
             case m.RunRefused():
                 cause = read_diagnostic(message.cause)
-                for host in list(self.hosts.values()):
+                for host in list(self._there.values()):
                     host.refuse(message.run, cause)
                 self._over(message.run)
             case m.HostGone():
@@ -298,7 +304,7 @@ class Attached(Hosts):
         with self._changed:
             place = self._places[name]
             place.address, place.cause = "", cause
-            host = self.hosts.get(name)
+            host = self._there.get(name)
         if host is not None and host.epoch == epoch:
             for run in host.runs():
                 self._over(run, parts=1)
@@ -312,7 +318,7 @@ class Attached(Hosts):
     def _tend(self) -> None:
         """Says which arrays have ended, and what is held, where no run says it."""
         while not self._closed.wait(TEND):
-            for host in list(self.hosts.values()):
+            for host in list(self._there.values()):
                 host.free_now()
             self._tell_held()
 
@@ -346,7 +352,7 @@ class Attached(Hosts):
         """Leaves the cluster: whatever this client has there goes."""
         self._closed.set()
         self._control.close()
-        for host in list(self.hosts.values()):
+        for host in list(self._there.values()):
             host.lose("the connection has been closed")
 
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.hosts import Hosts, RemoteDevice, ask_each, remote_devices
+from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.epochs import Epoch
 from pathways.runtime.control.silence import Silence, host_timeout
@@ -31,8 +33,8 @@ class Cluster(Hosts):
     """The machine of a process whose islands are other processes: devices by name, and the hosts that have them."""
 
     def __init__(self, topology: Topology, platform: str) -> None:
-        """Starts a process for each island. Raises PWC0910 where one does not start, PWC0912 where all would take the
-        same devices."""
+        """Starts the processes of each island. Raises PWC0910 where one does not start, PWC0912 where all would take
+        the same devices."""
         super().__init__(platform)
         if self.row.made_at_will is None:
             have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
@@ -47,8 +49,10 @@ class Cluster(Hosts):
         self._idle: Counter[str] = Counter()
         """How many hosts of each island in a row have ended before any run of theirs did."""
         self._closed = threading.Event()
-        self.processes = {p.island: p for p in start_hosts(topology.islands, platform)}
-        self.hosts = {name: self._host_at(process) for name, process in self.processes.items()}
+        self.ranks = RankTable({i.name: i.hosts for i in topology.islands if i.hosts > 1})
+        self.processes = {p.island: p for p in start_hosts(topology.islands, platform, self.ranks)}
+        """By name of the host: an island of several has one for each."""
+        self.hosts = {i.name: self._met(i.name) for i in topology.islands}
         for island in topology.islands:
             self.bind(island.name, remote_devices(island, platform))
         threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
@@ -63,13 +67,17 @@ class Cluster(Hosts):
         for epoch in self._epochs.values():
             epoch.settle(0, "join")
 
-    def _host_at(self, process: HostProcess) -> RemoteHost:
-        return RemoteHost(process.island, process.connection, self._lost, self._losing, numbers=self.numbers)
+    def _met(self, island: str) -> IslandHost:
+        """What has an island, when its processes have said hello."""
+        found = {name: self.processes[name].connection for name in self.ranks.names(island)}
+        if len(found) > 1:
+            return RemoteGang(island, found, self._lost, self._losing, self.numbers)
+        return RemoteHost(island, found[island], self._lost, self._losing, numbers=self.numbers)
 
     def host_of(self, island: str) -> str:
         return island
 
-    def host(self, name: str) -> RemoteHost:
+    def host(self, name: str) -> IslandHost:
         with self._changed:
             self._changed.wait_for(lambda: self._closed.is_set() or self._epochs[name].state != "starting")
             host = self.hosts[name]
@@ -80,7 +88,8 @@ class Cluster(Hosts):
     def _join(self) -> None:
         """Tells all hosts that are there where the data of the others comes from; one that goes meanwhile is joined
         when another takes its place."""
-        there = {name: host for name, host in self.hosts.items() if host.lost is None}
+        members = [member for host in self.hosts.values() for member in host.members]
+        there = {member.island: member for member in members if member.lost is None}
 
         def ask(name: str, number: int) -> m.Message:
             return m.Connect(number, {n: "" for n in there if n != name})
@@ -99,21 +108,23 @@ class Cluster(Hosts):
         """Loses hosts that have not been heard of for too long: frozen, or away."""
         silence = Silence(host_timeout())
         while not self._closed.wait(LOOK):
-            heard = {name: host.heard for name, host in self.hosts.items() if host.lost is None}
+            there = {m.island: m for host in self.hosts.values() for m in host.members if m.lost is None}
+            heard = {name: member.heard for name, member in there.items()}
             for name, seconds in silence.judge(time.monotonic(), heard).items():
-                self.hosts[name].lose(f"nothing was heard of it for {seconds:.1f} seconds")
+                there[name].lose(f"nothing was heard of it for {seconds:.1f} seconds")
 
-    def _losing(self, host: RemoteHost) -> None:
+    def _losing(self, host: IslandHost) -> None:
         """Makes the next call wait for the host that comes."""
         with self._changed:
             if not self._closed.is_set():
                 self._epochs[host.island].go()
 
-    def _lost(self, host: RemoteHost) -> None:
+    def _lost(self, host: IslandHost) -> None:
         """Kills what is left of a host, and has the rest done by a thread of its own: another may be frozen, too."""
         if self._closed.is_set():
             return
-        self.processes[host.island].kill()
+        for name in self.ranks.names(host.island):
+            self.processes[name].kill()
         assert host.lost is not None
         island = self.named(host.island)
         assert island is not None
@@ -121,7 +132,7 @@ class Cluster(Hosts):
         self.on_lost(island, host.lost)
         threading.Thread(target=self._replace, args=(host,), name="pathways-start", daemon=True).start()
 
-    def fence(self, host: RemoteHost) -> None:
+    def fence(self, host: IslandHost) -> None:
         assert host.lost is not None
         cause = write_diagnostic(host.lost)
         for other in self.hosts.values():
@@ -130,8 +141,8 @@ class Cluster(Hosts):
         if host is not self.hosts[host.island]:
             self._join()
 
-    def _replace(self, host: RemoteHost) -> None:
-        """Gives an island a new host; where none can be started, or too often, the old one stays lost."""
+    def _replace(self, host: IslandHost) -> None:
+        """Gives an island new processes; where none can be started, or too often, the old one stays lost."""
         name = host.island
         epoch = self._epochs[name].number
         event = "stay away"
@@ -141,10 +152,11 @@ class Cluster(Hosts):
             if self._idle[name] >= MOST_STARTS:
                 print(f"note: the host of {name} ends again and again, and is not started any more", file=sys.stderr)
                 return
-            process = self._started(name)
-            self.processes[name].end()
-            self.processes[name] = process
-            self.hosts[name] = self._host_at(process)
+            started = self._started(name)
+            for process in started:
+                self.processes[process.island].end()
+                self.processes[process.island] = process
+            self.hosts[name] = self._met(name)
             event = "join"
             self._join()
         except (PathwaysError, OSError) as error:
@@ -154,23 +166,22 @@ class Cluster(Hosts):
                 self._epochs[name].settle(epoch, event)
                 self._changed.notify_all()
             note("host", name, f"{event}s, number {epoch}")
-            if self._closed.is_set():
-                self.processes[name].kill()
-                self.processes[name].end()
+            for process in (self.processes[n] for n in self.ranks.names(name) if self._closed.is_set()):
+                process.kill()
+                process.end()
 
-    def _started(self, name: str) -> HostProcess:
-        """Starts a process for an island; once more where it ends before it has said hello: killed, say, as the last.
+    def _started(self, name: str) -> list[HostProcess]:
+        """Starts the processes of an island; again where one ends before it has said hello: killed, say, as the last.
 
         Raises PWC0910.
         """
         island = [self.topology.island(name)]
         try:
-            (process,) = start_hosts(island, self.platform)
+            return start_hosts(island, self.platform, self.ranks)
         except PathwaysError:
             if self._closed.is_set():
                 raise
-            (process,) = start_hosts(island, self.platform)
-        return process
+            return start_hosts(island, self.platform, self.ranks)
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""

@@ -23,18 +23,21 @@ class ClusterRecorder(RunRecorder):
         super().__init__()
         self._cluster = cluster
         self._hosts: dict[str, RemoteHost] = {}
-        """The hosts that record, by island: one that takes the place of another does not."""
+        """The hosts that record, by name: one that takes the place of another does not."""
         self._ahead: dict[str, int] = {}
+        self._islands: dict[str, str] = {}
+        """By host."""
 
     def start(self) -> None:
         """Has all hosts begin; waits for those that are being started anew."""
         hosts: dict[str, RemoteHost] = {}
         for island in self._cluster.hosts:
             try:
-                hosts[island] = host = self._cluster.host(island)
-                self._ahead[island] = ahead([_ping(host) for _ in range(PINGS)])
+                for member in self._cluster.host(island).members:
+                    self._ahead[member.island] = ahead([_ping(member) for _ in range(PINGS)])
+                    hosts[member.island] = member
+                    self._islands[member.island] = island
             except (PathwaysError, ValueError) as error:
-                hosts.pop(island, None)
                 _note(island, error)
         most = MOST_LAUNCHES // max(1, len(hosts))
         for island, answer in ask_each(hosts, lambda _, number: m.Record(number, most)).items():
@@ -48,17 +51,22 @@ class ClusterRecorder(RunRecorder):
         reader = EventReader(self.plans)
         found: list[Recording] = []
         answers = ask_each(self._hosts, lambda _, number: m.Record(number, 0))
-        for number, (island, answer) in enumerate(answers.items()):
+        numbers = {island: number for number, island in enumerate(self._islands.values())}
+        begun: dict[str, Recording] = {}
+        """Of each island that of its first host, which has enqueued what the others have."""
+        for name, answer in answers.items():
+            island = self._islands[name]
             try:
                 if isinstance(answer, PathwaysError):
                     raise answer
-                found.append(reader.read(answer.blob, island, self._ahead[island], number))
+                found.append(reader.read(answer.blob, island, self._ahead[name], numbers[island]))
+                begun.setdefault(island, found[-1])
             except (PathwaysError, ValueError) as error:
-                _note(island, error)
+                _note(name, error)
         return Recording(
             list(self.runs.values()),
-            [la for one in found for la in one.launches],
-            [move for one in found for move in one.moves],
+            [la for one in begun.values() for la in one.launches],
+            [move for one in begun.values() for move in one.moves],
             [span for one in found for span in one.spans],
         )
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island
 from pathways.runtime.client.client_ids import ClientIds
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import Machine
@@ -40,8 +41,9 @@ def remote_devices(island: Island, platform: str) -> list[RemoteDevice]:
 class StartedRun:
     """A run that is about to be started: its number and its plan's, and what a controller must know of it.
 
-    `digest` is that of the plan; `branches` are those that several hosts have a part of, None where the plan has none
-    at all; `memory` is bytes by device, where the topology states how many there are.
+    `digest` is that of the plan; `branches` are what several hosts decide together, None where nothing is decided at
+    all; `has_loops`: it may be cancelled while it runs; `memory` is bytes by device, where the topology states how many
+    there are.
     """
 
     number: int
@@ -49,6 +51,7 @@ class StartedRun:
     program: str
     digest: str
     branches: Mapping[int, tuple[str, frozenset[str]]] | None
+    has_loops: bool
     memory: Mapping[Hashable, int]
     request: Request | None
 
@@ -63,8 +66,10 @@ class Hosts(Machine, abc.ABC):
         super().__init__(platform)
         self.numbers = ClientIds(client)
         """Of arrays, plans, and moves of arrays between programs."""
-        self.hosts: dict[str, RemoteHost] = {}
+        self.hosts: dict[str, IslandHost] = {}
         """By name; a host that is gone stays until another has taken its place."""
+        self.ranks = ONE_EACH
+        """How many processes the host of an island is."""
         self.faults = 0
         """Faults that happened on hosts that are gone."""
 
@@ -73,11 +78,11 @@ class Hosts(Machine, abc.ABC):
         """The name of the host that has an island."""
 
     @abc.abstractmethod
-    def host(self, name: str) -> RemoteHost:
+    def host(self, name: str) -> IslandHost:
         """A host by name; waits while it is started anew. Raises PWC0910 where it cannot be."""
 
     @abc.abstractmethod
-    def fence(self, host: RemoteHost) -> None:
+    def fence(self, host: IslandHost) -> None:
         """Tells all other hosts that one is gone, so that nothing waits for it, and who is there instead."""
 
     def next_move(self) -> int:
@@ -87,15 +92,18 @@ class Hosts(Machine, abc.ABC):
     def check_alone(self, what: str) -> None:
         """Raises PWC0912 for what may be done only where no other client has the same hosts."""
 
-    def get_ready(self, hosts: Iterable[RemoteHost]) -> None:
+    def get_ready(self, hosts: Iterable[IslandHost]) -> None:
         """Waits for what a run on these hosts needs beside its turn."""
 
-    def start(self, run: StartedRun, parcels: Sequence[tuple[RemoteHost, m.RunPlan]]) -> list[RemoteRun]:
+    def start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
         """Starts a run on its hosts; never waits. Returns the futures of its parts, in their order."""
         relay = None
         if run.branches is not None:
-            relay = Relay(run.number, {host.island: host for host, _ in parcels}, run.branches)
-        parts = Parts(relay.cancel) if relay is not None else None
+            members = {member.island: member for host, _ in parcels for member in host.members}
+            several = [host for host, _ in parcels if len(host.members) > 1]
+            islands = {member.island: host.island for host in several for member in host.members}
+            relay = Relay(run.number, members, run.branches, islands)
+        parts = Parts(relay.cancel) if relay is not None and run.has_loops else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
         for (host, message), part in zip(parcels, runs, strict=True):
             host.run(message, part, relay)
@@ -112,7 +120,7 @@ class Hosts(Machine, abc.ABC):
 
 
 def ask_each(
-    hosts: Mapping[str, RemoteHost], make: Callable[[str, int], m.Message]
+    hosts: Mapping[str, IslandHost], make: Callable[[str, int], m.Message]
 ) -> dict[str, m.Answer | PathwaysError]:
     """Asks hosts, by name, at once; gives the error of each that does not answer. `make` makes the request of one."""
 
@@ -126,7 +134,7 @@ def ask_each(
         return dict(zip(hosts, pool.map(ask, hosts), strict=True))
 
 
-def ask_all(hosts: Mapping[str, RemoteHost], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
+def ask_all(hosts: Mapping[str, IslandHost], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
     """As `ask_each`; raises the error of a host that does not answer."""
     answers: dict[str, m.Answer] = {}
     for name, answer in ask_each(hosts, make).items():

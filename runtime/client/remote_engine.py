@@ -17,7 +17,7 @@ from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.runtime.client.hosts import Hosts, StartedRun, ask_all
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_gang import IslandHost, ask_members
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
@@ -30,7 +30,7 @@ from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.errors import NotOverProcesses
+from pathways.runtime.wire.errors import DifferentParts, NotOverProcesses
 
 
 class RemoteSides(Sides):
@@ -51,7 +51,7 @@ class _Share:
     """Of the host."""
     inputs: Sequence[int]
     results: Sequence[tuple[int, int]]
-    host: RemoteHost | None = None
+    host: IslandHost | None = None
 
 
 class RemoteEngine:
@@ -75,9 +75,8 @@ class RemoteEngine:
         self._number = hosts.numbers.take()
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
         self._digest = hashlib.blake2b(self._raw, digest_size=16).hexdigest()
-        self._branches = shared_branches(plan, hosts.host_of)
-        self._shared = self._branches if plan.bodies else None
-        self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of)
+        self._branches = shared_branches(plan, hosts.host_of, hosts.ranks)
+        self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of, hosts.ranks)
         shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
@@ -100,16 +99,17 @@ class RemoteEngine:
         results = [(n, offsets[p.island] + p.slot) for n, p in enumerate(plan.results) if p.island in islands]
         return _Share(name, inputs, results)
 
-    def _load(self, share: _Share) -> RemoteHost:
+    def _load(self, share: _Share) -> IslandHost:
         """The host of a share, which has the plan: loaded again where it was started anew. Raises what it answers."""
         host = self._hosts.host(share.name)
         if host is not share.host:
             number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
-            host.ask(lambda request: m.LoadPlan(request, number, path, sequential, raw))
+            answers = ask_members(host, lambda request: m.LoadPlan(request, number, path, sequential, raw))
+            _check_alike(self.plan, {n.island: a.value for n, a in zip(host.members, answers, strict=True)})
             share.host = host
         return host
 
-    def _host(self, share: _Share) -> RemoteHost:
+    def _host(self, share: _Share) -> IslandHost:
         host = share.host
         if host is None or host.lost is not None:
             with self._loading:
@@ -152,7 +152,10 @@ class RemoteEngine:
             hosts = {share.name: self._host(share) for share in self._shares.values()}
         for host in hosts.values():
             host.flush()
-        run = StartedRun(number, self._number, self.plan.name, self._digest, self._shared, self._memory, request)
+        branches = self._branches if self._branches or self.plan.bodies else None
+        run = StartedRun(
+            number, self._number, self.plan.name, self._digest, branches, bool(self.plan.bodies), self._memory, request
+        )
         self._start(hosts, frame, run, first, transfers, wanted)
         for host in hosts.values():
             if host.lost is not None:  # its fence may have come to others before the run did
@@ -162,12 +165,12 @@ class RemoteEngine:
 
     @uninterrupted  # or some hosts would wait for others that never hear of the run
     def _start(
-        self, hosts: Mapping[str, RemoteHost], frame: Frame, run: StartedRun, first: int, transfers: int, wanted: int
+        self, hosts: Mapping[str, IslandHost], frame: Frame, run: StartedRun, first: int, transfers: int, wanted: int
     ) -> None:
         """Tells all hosts of the run."""
         values = frame.values
-        parcels: list[tuple[RemoteHost, m.RunPlan]] = []
-        poisons: list[tuple[RemoteHost, int]] = []
+        parcels: list[tuple[IslandHost, m.RunPlan]] = []
+        poisons: list[tuple[IslandHost, int]] = []
         for share in self._shares.values():
             host = hosts[share.name]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
@@ -199,14 +202,15 @@ class RemoteEngine:
 
     def costs(self) -> dict[str, IslandCost]:
         """Asks all hosts at once. Raises PWC0910 where one is gone and no other can take its place."""
-        hosts = {share.name: self._host(share) for share in self._shares.values()}
+        hosts = {h.island: h for share in self._shares.values() for h in self._host(share).members}
         found: dict[str, IslandCost] = {}
         for name, answer in ask_all(hosts, lambda _, n: m.CountCosts(n, self._number)).items():
-            found |= read_costs(answer.value, name)
+            for island, cost in read_costs(answer.value, name).items():
+                found[island] = cost if island not in found else found[island].with_part(cost)
         return found
 
 
-def _cause(host: RemoteHost, value: Any) -> Diagnostic | None:
+def _cause(host: IslandHost, value: Any) -> Diagnostic | None:
     """Why an argument is not there: it is poison, or lay on a host that is gone."""
     if isinstance(value, Poison):
         return value.cause
@@ -221,6 +225,14 @@ def _is_at(where: Where | None, told: Where | None) -> bool:
 def _unload(hosts: Hosts, names: Sequence[str], number: int) -> None:
     for name in names:
         hosts.hosts[name].unload(number)
+
+
+def _check_alike(plan: Plan, digests: Mapping[str, str]) -> None:
+    """Raises PWC0921 where hosts of one island have loaded different parts."""
+    first = next(iter(digests))
+    for name, digest in digests.items():
+        if digest != digests[first]:
+            raise PathwaysError(DifferentParts(program=plan.name, host=name, other=first))
 
 
 def _check(plan: Plan) -> None:

@@ -61,12 +61,14 @@ class RemoteHost:
         connection: Connection,
         on_lost: Callable[["RemoteHost"], None],
         on_losing: Callable[["RemoteHost"], None] = lambda _: None,
+        on_hang: "Callable[[RemoteHost, Diagnostic], None] | None" = None,
         *,
         numbers: ClientIds,
         ordered: Sink | None = None,
         epoch: int = 0,
     ) -> None:
-        """`numbers` are those of the client; what must keep its order goes to `ordered`, if not to the host itself."""
+        """`on_hang`: is told that it seems to hang, and decides; else it is lost. `numbers` are those of the client;
+        what must keep its order goes to `ordered`, if not to the host itself."""
         self.island = island
         self.epoch = epoch
         self.lost: Diagnostic | None = None
@@ -81,7 +83,7 @@ class RemoteHost:
         self._numbers = numbers
         self._unflushed = False
         """Whether arguments were sent to it that runs, which take another way, could overtake."""
-        self._on_lost, self._on_losing = on_lost, on_losing
+        self._on_lost, self._on_losing, self._on_hang = on_lost, on_losing, on_hang
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
         self._runs: dict[int, tuple[RemoteRun, Relay | None]] = {}
@@ -90,6 +92,11 @@ class RemoteHost:
         self._lock = threading.Lock()
         """Guards what is under way against the loss of the host."""
         threading.Thread(target=self._read, name=f"pathways-{island}", daemon=True).start()
+
+    @property
+    def members(self) -> "tuple[RemoteHost, ...]":
+        """The processes that it is: itself (client/remote_gang.py has several)."""
+        return (self,)
 
     @property
     def heard(self) -> float:
@@ -121,16 +128,17 @@ class RemoteHost:
 
         Raises the diagnostic that the host answers with, PWC0910 where it is gone.
         """
-        return self._answer(self._request(make))
+        return self.request(make)()
 
-    def _request(self, make: Callable[[int], m.Message]) -> _Request:
+    def request(self, make: Callable[[int], m.Message]) -> Callable[[], m.Answer]:
+        """As `ask`, but does not wait: what it gives does."""
         number, request = next(self._counter), _Request()
         with self._lock:
             if self.lost is not None:
                 raise PathwaysError(self.lost)
             self._requests[number] = request
         self.post(make(number))
-        return request
+        return lambda: self._answer(request)
 
     def _answer(self, request: _Request) -> m.Answer:
         request.answered.wait()
@@ -269,7 +277,11 @@ class RemoteHost:
                     relay.hear(self.island, message)
             case m.Hangs():
                 self.faults = message.faults
-                self.lose("", read_diagnostic(message.cause))
+                cause = read_diagnostic(message.cause)
+                if self._on_hang is None:
+                    self.lose("", cause)
+                else:
+                    self._on_hang(self, cause)
             case m.Beat():
                 self.arrays = message.arrays
                 self.free_now()

@@ -17,6 +17,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
+from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.errors import ComputationFailed, Hang
 from pathways.runtime.host.devices import pjrt
@@ -24,6 +25,7 @@ from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.layouts import Sides
+from pathways.runtime.host.devices.local_values import local_values
 from pathways.runtime.host.load.costs import costs_of, write_costs
 from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
@@ -73,14 +75,15 @@ class Host:
         self.machine = machine
         self.neighbors = neighbors
         self._islands_of = islands_of
-        self.decisions = Decisions(post)
+        self.decisions = Decisions(post, in_step=neighbors.in_step)
         self._post = post
         self._executables = Executables()
         self._plans: dict[int, LoadedPart] = {}
         self._arrays: dict[int, Any] = {}
         self._flights = Flights()
         self._line = self._flights.line(name)
-        self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang)
+        suspect = self._suspect if neighbors.in_step else None
+        self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang, suspect=suspect)
         self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any, Post]] = queue.SimpleQueue()
         self._loads: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
@@ -119,7 +122,7 @@ class Host:
             case m.WriteArray():
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
-                self.neighbors.server_for(message.island).forget()
+                self.neighbors.forget(message.island)
             case m.Inject():
                 self._answer(message.request, lambda: self._observers.inject(message.fault), post)
             case m.Forget():
@@ -162,6 +165,10 @@ class Host:
             case m.ReadArray():  # its plan is there: that was answered
                 self._snapshots.read(message, self._plans, self._arrays, post)
                 return False
+            case m.CallRoll():  # a run may never come back
+                idle, calls = self._watchdog.tell()
+                self._post(m.Answer(message.request, value=json.dumps({"idle": idle, "calls": calls})))
+                return False
             case m.TellTime():  # what lies between the question and the answer is how wrong it may be
                 post(m.Answer(message.request, value=str(time.perf_counter_ns())))
                 return False
@@ -189,10 +196,10 @@ class Host:
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
         islands = self._islands_of(plan)
-        self._plans[message.plan] = load_part(
+        self._plans[message.plan] = loaded = load_part(
             plan, islands, self._executables, self.neighbors, message.path, sequential=message.sequential
         )
-        return ""
+        return loaded.digest
 
     def _answer(self, request: int, work: Callable[[], str | bytes], post: Post) -> None:
         try:
@@ -215,9 +222,12 @@ class Host:
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
         part = self._plans[message.plan]
-        frame = part.frame(message.transfers, self.neighbors.reached(), self.decisions.of(message.run))
+        decisions = self.decisions.of(message.run)
+        frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
+        if numbers is not None:
+            numbers.alone = not self.neighbors.in_step
 
         def done(seconds: float) -> None:
             self._tell_end(message.run, seconds, results, numbers)
@@ -233,6 +243,7 @@ class Host:
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
         for pendings in drive(part.waves, frame, run):
+            decisions.go_on()
             flight.wait(pendings, run.tokens())
         frame.tokens.extend(run.ends.tokens())
         self.decisions.end(message.run)
@@ -258,6 +269,10 @@ class Host:
             self._post(m.Failed(number, spent, causes, write_diagnostic(numbers.found), numbers.step))
             return
         self._post(m.Failed(number, spent, causes) if causes else m.Done(number, spent))
+
+    def _suspect(self, said: Hang) -> None:
+        """Tells the controller of what looks like a hang: the other hosts of the island may say more."""
+        self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
 
     def _hang(self, said: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
         """Tells the controller of a hang: this process cannot be rid of it, and will be replaced."""
@@ -287,6 +302,10 @@ class Host:
                 raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
             if isinstance(array, Poison):
                 raise array.error()
+            if self.neighbors.in_step:
+                value, raw = local_values(array, message.shard)
+                self._post(m.Answer(message.request, value=value, blob=raw))
+                return
             values = pjrt.to_host(array if message.shard < 0 else pjrt.shard(array, message.shard))
             answer = m.Answer(message.request, value=json.dumps(values.shape), blob=values.tobytes())
         except PathwaysError as error:
@@ -297,9 +316,10 @@ class Host:
         post(answer)
 
 
-def host_of_island(island: Island, platform: str, post: Callable[[m.Message], None]) -> Host:
-    """Makes a host that has one island. Raises PWC0503 where there are not so many devices."""
-    machine = Machine(platform)
+def host_of_island(
+    island: Island, machine: Machine, post: Callable[[m.Message], None], rank: int = 0, ranks: RankTable = ONE_EACH
+) -> Host:
+    """Makes a host that has one island, or a rank of it. Raises PWC0503 where there are not so many devices."""
     physical = machine.bound([island], "a cluster")[island.name]
 
     def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
@@ -309,7 +329,8 @@ def host_of_island(island: Island, platform: str, post: Callable[[m.Message], No
             raise PathwaysError(BadMessage(have_=have, rule=rule))
         return {island.name: physical}
 
-    return Host(island.name, machine, islands_of, Neighbors(physical.devices[0]), post)
+    device = next(d for d in physical.devices if pjrt.is_here(d))
+    return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks), post)
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,9 +373,7 @@ def _handed_out(frame: Frame, result: PartResult) -> Any:
 
 
 def _copied(array: Any) -> Any:
-    if isinstance(array, Poison):
-        return array
-    return pjrt.copy_whole(array, pjrt.device_list(list(array.sharding.mesh.devices.flat)), array.sharding)
+    return pjrt.copy_again(array) if pjrt.is_array(array) else array
 
 
 def _failure(value: Any, origin: Origin) -> Diagnostic | None:

@@ -7,6 +7,7 @@ behind a run is done at once. When the stream ends, however it ends, the process
 
 import argparse
 import faulthandler
+import json
 import os
 import queue
 import shutil
@@ -19,8 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.host.clients import Clients, Todo
+from pathways.runtime.host.devices.group import ProcessGroup
+from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.host import host_of_island
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -28,6 +32,9 @@ from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import check_arrays
 from pathways.runtime.wire.tls import join_as, read_keys
 from pathways.runtime.wire.versions import VERSIONS
+
+MEET = 100
+"""Seconds that the hosts of an island may take to meet."""
 
 
 def serve() -> None:
@@ -40,21 +47,30 @@ def serve() -> None:
     parser.add_argument("--island", required=True)
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--platform", required=True)
+    parser.add_argument("--rank", type=int, default=0, help="which of the hosts of its island it is")
+    parser.add_argument("--group", default="", help="where the hosts of the island meet")
+    parser.add_argument("--hosts", type=json.loads, default={}, help="JSON: how many hosts each island has")
     chosen = parser.parse_args()
     if chosen.connect and not chosen.keys:
         parser.error("--connect needs --keys")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the controller
     faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)  # says in its log where each thread is
+    rank: int = chosen.rank
+    ranks, machine = RankTable(chosen.hosts), Machine(chosen.platform)
+    island = Island(chosen.island, devices=chosen.devices, hosts=ranks.count(chosen.island))
+    name = ranks.names(island.name)[rank]
     try:
+        if chosen.group:  # first: until it connects, its end is seen
+            machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET), name)
         connection, check = _connected(chosen)
     except PathwaysError as error:
         sys.exit(str(error))
-    host = host_of_island(Island(chosen.island, devices=chosen.devices), chosen.platform, connection.post)
+    host = host_of_island(island, machine, connection.post, rank, ranks)
     todo: Todo = queue.SimpleQueue()
     clients = Clients(host, todo)
     if chosen.listen:
         clients.listen(chosen.listen)
-    connection.post(m.Hello(chosen.island, os.getpid(), VERSIONS, chosen.listen or ""))
+    connection.post(m.Hello(name, os.getpid(), VERSIONS, chosen.listen or ""))
     host.start()
     folder = os.path.dirname(chosen.socket) if chosen.socket and not chosen.listen else ""
     threading.Thread(

@@ -1,11 +1,13 @@
-"""Hosts as processes of this machine, one an island, joined to their controller by Unix sockets.
+"""Hosts as processes of this machine, one or several an island, joined to their controller by Unix sockets.
 
 The socket lies in a folder that only this user may enter, and who connects is asked for the number of its process: it
 must be one that was started here. A host ends when its stream does, so that none outlives its controller, however that
-ends.
+ends. The hosts of an island of several meet at a service, a process beside them: where it was one of them, its end
+would abort the others.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -33,16 +36,20 @@ _CREDENTIALS = struct.Struct("3i")
 
 @dataclass(eq=False)
 class HostProcess:
-    """A process that has said hello."""
+    """A process that has said hello. `island`: the name of the host, which is that of its island where it is alone."""
 
     island: str
     connection: Connection
     process: "subprocess.Popen[bytes]"
     log: Path
+    meeting: "subprocess.Popen[bytes] | None" = None
+    """Where the hosts of its island meet; ends with it."""
 
     def kill(self) -> None:
         """Ends it now, also where it is frozen."""
         self.process.kill()
+        if self.meeting is not None:
+            self.meeting.kill()
 
     def end(self, seconds: float = 5.0) -> None:
         """Waits for its end, now that its stream has ended; kills it where it does not end by that. Its log goes."""
@@ -51,6 +58,8 @@ class HostProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.meeting is not None:
+            _end_service(self.meeting)
         shutil.rmtree(self.log.parent, ignore_errors=True)
 
     def last_words(self) -> str:
@@ -60,36 +69,86 @@ class HostProcess:
         return ""
 
 
-def start_hosts(islands: Sequence[Island], platform: str) -> list[HostProcess]:
-    """Starts a process for each island, and waits until all have said hello. Raises PWC0910 where one does not."""
+def start_hosts(islands: Sequence[Island], platform: str, ranks: RankTable = ONE_EACH) -> list[HostProcess]:
+    """Starts the processes of each island, and waits until all have said hello. Raises PWC0910 where one does not.
+
+    `ranks` says how many hosts each island of the cluster has.
+    """
     folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
     address = str(folder / "controller")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
-        listener.listen(len(islands))
+        listener.listen(sum(ranks.count(i.name) for i in islands))
         started: dict[str, subprocess.Popen[bytes]] = {}
+        meetings: dict[str, subprocess.Popen[bytes]] = {}
         try:
             for island in islands:
-                started[island.name] = _start(island, platform, address, folder)
-            return _greeted(listener, started, folder)
+                port = 0
+                if ranks.are_several(island.name):
+                    port = _free_port()
+                    meetings[island.name] = _start_service(island, port, ranks, folder)
+                for rank, name in enumerate(ranks.names(island.name)):
+                    started[name] = _start(island, platform, address, folder, ranks, rank, port)
+            found = _greeted(listener, started, folder)
         except BaseException:
-            for process in started.values():
+            for process in (*started.values(), *meetings.values()):
                 process.kill()
                 process.wait()
             shutil.rmtree(folder, ignore_errors=True)
             raise
+    of = {ranks.names(island)[0]: meeting for island, meeting in meetings.items()}
+    for host in found:
+        host.meeting = of.get(host.island)
+    return found
 
 
-def _start(island: Island, platform: str, address: str, folder: Path) -> "subprocess.Popen[bytes]":
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _start_service(island: Island, port: int, ranks: RankTable, folder: Path) -> "subprocess.Popen[bytes]":
+    """Starts the service where the hosts of an island meet; it ends with this process, which keeps its input open."""
+    where = f"127.0.0.1:{port}"
+    command = [sys.executable, "-m", "pathways.runtime.host.devices.group", where, str(ranks.count(island.name))]
+    with log_of(folder, island.name).open("wb") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment(), start_new_session=True
+        )
+
+
+def _end_service(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _start(
+    island: Island, platform: str, address: str, folder: Path, ranks: RankTable, rank: int, port: int
+) -> "subprocess.Popen[bytes]":
     command = [
         sys.executable, "-m", "pathways.runtime.host.serve", "--socket", address, "--island", island.name,
-        "--devices", str(island.size), "--platform", platform,
+        "--devices", str(island.size // ranks.count(island.name)), "--platform", platform,
+        "--hosts", json.dumps(dict(ranks.hosts)), "--rank", str(rank),
     ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    with (folder / f"{island.name}.log").open("wb") as log:
+    if port:
+        command += ["--group", f"127.0.0.1:{port}"]
+    with log_of(folder, ranks.names(island.name)[rank]).open("wb") as log:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(), start_new_session=True
         )
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+def log_of(folder: Path, name: str) -> Path:
+    """Where a host prints to."""
+    return folder / f"{name.replace('/', '.')}.log"
 
 
 def _greeted(listener: socket.socket, started: "dict[str, subprocess.Popen[bytes]]", folder: Path) -> list[HostProcess]:
@@ -100,7 +159,7 @@ def _greeted(listener: socket.socket, started: "dict[str, subprocess.Popen[bytes
     while len(found) < len(started):
         for name, process in started.items():
             if process.poll() is not None:
-                words = HostProcess(name, Connection(listener), process, folder / f"{name}.log").last_words()
+                words = HostProcess(name, Connection(listener), process, log_of(folder, name)).last_words()
                 raise PathwaysError(HostLost(island=name, reason=f"it ended with {process.returncode}: {words}"))
         if time.monotonic() > until:
             missing = ", ".join(n for n in started if n not in found)
@@ -129,4 +188,4 @@ def _welcomed(sock: socket.socket, started: "dict[str, subprocess.Popen[bytes]]"
         return None
     if other := difference(hello.versions):
         raise PathwaysError(HostLost(island=name, reason=f"it is of another version: {other}"))
-    return HostProcess(name, connection, started[name], folder / f"{name}.log")
+    return HostProcess(name, connection, started[name], log_of(folder, name))

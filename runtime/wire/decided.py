@@ -8,6 +8,8 @@ Said = m.Decided | m.Undecided
 """A decision of a run, by its name: a value, or why there will be none."""
 DOOMED, CANCELLED = -1, -2
 """Names of all that is not decided yet: between hosts, and of loops on one host, too."""
+ENDED = -3
+"""The name of whatever a loop would come to next, for hosts that go by decisions in one order."""
 
 
 def doom(run: int, cause: Diagnostic, *, cancelled: bool) -> m.Undecided:

@@ -24,8 +24,8 @@ _KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGE
 _HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
 _HOT: frozenset[type[Any]] = frozenset(
     {
-        m.UnloadPlan, m.RunPlan, m.Done, m.CopyArray, m.FreeArrays, m.FetchArray, m.Beat, m.TellTime, m.Decided,
-        m.Reached, m.Flush, m.Submit, m.Relayed, m.Hold,
+        m.UnloadPlan, m.RunPlan, m.Done, m.CopyArray, m.FreeArrays, m.FetchArray, m.Beat, m.CallRoll, m.TellTime,
+        m.Decided, m.Reached, m.Flush, m.Submit, m.Relayed, m.Hold,
     }
 )  # fmt: skip
 _CARRYING = frozenset(cls for cls in _HOT if "blob" in _HINTS[cls])

@@ -123,3 +123,16 @@ class ClusterThere(Diagnostic):
     hint: ClassVar[str] = "`pwc cluster stop`, or `--name other`"
     address: str
     pid: int
+
+
+@dataclass(frozen=True)
+class DifferentParts(Diagnostic):
+    code: ClassVar[str] = "PWC0921"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "the hosts of one island have loaded different plans"
+    have: ClassVar[str] = "{host} has another part of {program} than {other}"
+    need: ClassVar[str] = "the same part on all of them, or their collectives would wait for each other for ever"
+    hint: ClassVar[str] = "start all processes of a cluster from one installation; if they are, please file a bug"
+    program: str
+    host: str
+    other: str

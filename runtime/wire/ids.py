@@ -49,7 +49,7 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return message.arrays
         case m.LoadPlan() | m.UnloadPlan() | m.Connect() | m.Fence():
             return ()
-        case m.Inject() | m.CountCosts() | m.Record() | m.TellTime():
+        case m.Inject() | m.CountCosts() | m.Record() | m.TellTime() | m.CallRoll():
             return ()
         case m.Decided() | m.Undecided() | m.Reached():
             return ()

@@ -217,6 +217,14 @@ class Hangs:
 
 
 @dataclass(frozen=True)
+class CallRoll:
+    """Another host of the island makes no progress: the answer's value is JSON, for how many seconds nothing computes
+    on this one, and what it has launched (lines)."""
+
+    request: int
+
+
+@dataclass(frozen=True)
 class Beat:
     """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays."""
 
@@ -287,6 +295,7 @@ Message: TypeAlias = (
     | Record
     | TellTime
     | Hangs
+    | CallRoll
     | Beat
     | Fence
     | Decided

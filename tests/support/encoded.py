@@ -9,6 +9,7 @@ from typing import Any
 from pathways.api.process import Process
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.edges import Neighbors
@@ -70,10 +71,10 @@ class EncodedHosts(Hosts):
     def host_of(self, island: str) -> str:
         return NAME
 
-    def host(self, name: str) -> RemoteHost:
+    def host(self, name: str) -> IslandHost:
         return self.hosts[name]
 
-    def fence(self, host: RemoteHost) -> None:
+    def fence(self, host: IslandHost) -> None:
         """There are no others."""
 
 

@@ -139,6 +139,8 @@ class Executables:
 
     def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...], owner: Owner) -> pjrt.Executable:
         kind = module, len(devices)
+        if not all(pjrt.is_here(d) for d in devices):  # its code is of one place among several processes
+            return _compiled(module, devices, owner)
         first = self._first.get(kind)
         if first is not None:
             with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot move code compiles it again

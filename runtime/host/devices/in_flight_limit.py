@@ -15,7 +15,7 @@ from pathways.runtime.host.devices.waits import Gate, until_done
 from pathways.runtime.interrupts import uninterrupted
 
 TOKEN_STRIDE = 8
-"""The most executions that share one token."""
+"""The most executions that share one token; fewer where few may be in flight."""
 QUICK, SLOW = 0.05, 0.5
 """Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
 FEW = 16
@@ -38,11 +38,12 @@ class QueueLost(Exception):
 class DeviceQueue:
     """Executions in flight on one device: tokens with the number of executions that each stands for, oldest first."""
 
-    __slots__ = ("flying", "lost", "most", "moved", "since", "tokens", "waits")
+    __slots__ = ("flying", "lost", "most", "moved", "since", "stride", "tokens", "waits")
 
     def __init__(self, most: int = 16) -> None:
         self.most = most
         """The most executions in flight on the device."""
+        self.stride = TOKEN_STRIDE if most > TOKEN_STRIDE else max(1, most // 2)
         self.tokens: deque[tuple[Token, int]] = deque()
         self.since = 0
         """Executions since the last token."""
@@ -88,10 +89,11 @@ def unfinished(tokens: Sequence[Any], queues: Iterable[DeviceQueue]) -> Sequence
 class Gang:
     """The devices that one computation runs on; executions are admitted to all of them or none."""
 
-    __slots__ = ("_queues", "_stride")
+    __slots__ = ("_most", "_queues", "_stride")
 
     def __init__(self, queues: Sequence[DeviceQueue]) -> None:
         self._queues = tuple(queues)
+        self._most = min((q.stride for q in queues), default=1)
         self._stride = 1
 
     def admit(self) -> bool:
@@ -109,7 +111,7 @@ class Gang:
             for queue in self._queues:
                 if queue.lost:
                     raise QueueLost
-                room = queue.most - TOKEN_STRIDE + 1  # more may come before the next token
+                room = queue.most - self._most + 1  # more may come before the next token
                 while queue.flying > room and queue.tokens:
                     self._wait(queue)
         return due
@@ -143,5 +145,5 @@ class Gang:
         queue.done(oldest, now)
         if now - begin > SLOW:
             self._stride = 1
-        elif now - begin < QUICK and self._stride < TOKEN_STRIDE:
-            self._stride = min(TOKEN_STRIDE, 2 * self._stride)
+        elif now - begin < QUICK and self._stride < self._most:
+            self._stride = min(self._most, 2 * self._stride)

@@ -16,6 +16,7 @@ from pathways.dialect.platforms import MadeAtWill, platform_named
 from pathways.dialect.topology import Island
 from pathways.runtime.errors import NotEnoughDevices, WrongPlatform
 from pathways.runtime.host.devices import pjrt, thread_limits
+from pathways.runtime.host.devices.group import ProcessGroup, make_group_devices
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 
 FIRST_LAUNCH = 1
@@ -30,7 +31,7 @@ class PhysicalIsland:
     devices: tuple[pjrt.Device, ...]
     queues: tuple[DeviceQueue, ...]
     key: str
-    """Its name in this process: no other island has it."""
+    """Its name in this process: no other island has it. Of several hosts' island, that of this host."""
     lost: dict[int, str] = field(default_factory=dict[int, str])
     """Lost devices by position, each with the reason."""
     causes: dict[int, Diagnostic] = field(default_factory=dict[int, Diagnostic])
@@ -137,6 +138,26 @@ class Machine:
         key = name if name not in taken else f"{name}({len(devices)})"
         self._bound[name, len(devices)] = PhysicalIsland(name, tuple(devices), queues, key)
 
+    def join(self, island: Island, group: ProcessGroup, key: str) -> None:
+        """Binds an island to devices that this process has together with others: of each, so many of the first.
+
+        Raises PWC0503 where that is not possible.
+        """
+        will = self.row.made_at_will
+        if will is None:
+            have, needs = f"{self.platform} devices, which are not made at will", f"{island.hosts} processes of them"
+            raise PathwaysError(NotEnoughDevices(program=key, have_=have, needs=needs))
+        made = will.spare * max(island.devices, will.fewest)
+        self._check_room(key, made, will)
+        try:
+            all_of_them = make_group_devices(made, group)
+        except RuntimeError as error:
+            needs = f"{island.hosts} processes that meet at {group.address}"
+            raise PathwaysError(NotEnoughDevices(program=key, have_=str(error), needs=needs)) from None
+        devices = tuple(d for own in all_of_them for d in own[: island.devices])
+        queues = tuple(self._queues.setdefault(d, DeviceQueue(self.row.in_flight_across)) for d in devices)
+        self._bound[island.name, island.size] = PhysicalIsland(island.name, devices, queues, key)
+
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[pjrt.Device]]:
         if self.row.made_at_will is not None:
             return self._make(program, wanted, self.row.made_at_will)
@@ -159,20 +180,24 @@ class Machine:
         if total > len(self._spare):
             usable = max(total, will.fewest)
             made = will.spare * usable
-            if self._made + made > will.most:
-                have = f"{self._made} {self.platform.upper()} devices made in this process, of at most {will.most}"
-                needs = f"{made} more; slices keep theirs as long as the process lives: make them once"
-                raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
-            if (room := thread_limits.room()) < will.threads * made:
-                have = f"room for {room:,} more threads, by the limits of this process or of its container"
-                needs = f"{will.threads * made:,} threads for {made} {self.platform.upper()} devices"
-                raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
-            self._made += made
+            self._check_room(program, made, will)
             self._spare = pjrt.make_devices(made)[:usable]
         pool: dict[str, list[pjrt.Device]] = {}
         for island in wanted:
             pool[island.name], self._spare = self._spare[: island.size], self._spare[island.size :]
         return pool
+
+    def _check_room(self, program: str, made: int, will: MadeAtWill) -> None:
+        """Counts devices that are about to be made. Raises PWC0503 where they are too many."""
+        if self._made + made > will.most:
+            have = f"{self._made} {self.platform.upper()} devices made in this process, of at most {will.most}"
+            needs = f"{made} more; slices keep theirs as long as the process lives: make them once"
+            raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
+        if (room := thread_limits.room()) < will.threads * made:
+            have = f"room for {room:,} more threads, by the limits of this process or of its container"
+            needs = f"{will.threads * made:,} threads for {made} {self.platform.upper()} devices"
+            raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
+        self._made += made
 
 
 def _check_kind(program: str, island: Island, devices: Sequence[pjrt.Device]) -> None:

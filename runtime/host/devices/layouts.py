@@ -28,6 +28,11 @@ class Side:
         spec = MeshSpec(self.sharding.mesh.axes, tuple(range(self.sharding.mesh.size)))
         return Sharding(spec, self.sharding.dims)
 
+    @cached_property
+    def here(self) -> tuple[int, ...]:
+        """The positions whose devices this process has; others are those of its partners on an island of several."""
+        return tuple(i for i, device in enumerate(self.devices) if pjrt.is_here(device))
+
 
 class Sides:
     """Layouts of a plan on this machine's devices; each made once, since JAX takes its time to make a sharding."""
@@ -52,7 +57,7 @@ class Sides:
 
 
 class Shards(list[Any]):
-    """The shards of a value, single-device arrays in the order of its mesh."""
+    """The shards of a value, single-device arrays in the order of its mesh; none where this process has none of it."""
 
     def is_ready(self) -> bool:
         return all(a.is_ready() for a in self)
@@ -67,5 +72,7 @@ class Shards(list[Any]):
 
 
 def put_on_side(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.DeviceArray:
-    """Copies a host array to the devices of a side, sharded as it says."""
-    return pjrt.put(host, type_, side.sharding, side.real, side.devices)
+    """Copies a host array to the devices of a side that are of this process, sharded as it says."""
+    if not side.here:
+        return Shards()
+    return pjrt.put(host, type_, side.sharding, side.real, side.devices, side.here)

@@ -71,6 +71,11 @@ def make_devices(count: int) -> list[Device]:
     return list(client.devices())
 
 
+def is_here(device: Device) -> bool:
+    """Whether a device is of this process, and not only known here."""
+    return device.process_index == device.client.process_index()
+
+
 def host_devices() -> list[Device]:
     """The devices of JAX's default backend."""
     return list(jax.devices())
@@ -199,19 +204,28 @@ def _aval(type_: ArrayType) -> Any:
 
 
 def put(
-    host: "np.ndarray[Any, Any]", type_: ArrayType, where: Sharding, sharding: NamedSharding, devices: Sequence[Device]
+    host: "np.ndarray[Any, Any]",
+    type_: ArrayType,
+    where: Sharding,
+    sharding: NamedSharding,
+    devices: Sequence[Device],
+    here: Sequence[int] | None = None,
 ) -> DeviceArray:
     """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards.
 
-    Raises InternalError where the devices hold another element type than `type_` states.
+    `here` are the positions of those that this process has; None: all. Raises InternalError where the devices hold
+    another element type than `type_` states.
     """
-    shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in where.boxes(type_.shape)]
-    aval = _aval(type_)
+    boxes = list(where.boxes(type_.shape))
+    if here is not None:
+        boxes, devices = [boxes[i] for i in here], [devices[i] for i in here]
+    shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in boxes]
+    aval, own = _aval(type_), list(devices)
     if type_.dtype in _NARROWED:
         with jax.enable_x64(True):
-            array = _xc.batched_device_put(aval, sharding, shards, list(devices))
+            array = _xc.batched_device_put(aval, sharding, shards, own)
     else:
-        array = _xc.batched_device_put(aval, sharding, shards, list(devices))
+        array = _xc.batched_device_put(aval, sharding, shards, own)
     held = array._arrays[0].dtype
     if held != aval.dtype:  # the array itself repeats the type it was given; its shards have the real one
         raise InternalError(f"{type_} was put on devices as {held}")
@@ -236,6 +250,15 @@ def copy_whole(array: DeviceArray, devices: Any, sharding: NamedSharding) -> Dev
     """Copies an array shard by shard to as many other devices; `devices` comes from `device_list`."""
     semantics = [_xc.ArrayCopySemantics.ALWAYS_COPY]
     return _xc.batched_copy_array_to_devices_with_sharding([array], [devices], [sharding], semantics)[0]
+
+
+def copy_again(array: DeviceArray) -> DeviceArray:
+    """Copies an array to where it lies: of one that several processes have, the shards of this one."""
+    if array.is_fully_addressable:
+        return copy_whole(array, device_list(list(array.sharding.mesh.devices.flat)), array.sharding)
+    shards = shards_of(array)
+    copies = copy_shards(shards, [s.device for s in shards])
+    return _array(array.aval, array.sharding, copies, committed=True, _skip_checks=True)
 
 
 def device_list(devices: Sequence[Device]) -> Any:
@@ -379,5 +402,5 @@ def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def ordinal(device: Device) -> int:
-    """Returns the number that the profiler has for a device of its client."""
-    return int(device.local_hardware_id)
+    """Returns the number that the profiler has for a device: in its process, or in all of those of one client."""
+    return int(device.local_hardware_id if device.process_index == 0 else device.id)

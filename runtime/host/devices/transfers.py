@@ -13,7 +13,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.reshard import Piece, plan_reshard
 from pathways.dialect.sharding import Box, volume
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.layouts import Side
+from pathways.runtime.host.devices.layouts import Shards, Side
 
 Mover: TypeAlias = Callable[[pjrt.DeviceArray], pjrt.DeviceArray]
 
@@ -118,9 +118,10 @@ def prepare_cut(
         for position, boxes in cuts.items()
     }
     used = sorted({piece.source for piece in pieces})
+    place = {position: index for index, position in enumerate(source.here)}
 
     def cut(array: pjrt.DeviceArray) -> list[pjrt.DeviceArray]:
-        shards = {i: pjrt.shard(array, i) for i in used}
+        shards = {i: pjrt.shard(array, place[i]) for i in used}
         held = {(i, source_boxes[i]): shards[i] for i in used}
         for position, cutter in cutters.items():
             held.update(zip(((position, b) for b in cuts[position]), cutter([shards[position]]), strict=True))
@@ -132,12 +133,18 @@ def prepare_cut(
 def prepare_join(
     type_: ArrayType, target: Side, pieces: Sequence[Piece], target_boxes: Sequence[Box], compile_on: Compile
 ) -> Callable[[Sequence[pjrt.DeviceArray]], pjrt.DeviceArray]:
-    """Prepares to join pieces, each on the device of its target, to an array; `pieces` are ordered by target."""
-    incoming = _by_target(pieces, len(target_boxes))
+    """Prepares to join pieces, each on the device of its target, to an array; `pieces` are ordered by target, and are
+    those for devices of this process."""
+    by_target = _by_target(pieces, len(target_boxes))
+    incoming = [by_target[position] for position in target.here]
     joiners = [
-        None if _is_whole(box, got) else DeviceProgram(compile_on(_join(type_, box, got), target.devices[position]))
-        for position, (box, got) in enumerate(zip(target_boxes, incoming, strict=True))
+        None
+        if _is_whole(target_boxes[position], got)
+        else _joiner(type_, target, position, target_boxes, got, compile_on)
+        for position, got in zip(target.here, incoming, strict=True)
     ]
+    if not target.here:
+        return lambda _: Shards()
 
     def join(arrays: Sequence[pjrt.DeviceArray]) -> pjrt.DeviceArray:
         moved = iter(arrays)
@@ -146,6 +153,12 @@ def prepare_join(
         return pjrt.assemble(type_, target.real, joined)
 
     return join
+
+
+def _joiner(
+    type_: ArrayType, target: Side, position: int, boxes: Sequence[Box], got: Sequence[Piece], compile_on: Compile
+) -> DeviceProgram:
+    return DeviceProgram(compile_on(_join(type_, boxes[position], got), target.devices[position]))
 
 
 def _cuts(pieces: Sequence[Piece], source_boxes: Sequence[Box]) -> dict[int, list[Box]]:

@@ -27,6 +27,13 @@ class IslandCost:
     totals: Totals = field(default_factory=lambda: Totals(float))
     code: int = 0
 
+    def with_part(self, other: "IslandCost") -> "IslandCost":
+        """The costs of an island of which another host has counted another part."""
+        for name, value in other.totals.items():
+            self.totals[name] += value
+        self.code = max(self.code, other.code)
+        return self
+
 
 def costs_of(plan: Plan, sides: Sides, executables: Executables) -> dict[str, IslandCost]:
     """Counts the costs of each island of these sides.
@@ -57,7 +64,7 @@ def _cost(plan: Plan, run: Run, sides: Sides, executables: Executables) -> tuple
     for module, devices in code_of(computation, sides.devices(run.mesh)):
         code = executables.load(module, devices, watched)
         for name, value in pjrt.costs(code).items():
-            total[name] += value * len(devices)
+            total[name] += value * sum(pjrt.is_here(d) for d in devices)  # their hosts count the others
         size = pjrt.code_bytes(code)
     return total, size
 

@@ -15,6 +15,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables, Wanted
 from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.devices.layouts import Shards, Side
+from pathways.runtime.host.run.store import Poison
 
 SMALL = 1 << 16
 """The most bytes of a result that may be kept until its execution is seen to be done."""
@@ -36,9 +37,11 @@ def starts_apart(computation: Computation, platform: str) -> bool:
 
 
 def code_of(computation: Computation, devices: Sequence[pjrt.Device]) -> list[Wanted]:
-    """Returns the modules of a computation on these devices, each with the devices that run it together."""
-    if starts_apart(computation, devices[0].platform):
-        return [(computation.local, (device,)) for device in devices]
+    """Returns the modules of a computation on these devices, each with the devices that run it together; those of which
+    no device is of this process are not loaded here."""
+    here = [device for device in devices if pjrt.is_here(device)]
+    if not here or starts_apart(computation, devices[0].platform):
+        return [(computation.local, (device,)) for device in here]
     return [(computation.module, tuple(devices))]
 
 
@@ -125,6 +128,20 @@ def as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, sm
 
 
 _NO_TOKENS: Sequence[Any] = ()
+
+
+def elsewhere(
+    values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool
+) -> Sequence[Any]:
+    """Launches nothing, since other hosts of the island have all devices of the gang: this one has none of its results.
+
+    Raises ValueError for poison: it is poison there, too.
+    """
+    if any(isinstance(values[i], Poison) for i in inputs):
+        raise ValueError("an argument is not there")
+    for slot in outputs:
+        values[slot] = Shards()
+    return _NO_TOKENS
 
 
 def smallest(outputs: Sequence[ArrayType]) -> int | None:

@@ -1,5 +1,6 @@
 """What one host executes of a plan, loaded on its devices: prepared waves, constants, and where arguments go."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,8 @@ class LoadedPart:
     waves: list[PreparedWave]
     inputs: Mapping[int, PartInput]
     results: list[PartResult]
+    digest: str = ""
+    """Of the plan and of what is enqueued here: hosts of one island have the same."""
 
     def frame(self, transfers: int, sources: Mapping[str, Any], decisions: RunDecisions) -> Frame:
         return Frame(self.size, self.constants, transfers=transfers, sources=sources, decisions=decisions)
@@ -84,7 +87,7 @@ def load_part(
     sequential: bool,
 ) -> LoadedPart:
     """Loads what a plan has for these islands. Raises what an island of the whole process would."""
-    part = part_of(plan, islands, path)
+    part = part_of(plan, islands, path, neighbors.ranks)
     sides = Sides(part.plan, islands)
     load_ahead(part.plan, sides, executables)
 
@@ -105,8 +108,20 @@ def load_part(
         prepared.launches,
         waves,
         _inputs(part, prepared, sides),
-        _results(part, prepared, sides, {slot for slot, _ in constants}),
+        _results(part, prepared, {slot for slot, _ in constants}),
+        _digest(part) if neighbors.in_step else "",
     )
+
+
+def _digest(part: PlanPart) -> str:
+    """Of what all hosts of an island must agree on, or their collectives would wait for each other for ever."""
+    found = hashlib.sha256()
+    for one in (part, *part.bodies):
+        found.update(repr((one.order, sorted(one.sent.items()), sorted(one.received.items()), one.inputs)).encode())
+    for computation in part.plan.computations:
+        found.update(repr((computation.module, computation.local)).encode())
+    found.update(repr((part.plan.meshes, part.plan.streams, part.plan.bodies)).encode())
+    return found.hexdigest()
 
 
 def _inputs(part: PlanPart, prepared: Preparer, sides: Sides) -> dict[int, PartInput]:
@@ -121,15 +136,13 @@ def _inputs(part: PlanPart, prepared: Preparer, sides: Sides) -> dict[int, PartI
     return found
 
 
-def _results(part: PlanPart, prepared: Preparer, sides: Sides, constants: set[int]) -> list[PartResult]:
+def _results(part: PlanPart, prepared: Preparer, constants: set[int]) -> list[PartResult]:
     found: list[PartResult] = []
     for number, port, origin in zip(part.results, part.plan.results, origins_of(part.plan), strict=True):
         slot = prepared.offsets[port.island] + port.slot
-        side = sides.of(prepared.types[slot][1])
-        found.append(PartResult(number, slot, origin, _copier(side) if slot in constants else None))
+        found.append(PartResult(number, slot, origin, _copied if slot in constants else None))
     return found
 
 
-def _copier(side: Side) -> Callable[[Any], Any]:
-    devices = pjrt.device_list(side.devices)
-    return lambda array: pjrt.copy_whole(array, devices, side.real)
+def _copied(array: Any) -> Any:
+    return pjrt.copy_again(array) if pjrt.is_array(array) else array

@@ -1,6 +1,6 @@
 """Instructions prepared for devices: each a step of a run's frame that never waits for data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -129,10 +129,19 @@ class Preparer:
             [inputs.get(n, -1) for n in range(len(body.inputs) + (branch.kind == "cond"))],
             frozenset(donated),
             results,
-            [self._sides.of(self.types[i][1]) if i >= 0 else None for i in results],
             [self.bodies[n] for n in branch.bodies],
             self._cause,
+            self._edges is None or self._edges.neighbors.has_first(self.plan, self._deciding(branch, inputs)),
         )
+
+    def _deciding(self, branch: Branch, inputs: Mapping[int, int]) -> Layout | None:
+        """How the value that a branch goes by lies, where it lies on an island that is here."""
+        if branch.kind == "cond":
+            return self.types[inputs[0]][1] if 0 in inputs else None
+        test = self.plan.of_body(branch.bodies[0])
+        port = test.results[0]
+        here = any(s.island == port.island for s in test.streams)
+        return test.stream(port.island).kind_of[port.slot].layout if here else None
 
     def _awaited(self, run: Run, at: int) -> Awaited:
         mark = self._marks.get(run.step, -1)
@@ -174,10 +183,12 @@ class Preparer:
             case Send() if edges is not None and instruction.channel in edges.sent:
                 slot = offset + instruction.slot
                 side = self._sides.of(self.types[slot][1])
-                return edges.offer(edges.sent[instruction.channel], slot, side, self.compile_on)
+                stays = self._stays(instruction.channel) if instruction.channel in edges.received else -1
+                return edges.offer(edges.sent[instruction.channel], slot, side, self.compile_on, stays)
             case Recv() if edges is not None and instruction.channel in edges.received:
                 slot = offset + instruction.slot
-                return edges.pull(edges.received[instruction.channel], slot, self._sides.of(self.types[slot][1]))
+                side, stays = self._sides.of(self.types[slot][1]), self._channels.pop(instruction.channel, -1)
+                return edges.pull(edges.received[instruction.channel], slot, side, stays)
             case Send():
                 # The receiving island's copy does the work; until then the channel holds the buffer, since the
                 # sending island may free its slot at once.
@@ -195,22 +206,29 @@ class Preparer:
             case Run() | Branch():
                 raise InternalError(f"{type(instruction).__name__} is no step of this kind")
 
+    def _stays(self, channel: int) -> int:
+        """The slot of what stays on this host of a copy that other hosts of its island have a part of."""
+        self._channels[channel] = slot = self.size
+        self.size += 1
+        return slot
+
     def _run(self, run: Run, at: int, freed: Sequence[int], *, last: bool) -> Step:
         """Makes the step of a computation; `last`: it is the last launch of some device in this wave."""
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
         watched = watched_callbacks(run, computation)
-        devices = self._sides.devices(run.mesh)
         physical = self._sides.islands[island]
-        queues = tuple(physical.queues[d] for d in mesh.devices)
+        here = [d for d in mesh.devices if pjrt.is_here(physical.devices[d])]
+        devices = physical.at(here)
+        queues = tuple(physical.queues[d] for d in here)
         gang = self._gangs.setdefault((run.computation, run.mesh), Gang(queues))
         inputs = [offset + s for s in run.inputs]
         outputs = self._outputs(run, at)
         gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
         number = len(self.launches)
         self.launches.append(Launch(run, physical.key, devices, queues))
-        launch = self._launcher(run, at, watched, gang)
+        launch = self._launcher(run, at, watched, gang) if here else launches.elsewhere
         last = last or bool(watched)
         if watched:
             mark = self._marks[run.step] = self.size

@@ -90,8 +90,8 @@ class _Deferring:
         arrives = isinstance(instruction, Recv) and instruction.channel in self.received
         if arrives and len(self.arrivals) >= PREFETCH:
             needs |= 1 << self.arrivals[-PREFETCH]
-        elif isinstance(instruction, Recv) and not arrives:
-            needs |= self.sent[instruction.channel]
+        if isinstance(instruction, Recv):  # sent by this host: of what arrives, a copy that its partners have a part of
+            needs |= self.sent.get(instruction.channel, 0)
         asks = arrives and needs != 0
         wave = self.waves.setdefault((needs, asks), Wave(needs, asks=asks))
         after = done = needs

@@ -37,8 +37,10 @@ class FaultSteps(Observer):
             return None
         if fault.kind == "lose":
             return self._lose(fault, step, frame)
-        executable, watched = faults.bring_to(fault, step.devices, run.name)
         launch = self.take_launches(1)
+        if (position := _position(fault, run, step)) is None:
+            return None
+        executable, watched = faults.bring_to(fault, step.devices, position, run.name)
         flight.begin(fault, launch, [Launch(run, step.island.key, step.devices, step.queues)])
         try:  # a gang of one runs on this thread
             results = executable.execute_sharded([], launch_id=launch, with_tokens=True)
@@ -46,7 +48,6 @@ class FaultSteps(Observer):
             if fault.kind != "raise":
                 frame.tokens.append(token)
                 (shards,) = results.disassemble_into_single_device_arrays()
-                position = fault.device % len(step.devices)
                 self._late[flight.number] = position, shards[position]
                 return None
             token.block_until_ready()
@@ -83,3 +84,15 @@ class FaultSteps(Observer):
             if any(device in s.sharding.device_set for s in shards):
                 frame.values[index] = poison
         return poison
+
+
+def _position(fault: Fault, run: Run, step: Step) -> int | None:
+    """Which of the step's devices here a fault holds up; None where another host of the island has it.
+
+    What raises does so on all of them: else a collective would wait on the others.
+    """
+    gang = step.island.at(step.plan.meshes[run.mesh].devices)
+    device = gang[fault.device % len(gang)]
+    if device in step.devices:
+        return step.devices.index(device)
+    return fault.device % len(step.devices) if fault.kind == "raise" and step.devices else None

@@ -88,15 +88,15 @@ class _Gang:
 _gangs: dict[tuple[pjrt.Device, ...], _Gang] = {}
 
 
-def bring_to(fault: Fault, devices: Sequence[pjrt.Device], name: str) -> tuple[pjrt.Executable, Watched]:
-    """Returns the program that brings a fault to a gang, to be launched next, and its callback."""
+def bring_to(fault: Fault, devices: Sequence[pjrt.Device], position: int, name: str) -> tuple[pjrt.Executable, Watched]:
+    """Returns the program that brings a fault to one of a gang's devices, to be launched next, and its callback."""
     gang = _gangs.get(tuple(devices))
     if gang is None:
         gang = _gangs[tuple(devices)] = _make(devices)
     gang.watched.computation, gang.watched.launch = f"{name} (injected {fault.kind})", name
     gang.watched.errors.clear()
     for coming in gang.coming:
-        coming.append((fault, fault.device % len(devices)))
+        coming.append((fault, position))
     return gang.executable, gang.watched
 
 

@@ -3,7 +3,7 @@
 Each step is waited for, so that the first computation that makes one is named.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class Numbers(Observer):
     """An observer that waits for the results of each step and looks for NaN and infinity in them."""
 
     wanted: int
+    alone: bool = field(default=True, init=False)
+    """Whether all of an array is in this process."""
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
         """Raises PWC0211 where a result of the step holds NaN or infinity, as the settings ask."""
@@ -59,7 +61,8 @@ class Numbers(Observer):
 
     def _found(self, value: Any) -> str:
         """Names what a value holds that it must not; nothing where its computation failed, which its readers see."""
-        for shard in value if isinstance(value, Shards) else [value]:
+        parts = value if isinstance(value, Shards) else [value]
+        for shard in parts if self.alone else [s for part in parts for s in pjrt.shards_of(part)]:
             if not dtypes.issubdtype(shard.dtype, np.inexact):
                 continue
             try:
@@ -75,16 +78,18 @@ class Numbers(Observer):
 @dataclass(eq=False)
 class NumbersOnHost(Numbers):
     """As Numbers, of one run on a host. What is found is poison there, and no computation behind it begins: other hosts
-    wait for what this one sends, and get the reason in its place."""
+    wait for what this one sends, and get the reason in its place. Where others have a part of the island (`alone` is
+    not set) they go on, since those may have found nothing, and would wait for this one in a collective."""
 
     step: int = 0
     found: NotANumber | None = None
 
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
-        return Poison(self.found) if self.found is not None and isinstance(step.instruction, Run) else None
+        stops = self.alone and isinstance(step.instruction, Run)
+        return Poison(self.found) if self.found is not None and stops else None
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
         if self.found is None and (found := self.look(step, frame)) is not None:
             self.step, self.found = step.instruction.step, found
-            for index in step.outputs:
+            for index in step.outputs if self.alone else ():
                 frame.values[index] = Poison(found)

@@ -52,6 +52,11 @@ def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
     )
 
 
+def not_done(flight: Flight) -> list[Stuck]:
+    """The last launches of a run, which may not be done; asks no device."""
+    return [Stuck(launch, tuple(range(len(launch.devices)))) for _, launch in flight.parts()[-1:]]
+
+
 def unreachable(flight: Flight) -> PerhapsHang:
     """Describes a thread that waits inside of XLA for devices that are lost."""
     return PerhapsHang(

@@ -56,13 +56,17 @@ class Watchdog:
         end: Callable[[Hang, Mapping[Hashable, DeviceQueue]], None],
         timeout: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        suspect: Callable[[Hang], None] | None = None,
     ) -> None:
-        """Raises PWC0707 where the environment states no number of seconds."""
+        """`suspect` is told of a hang where others have a part of the same devices' work: those must be asked, since
+        one may compute what this one waits for. Raises PWC0707 where the environment states no number of seconds."""
         self.timeout = _stated() if timeout is None else timeout
         self._flights = flights
         self._clock = clock
         self._on_host = on_host
         self._end = end
+        self._suspect = suspect
+        self._idle = 0.0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._period = min(LONGEST_LOOK, self.timeout / 4)
@@ -82,6 +86,12 @@ class Watchdog:
                 thread = threading.Thread(target=self._watch, name="pathways-watchdog", daemon=True)
                 if started(thread):  # else the next run tries again
                     self._thread = thread
+
+    def tell(self) -> tuple[float, list[str]]:
+        """For how many seconds this process has computed nothing, and what its runs have launched."""
+        flights = self._flights.all()
+        lines = [line for f in flights for line in roll_call.perhaps(f, 0, 0).calls.splitlines()]
+        return self._idle if flights else float(1 << 30), lines
 
     @property
     def is_watching(self) -> bool:
@@ -108,7 +118,7 @@ class Watchdog:
         self._cpu.look(closely=slow)
         used = {call: of_thread(call.native) for call in callbacks.inside()}
         waiting = {call: self._stillness.of(call, mark) for call, mark in used.items() if mark is not None}
-        idle = self._stillness.of("process", self._cpu.process)
+        idle = self._idle = self._stillness.of("process", self._cpu.process)
         devices = self._stillness.of("devices", self._cpu.devices)
         inline = self._inline({f.thread for f in flights if f.thread}) if slow else {}
         self._stillness.keep({*still, *waiting, "process", "devices", *(("thread", t) for t in inline)})
@@ -124,6 +134,10 @@ class Watchdog:
                 beside=any(s < self.timeout for n, s in still.items() if n != flight.number),
             )
             verdict = judge(seen, min(AFTERMATH, self.timeout) if flight.number in self._doomed else self.timeout)
+            if verdict is Verdict.HUNG and self._suspect is not None:
+                if self._told.is_due(flight.number, seen.still):
+                    self._suspect(roll_call.hang(flight, len(flights) - 1, self.timeout, roll_call.not_done(flight)))
+                continue
             if verdict is Verdict.HUNG and flight.abandoned:
                 self._stuck(flight)
             elif verdict is Verdict.HUNG:

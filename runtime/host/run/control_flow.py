@@ -9,7 +9,6 @@ from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan.instructions import Branch
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_behind
@@ -77,7 +76,7 @@ class _Reading:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A branch (cond or while) as a task: the slots of its operands and results, and the layouts of its results.
+    """A branch (cond or while) as a task: the slots of its operands and results.
 
     Where other hosts have a part of it (`away`), what they have has slot -1, and all go by what one of them says.
     `donated` are the operands that are not needed afterwards. What a body overwrites, and each result, must share no
@@ -92,9 +91,10 @@ class Choice:
     inputs: Sequence[int]
     donated: frozenset[int]
     outputs: Sequence[int]
-    sides: Sequence[Side | None]
     bodies: Sequence[LoadedBody]
     cause: Callable[[Diagnostic], Poison]
+    decides: bool = True
+    """Whether this host says what a value on its island is; of several hosts' island, one does."""
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
         values = frame.values
@@ -139,7 +139,8 @@ class Choice:
             found = yield from self._read(array)
             return (shared.decisions.cancelled if shared is not None else None) or found
         name = shared.next_name()
-        if array is not None:
+        shared.decisions.expect(name, shared.loop)
+        if array is not None and self.decides:
             shared.decisions.say(self.number, shared.loop, name, (yield from self._read(array)))
         else:
             shared.decisions.reach(self.number, shared.loop)
@@ -165,11 +166,10 @@ class Choice:
         known = Counter(id(v) for v in values)
         own = list(values)
         for i in which:
-            value, side = own[i], self.sides[i]
+            value = own[i]
             if (id(value) in others or known[id(value)] > 1) and pjrt.is_array(value):
                 known[id(value)] -= 1
-                assert side is not None
-                own[i] = pjrt.copy_whole(value, pjrt.device_list(side.devices), side.real)
+                own[i] = pjrt.copy_again(value)
         return own
 
 

@@ -25,8 +25,9 @@ def lost(island: str) -> PathwaysError:
 class Far:
     """A host that tells a time, or something else, and answers whether it records as a test says."""
 
-    def __init__(self, time: str, answer: m.Answer | PathwaysError | None = None) -> None:
+    def __init__(self, name: str, time: str, answer: m.Answer | PathwaysError | None = None) -> None:
         self.time, self.answer = time, answer
+        self.members, self.island = (self,), name
         self.asked: list[m.Message] = []
 
     def ask(self, make: Callable[[int], m.Message]) -> m.Answer:
@@ -44,8 +45,8 @@ class Islands:
     """A cluster of hosts that answer as a test says: an island that is not named by `hosts` has none."""
 
     def __init__(self, **answers: m.Answer | PathwaysError) -> None:
-        self.far = {name: Far("17", answer) for name, answer in answers.items()}
-        self.hosts = {"gone": None, "odd": Far("noon")} | self.far
+        self.far = {name: Far(name, "17", answer) for name, answer in answers.items()}
+        self.hosts = {"gone": None, "odd": Far("odd", "noon")} | self.far
 
     @property
     def asked(self) -> list[m.Message]:

@@ -1,0 +1,93 @@
+"""Hosts of one island vote on what has arrived, and hear of the end of a run loop by loop, in one order."""
+
+from collections.abc import Mapping
+
+from pathways.runtime.control.relay import Relay
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED, Said
+from pathways.runtime.wire.errors import HostLost
+
+GONE = HostLost(island="island1", reason="killed")
+VOTE, OWN, SHARED = -1, 1, 2
+RANKS = frozenset(("a/0", "a/1"))
+BRANCHES = {VOTE: ("vote", RANKS), OWN: ("while", RANKS), SHARED: ("while", RANKS | {"b"})}
+
+
+class Host:
+    def __init__(self) -> None:
+        self.heard: list[Said] = []
+
+    def tell(self, message: Said) -> None:
+        self.heard.append(message)
+
+
+def begun() -> tuple[Relay, Mapping[str, Host]]:
+    hosts = {name: Host() for name in ("a/0", "a/1", "b")}
+    relay = Relay(7, hosts, BRANCHES, {"a/0": "a", "a/1": "a"})
+    relay.begin()
+    return relay, hosts
+
+
+def good(name: int) -> m.Decided:
+    return m.Decided(7, VOTE, name, name, 1)
+
+
+def bad(name: int) -> m.Undecided:
+    return m.Undecided(7, VOTE, name, name, "why")
+
+
+def ended(said: Said, loop: int) -> bool:
+    return said.name == ENDED and said.loop == loop
+
+
+def test_what_all_have_is_good() -> None:
+    relay, hosts = begun()
+    relay.hear("a/1", good(5))
+    assert not hosts["a/0"].heard
+    relay.hear("a/0", good(5))
+    assert hosts["a/0"].heard == hosts["a/1"].heard == [good(5)] and not hosts["b"].heard and not relay.loops
+
+
+def test_what_one_lacks_is_bad_for_all() -> None:
+    for first, second in ((good(5), bad(5)), (bad(5), good(5)), (bad(5), bad(5))):
+        relay, hosts = begun()
+        relay.hear("a/0", first)
+        relay.hear("a/1", second)
+        assert hosts["a/0"].heard == hosts["a/1"].heard == [bad(5)]
+
+
+def test_votes_go_on_when_a_run_is_doomed_or_cancelled() -> None:
+    for end in (Relay.doom, Relay.cancel):
+        relay, hosts = begun()
+        relay.hear("a/0", good(5))
+        end(relay, GONE)
+        relay.hear("a/1", good(5))
+        for name in RANKS:
+            assert hosts[name].heard[-1] == good(5)
+
+
+def test_the_loss_of_another_island_ends_loops_with_it_alone() -> None:
+    relay, hosts = begun()
+    relay.hear("a/0", m.Decided(7, OWN, 10, 11, 1))
+    relay.hear("a/0", m.Decided(7, SHARED, 20, 21, 1))
+    before = len(hosts["a/0"].heard)
+    relay.doom(GONE)
+    relay.hear("a/1", m.Reached(7, OWN, 10))
+    relay.hear("a/1", m.Reached(7, SHARED, 20))
+    relay.hear("a/0", m.Reached(7, SHARED, 30))  # another, which it comes to only now
+    relay.hear("a/1", m.Reached(7, SHARED, 30))
+    relay.hear("a/0", m.Decided(7, OWN, 10, 12, 1))
+    found = hosts["a/0"].heard[before:]
+    assert found == hosts["a/1"].heard[before:] and len(found) == 4
+    assert ended(found[0], 20) and found[1].name == DOOMED and ended(found[2], 30) and found[3].name == 12
+    assert [said.name for said in hosts["b"].heard[-1:]] == [DOOMED]
+
+
+def test_a_cancelled_run_ends_all_loops() -> None:
+    relay, hosts = begun()
+    relay.hear("a/0", m.Decided(7, OWN, 10, 11, 1))
+    relay.doom(GONE)
+    relay.cancel(GONE)
+    relay.hear("a/1", m.Reached(7, OWN, 10))
+    names = [(said.name, said.loop) for said in hosts["a/1"].heard]
+    assert names == [(11, 10), (DOOMED, 0), (ENDED, 10), (CANCELLED, 0)]
