@@ -10,7 +10,7 @@ import click
 from pathways.api.shared_cluster import start_shared
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
-from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT, ask, folder_of
+from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT, ask, cluster_folder
 from pathways.runtime.launch.local_hosts import LOGS
 from pathways.runtime.status import read_status
 
@@ -80,7 +80,7 @@ def stop_(address: str | None) -> None:
     chosen = _chosen(address)
     ask(chosen, "stop")
     until = time.monotonic() + 10
-    while folder_of(chosen).exists() and time.monotonic() < until:
+    while cluster_folder(chosen).exists() and time.monotonic() < until:
         time.sleep(0.02)
 
 
@@ -100,7 +100,7 @@ def logs_(lines: int, address: str | None) -> None:
     """Show the last lines that the controller and its hosts have printed, with the name of each in front."""
     chosen = _chosen(address)
     ask(chosen, "status")
-    for path in sorted(Path(folder_of(chosen) / LOGS).glob("*.log")):
+    for path in sorted(Path(cluster_folder(chosen) / LOGS).glob("*.log")):
         for line in path.read_text(errors="replace").splitlines()[-lines:]:
             click.echo(f"{path.stem} | {line}")
 

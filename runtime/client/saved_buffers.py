@@ -11,6 +11,7 @@ from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.remote_gang import RemoteGang, ask_members
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.remote_moves import move_engine
 from pathways.runtime.client_state import ClientState
@@ -57,8 +58,8 @@ def write_array(array: Any, folder: Path, file: ArrayFile) -> None:
         return
     array.block_until_ready()
     host = array.store
-    assert isinstance(host, RemoteHost)
-    host.ask(lambda request: m.WriteArray(request, array.number, str(folder), json.dumps(file.as_json())))
+    assert isinstance(host, RemoteHost | RemoteGang)
+    ask_members(host, lambda request: m.WriteArray(request, array.number, str(folder), json.dumps(file.as_json())))
 
 
 def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, place: BufferPlace) -> Handle:

@@ -11,6 +11,7 @@ from pathways.dialect.array_files import ArrayFile, read_array_file
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.folders import own_folder
+from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.devices.saved_arrays import read_shards, write_shards
 from pathways.runtime.host.load.loaded_part import LoadedPart
 from pathways.runtime.host.run.store import Poison
@@ -40,6 +41,8 @@ class Snapshots:
                 raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
             if isinstance(array, Poison):
                 raise array.error()
+            if isinstance(array, Shards):  # all of it is on other hosts of the island
+                return ""
             folder, file = place_of(message)
             _check_type(file, ArrayType(tuple(array.shape), str(array.dtype)))
             write_shards(array, folder, file)

@@ -35,7 +35,7 @@ MOST_PATH = 100
 PID = "pid"
 
 
-def folder_of(address: str) -> Path:
+def cluster_folder(address: str) -> Path:
     """The folder of a cluster, by name or path."""
     if os.sep in address:
         return Path(address)
@@ -46,7 +46,7 @@ def folder_of(address: str) -> Path:
 
 def connect_to(address: str) -> socket.socket:
     """Connects to the controller of a cluster. Raises PWC0918 where there is none, or where it is another user's."""
-    folder = folder_of(address)
+    folder = cluster_folder(address)
     sock = socket.socket(socket.AF_UNIX)
     try:
         if folder.stat().st_uid != os.getuid():
@@ -78,7 +78,7 @@ def ask(address: str, what: str) -> Any:
                 case _:
                     pass
     except ConnectionEnded as error:
-        raise PathwaysError(NoCluster(address=str(folder_of(address)), reason=str(error))) from None
+        raise PathwaysError(NoCluster(address=str(cluster_folder(address)), reason=str(error))) from None
     finally:
         connection.close()
 
@@ -88,7 +88,7 @@ def start_controller(address: str, topology: Topology, platform: str, policy: st
 
     Raises PWC0919 where one runs already, PWC0918 where it does not start.
     """
-    folder = folder_of(address)
+    folder = cluster_folder(address)
     if _is_there(address):
         raise PathwaysError(ClusterThere(address=str(folder), pid=_pid(folder)))
     _make(folder, address)

@@ -20,6 +20,7 @@ from support.clusters import becomes, code_of, is_alive, this_cluster, values
 from support.processes import ROOT, load_file
 
 import pathways as pw
+from pathways.api import snapshots
 from pathways.api.process import Process, inside_of, process
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.runtime.client.remote_host import RemoteHost
@@ -334,3 +335,20 @@ def test_sequential_dispatch_donation_and_copies() -> None:
         alice.resume()
         for ours, theirs in zip(values(held), want, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("spec", [P("x"), P()])
+def test_a_snapshot_is_written_by_the_hosts_that_have_the_shards(
+    spec: P, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "LARGE", 0)
+    on = NamedSharding(pw.make_virtual_device_set().add_slice(devices=4).mesh("x"), spec)
+    double = pw.program(lambda x: jax.jit(lambda v: v * 2, in_shardings=on, out_shardings=on)(x))
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    with pw.cluster("islands=1,hosts=2,devices=2"):
+        made = double(x)
+        pw.save(made, tmp_path / "s")
+        back = pw.restore(made, tmp_path / "s")
+        assert isinstance(back, pw.Array)
+        np.testing.assert_array_equal(np.asarray(double(back)), x * 4)
+    np.testing.assert_array_equal(np.asarray(pw.restore(x, tmp_path / "s")), x * 2)

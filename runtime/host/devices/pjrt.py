@@ -299,14 +299,23 @@ list, and whatever is read of it afterwards is wrong.
 def distinct_shards(array: DeviceArray) -> list[tuple[Box, Callable[[], "np.ndarray[Any, Any]"]]]:
     """Lists the parts of an array that the devices of this process hold, each once, and how to copy it to the host.
 
-    That copy is not kept with the array: who takes one part after another has room for one.
+    What several processes hold is listed where its first copy is. The copy to the host is not kept with the array: who
+    takes one part after another has room for one.
     """
     found: dict[Box, Callable[[], np.ndarray[Any, Any]]] = {}
+    first: dict[Box, Device] = {}
+    for device, index in array.sharding.devices_indices_map(array.shape).items():
+        first.setdefault(_box(index, array.shape), device)
     indices = array.sharding.addressable_devices_indices_map(array.shape).values()
     for shard, index in zip(shards_of(array), indices, strict=True):
-        box = tuple(s.indices(n)[:2] for s, n in zip(index, array.shape, strict=True))
-        found.setdefault(box, lambda shard=shard: np.asarray(_again(shard)))
+        box = _box(index, array.shape)
+        if is_here(first[box]):
+            found.setdefault(box, lambda shard=shard: np.asarray(_again(shard)))
     return list(found.items())
+
+
+def _box(index: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
+    return tuple(s.indices(n)[:2] for s, n in zip(index, shape, strict=True))
 
 
 def _again(shard: DeviceArray) -> DeviceArray:

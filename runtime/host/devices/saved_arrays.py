@@ -7,7 +7,7 @@ from typing import Any
 from pathways.dialect.array_files import ArrayFile
 from pathways.dialect.sharding import Box, Sharding
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.layouts import Side
+from pathways.runtime.host.devices.layouts import Shards, Side
 
 
 def write_shards(array: pjrt.DeviceArray, folder: Path, file: ArrayFile) -> None:
@@ -20,17 +20,20 @@ def write_shards(array: pjrt.DeviceArray, folder: Path, file: ArrayFile) -> None
         file.write(folder, box, copied())
 
 
-def read_shards(folder: Path, file: ArrayFile, side: Side) -> pjrt.DeviceArray:
-    """Reads an array onto the devices of a side, to each its own shard, one after another. Raises PWC0615."""
+def read_shards(folder: Path, file: ArrayFile, side: Side) -> Any:
+    """Reads an array onto the devices of a side that are of this process, one shard after another. Raises PWC0615."""
+    if not side.here:
+        return Shards()
     holders: dict[Box, list[int]] = {}
-    for position, box in enumerate(side.sharding.boxes(file.type.shape)):
+    boxes = list(side.sharding.boxes(file.type.shape))
+    for position, box in ((p, boxes[p]) for p in side.here):
         holders.setdefault(box, []).append(position)
     shards: dict[int, Any] = {}
     for box, positions in holders.items():
         values = file.read(folder, box)
         made = pjrt.put_shards(values, file.type, [side.devices[p] for p in positions])
         shards.update(zip(positions, made, strict=True))
-    return pjrt.assemble(file.type, side.real, [shards[p] for p in range(len(side.devices))])
+    return pjrt.assemble(file.type, side.real, [shards[p] for p in side.here])
 
 
 def side_on(sharding: Sharding, devices: Sequence[pjrt.Device]) -> Side:
