@@ -4,6 +4,7 @@ The scheduler is that of one process (scheduling/); what differs is that no thre
 begin, and their messages are sent before the next event is looked at.
 """
 
+import struct
 import time
 from collections.abc import Collection, Hashable, Iterable, Sequence
 
@@ -18,10 +19,16 @@ from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.control.sessions import Behind, ClientSession, ClusterRun, Cost, KnownPlan
 from pathways.runtime.errors import MemoryHeld, NeverFits
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import encode, read_parcels
+from pathways.runtime.wire.encoding import MESSAGES, decode, encode, read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.ids import COUNTER, NONE, check_names
 
+BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
+"""What a client may send to a host behind its runs."""
+_RUN = MESSAGES.index(m.RunPlan)
+_SINGLE = 5
+"""The numbers of a RunPlan before those of its arguments: its plan, itself, transfers, results, what is wanted."""
 MOST_COSTS = 1 << 12
 """Plans whose cost is kept, of those that were met last for the first time."""
 WEIGHT = 1 << 20
@@ -50,11 +57,11 @@ class Dispatcher:
         return self._costs.setdefault(digest, Cost())
 
     def submit(self, session: ClientSession, message: m.Submit) -> None:
-        """Puts a run in its client's line. Raises PWC0911 for what is none."""
-        parcels = {
-            host: (epoch, HEADER.pack(len(payload), kind) + payload)
-            for host, epoch, kind, payload in read_parcels(message.blob)
-        }
+        """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
+        parcels: dict[int, tuple[int, bytes]] = {}
+        for host, epoch, kind, payload in read_parcels(message.blob):
+            check_run(kind, payload, message, session.number)
+            parcels[host] = epoch, HEADER.pack(len(payload), kind) + payload
         if not parcels or any(host >= len(self._members) for host in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} hosts", rule="a run, once"))
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
@@ -80,17 +87,20 @@ class Dispatcher:
     def _number(self, device: Hashable) -> int:
         return next(number for number, one in enumerate(self._devices) if one == device)
 
-    def _memory(self, pairs: Sequence[int]) -> dict[Hashable, int]:
+    def _pairs(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
+        """Devices, by number, and bytes. Raises PWC0911 for what are none."""
+        if len(numbers) % 2 or not all(0 <= number < len(self._devices) for number in numbers[::2]):
+            raise PathwaysError(BadMessage(have_=f"{len(numbers)} numbers", rule="devices of this cluster, and bytes"))
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+    def _memory(self, numbers: Sequence[int]) -> dict[Hashable, int]:
         """Bytes by device, of those that have a limit."""
-        found: dict[Hashable, int] = {}
-        for number, size in zip(pairs[::2], pairs[1::2], strict=True):
-            device = self._devices[number]
-            if device in self.ledger.limits:
-                found[device] = size
-        return found
+        found = {self._devices[number]: max(size, 0) for number, size in self._pairs(numbers)}
+        return {device: size for device, size in found.items() if device in self.ledger.limits}
 
     def pass_on(self, session: ClientSession, message: m.Relayed) -> None:
-        """Sends what goes behind a client's runs on a host."""
+        """Sends what goes behind a client's runs on a host. Raises PWC0911 and PWC0916 for what may not."""
+        check_behind(message.blob, session.number)
         if not 0 <= message.host < len(self._members):
             raise PathwaysError(BadMessage(have_=f"host {message.host}", rule="a host of this cluster"))
         line = session.lines[message.host]
@@ -107,7 +117,7 @@ class Dispatcher:
     def hold(self, session: ClientSession, message: m.Hold) -> None:
         """Counts what a client holds on devices."""
         held = session.held[session.label(message.inside)]
-        for number, size in zip(message.memory[::2], message.memory[1::2], strict=True):
+        for number, size in self._pairs(message.memory):
             held[number] += size
             self._begin(self.scheduler.hold((self._devices[number],), size))
 
@@ -244,6 +254,26 @@ class Dispatcher:
                 following = self._drop(run, cause)
                 self._leave_line(run)
                 self._begin(following)
+
+
+def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> None:
+    """Raises PWC0911 for what is not a run's message to a host, PWC0916 where it names what is another client's."""
+    fits = kind == _RUN and len(payload) % 8 == 0 and len(payload) >= 8 * _SINGLE
+    numbers = struct.unpack(f"<{len(payload) // 8}q", payload) if fits else (0,) * _SINGLE
+    if not fits or numbers[:2] != (told.plan, told.run):
+        raise PathwaysError(BadMessage(have_=f"a parcel of kind {kind}", rule="the run that it is submitted as"))
+    if any(n != NONE and n >> COUNTER != client for n in (numbers[3], *numbers[_SINGLE:])):
+        check_names(decode(kind, payload), client, f"client {client}")
+
+
+def check_behind(frame: bytes, client: int) -> None:
+    """Raises PWC0911 for what does not go behind runs, PWC0916 where it names what is another client's."""
+    if len(frame) < HEADER.size or len(frame) != HEADER.size + HEADER.unpack_from(frame)[0]:
+        raise PathwaysError(BadMessage(have_=f"a frame of {len(frame)} bytes", rule="one whole frame"))
+    message = decode(HEADER.unpack_from(frame)[1], frame[HEADER.size :])
+    if not isinstance(message, BEHIND):
+        raise PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="what goes behind runs"))
+    check_names(message, client, f"client {client}")
 
 
 class _Told:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -46,7 +47,7 @@ class SharedCluster:
         while not true(self.status()):
             if time.monotonic() > end:
                 return False
-            time.sleep(0.02)
+            threading.Event().wait(0.02)
         return True
 
     def is_empty(self) -> bool:
@@ -92,13 +93,13 @@ def shared_cluster(topology: str = "islands=2,devices=2") -> Generator[SharedClu
         pids = [cluster.pid, *cluster.pids()]
         try:
             yield cluster
-            pids += cluster.pids() if is_alive(cluster.pid) else []
         finally:
             with suppress(PathwaysError):
+                pids += cluster.pids()
                 ask(address, "stop")
         end = time.monotonic() + PATIENCE
         while any(map(is_alive, pids)) and time.monotonic() < end:
-            time.sleep(0.02)
+            threading.Event().wait(0.02)
         assert not any(map(is_alive, pids))
 
 

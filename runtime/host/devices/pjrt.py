@@ -40,7 +40,7 @@ from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.mlir import from_portable, make_context, parse
 from pathways.dialect.platforms import platform_named
-from pathways.dialect.sharding import Box, Dims, MeshSpec, Sharding
+from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 
 Device: TypeAlias = Any
 DeviceArray: TypeAlias = Any
@@ -296,39 +296,9 @@ list, and whatever is read of it afterwards is wrong.
 """
 
 
-def distinct_shards(array: DeviceArray) -> list[tuple[Box, Callable[[], "np.ndarray[Any, Any]"]]]:
-    """Lists the parts of an array that the devices of this process hold, each once, and how to copy it to the host.
-
-    What several processes hold is listed where its first copy is. The copy to the host is not kept with the array: who
-    takes one part after another has room for one.
-    """
-    found: dict[Box, Callable[[], np.ndarray[Any, Any]]] = {}
-    first: dict[Box, Device] = {}
-    for device, index in array.sharding.devices_indices_map(array.shape).items():
-        first.setdefault(_box(index, array.shape), device)
-    indices = array.sharding.addressable_devices_indices_map(array.shape).values()
-    for shard, index in zip(shards_of(array), indices, strict=True):
-        box = _box(index, array.shape)
-        if is_here(first[box]):
-            found.setdefault(box, lambda shard=shard: np.asarray(_again(shard)))
-    return list(found.items())
-
-
-def _box(index: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
-    return tuple(s.indices(n)[:2] for s, n in zip(index, shape, strict=True))
-
-
-def _again(shard: DeviceArray) -> DeviceArray:
+def again(shard: DeviceArray) -> DeviceArray:
     """Makes another array of the same buffer: what is copied to the host is kept with the array that was asked."""
     return _array(shard.aval, shard.sharding, [shard], committed=True, _skip_checks=True)
-
-
-def put_shards(host: "np.ndarray[Any, Any]", type_: ArrayType, devices: Sequence[Device]) -> list[DeviceArray]:
-    """Copies one shard to each of some devices."""
-    aval = ArrayType(host.shape, type_.dtype)
-    spec = MeshSpec((), (0,))
-    where = Sharding(spec, ((),) * host.ndim)
-    return [shards_of(put(host, aval, where, named_sharding(spec, where.dims, [d]), [d]))[0] for d in devices]
 
 
 def start_copy_to_host(array: DeviceArray) -> None:

@@ -1,11 +1,14 @@
 """Arrays on devices of this process, written to files shard by shard, and read back onto whatever devices."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pathways.dialect.array_files import ArrayFile
-from pathways.dialect.sharding import Box, Sharding
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.sharding import Box, MeshSpec, Sharding
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards, Side
 
@@ -16,7 +19,7 @@ def write_shards(array: pjrt.DeviceArray, folder: Path, file: ArrayFile) -> None
     Raises PWC0606, and one of `pjrt.FAILURES` where the array never comes.
     """
     array.block_until_ready()
-    for box, copied in pjrt.distinct_shards(array):
+    for box, copied in _distinct_shards(array):
         file.write(folder, box, copied())
 
 
@@ -31,7 +34,7 @@ def read_shards(folder: Path, file: ArrayFile, side: Side) -> Any:
     shards: dict[int, Any] = {}
     for box, positions in holders.items():
         values = file.read(folder, box)
-        made = pjrt.put_shards(values, file.type, [side.devices[p] for p in positions])
+        made = _put_shards(values, file.type, [side.devices[p] for p in positions])
         shards.update(zip(positions, made, strict=True))
     return pjrt.assemble(file.type, side.real, [shards[p] for p in side.here])
 
@@ -40,3 +43,36 @@ def side_on(sharding: Sharding, devices: Sequence[pjrt.Device]) -> Side:
     """A sharding by position, on devices of this process in the order of its mesh."""
     real = pjrt.named_sharding(sharding.mesh, sharding.dims, devices)
     return Side(sharding, real, tuple(devices))
+
+
+def _distinct_shards(array: pjrt.DeviceArray) -> list[tuple[Box, Callable[[], "np.ndarray[Any, Any]"]]]:
+    """Lists the parts of an array that the devices of this process hold, each once, and how to copy it to the host.
+
+    What several processes hold is listed where its first copy is. The copy to the host is not kept with the array: who
+    takes one part after another has room for one.
+    """
+    found: dict[Box, Callable[[], np.ndarray[Any, Any]]] = {}
+    first: dict[Box, pjrt.Device] = {}
+    for device, index in array.sharding.devices_indices_map(array.shape).items():
+        first.setdefault(_box(index, array.shape), device)
+    indices = array.sharding.addressable_devices_indices_map(array.shape).values()
+    for shard, index in zip(pjrt.shards_of(array), indices, strict=True):
+        box = _box(index, array.shape)
+        if pjrt.is_here(first[box]):
+            found.setdefault(box, lambda shard=shard: np.asarray(pjrt.again(shard)))
+    return list(found.items())
+
+
+def _box(index: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
+    return tuple(s.indices(n)[:2] for s, n in zip(index, shape, strict=True))
+
+
+def _put_shards(
+    host: "np.ndarray[Any, Any]", type_: ArrayType, devices: Sequence[pjrt.Device]
+) -> list[pjrt.DeviceArray]:
+    """Copies one shard to each of some devices."""
+    aval = ArrayType(host.shape, type_.dtype)
+    spec = MeshSpec((), (0,))
+    where = Sharding(spec, ((),) * host.ndim)
+    placed = [pjrt.put(host, aval, where, pjrt.named_sharding(spec, where.dims, [d]), [d]) for d in devices]
+    return [pjrt.shards_of(array)[0] for array in placed]

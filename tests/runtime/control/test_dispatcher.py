@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control.dispatcher import WEIGHT, Dispatcher
 from pathways.runtime.control.members import Member
@@ -70,7 +71,7 @@ class Hall:
         return run
 
     def frees(self, session: ClientSession, host: int, array: int) -> None:
-        frame = b"".join(frame_of(*encode(m.FreeArrays((array,)))))
+        frame = b"".join(frame_of(*encode(m.FreeArrays((first_id(session.number) + array,)))))
         self.dispatcher.pass_on(session, m.Relayed(host, self.members[host].epoch.number, frame))
 
     def look(self) -> None:
@@ -243,3 +244,52 @@ def test_any_order_of_events_keeps_one_order_and_ends_empty(seed: int) -> None:
         for other in hall.seen:
             common = set(one) & set(other)
             assert [r for r in one if r in common] == [r for r in other if r in common]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [(0, 0, m.RunPlan(PLAN, 9, 0, 9, ()))],
+        [(0, 0, m.RunPlan(PLAN + 1, first_id(1) + 1, 0, first_id(1), ()))],
+        [(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(2), ()))],
+        [(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), (-1, first_id(1), first_id(2))))],
+        [(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), (-2,)))],
+        [(0, 0, m.FreeArrays((1, 2, 3, 4, 5)))],
+        [(0, 0, m.Forget(2))],
+        [(9, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ()))],
+        [],
+    ],
+)
+def test_a_client_starts_nothing_but_its_own_runs(bad: Any) -> None:
+    hall = Hall(1)
+    client = hall.client()
+    with pytest.raises(PathwaysError) as caught:
+        hall.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 0, WEIGHT, (), pack_parcels(bad)))
+    assert caught.value.code in ("PWC0911", "PWC0916")
+    hall.look()
+    assert hall.is_empty() and hall.seen == [[]]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [m.Fence("island0", ""), m.Expect(2, ""), m.Forget(2), m.FreeArrays((first_id(2),)), m.UnloadPlan(first_id(2))],
+)
+def test_a_client_sends_nothing_but_what_is_its_own(bad: m.Message) -> None:
+    hall = Hall(1)
+    frame = b"".join(frame_of(*encode(bad)))
+    for data in (frame, frame[:-1], frame + b"x", b""):
+        with pytest.raises(PathwaysError) as caught:
+            hall.dispatcher.pass_on(hall.client(), m.Relayed(0, 0, data))
+        assert caught.value.code in ("PWC0911", "PWC0916")
+
+
+@pytest.mark.parametrize("memory", [(0,), (1, 5), (-1, 5), (0, 1, 7, 1)])
+def test_memory_of_no_device_is_refused(memory: tuple[int, ...]) -> None:
+    hall = Hall(1, memory=10)
+    client = hall.client()
+    with pytest.raises(PathwaysError, match="PWC0911"):
+        hall.dispatcher.hold(client, m.Hold(0, memory))
+    parcels = pack_parcels([(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ()))])
+    with pytest.raises(PathwaysError, match="PWC0911"):
+        hall.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 0, WEIGHT, memory, parcels))
+    assert hall.is_empty()
