@@ -217,6 +217,15 @@ class Loop:
     def end(self) -> None:
         self._ended = True
 
+    def close(self) -> None:
+        """Gives back what it has of the system, when it has ended."""
+        for key in list(self.selector.get_map().values()):
+            if isinstance(key.data, Peer):
+                key.data.end("the loop has ended")
+        self.selector.close()
+        self._woken.close()
+        self._wake.close()
+
 
 def _do(work: Callable[[], None]) -> None:
     """Does something; a bug there must not end all that others have here."""

@@ -1,0 +1,194 @@
+"""A controller goes on whatever a client or a host sends it, and knows who may say what."""
+
+import contextlib
+import os
+import random
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.topology import Island, Topology
+from pathways.runtime.control.cluster_controller import ClusterController
+from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.encoding import MESSAGES, encode, pack_parcels
+from pathways.runtime.wire.frames import HEADER, ConnectionEnded, frame_of
+from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.versions import VERSIONS
+
+
+class HereAlready:
+    """Starts nothing: the hosts are threads of this process."""
+
+    pid = os.getpid()
+
+    def start(self, island: Island, epoch: int) -> "HereAlready":
+        return self
+
+    def ended(self) -> str:
+        return ""
+
+    def kill(self) -> None:
+        """It is not killed: its stream ends."""
+
+
+class Running:
+    """A controller in a thread, with a host of one device that says at once that runs are done."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "c")
+        self.loop = Loop()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(64)
+        self.controller = ClusterController(
+            self.loop, Topology((Island("island0", devices=1),)), "cpu", SCHEDULING_POLICIES[STRIDE](), HereAlready(),
+            self.path,
+        )  # fmt: skip
+        self.loop.listen(self.listener, self.controller.accept)
+        self.thread = threading.Thread(target=self.loop.run, daemon=True)
+        self.thread.start()
+        self.forgotten: list[int] = []
+        self.made: list[Connection] = []
+        self.host = self.connect()
+        self.host.post(m.Hello("island0", os.getpid(), VERSIONS, "nowhere"))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def connect(self) -> Connection:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(self.path)
+        self.made.append(connection := Connection(sock))
+        return connection
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                match message := self.host.receive():
+                    case m.Connect():
+                        self.host.post(m.Answer(message.request, value="{}"))
+                    case m.RunPlan():
+                        self.host.post(m.Done(message.run, 1000))
+                    case m.Forget():
+                        self.forgotten.append(message.client)
+                    case _:
+                        pass
+        except ConnectionEnded:
+            return
+
+    def client(self, versions: dict[str, str] = VERSIONS) -> tuple[Connection, m.Message]:
+        connection = self.connect()
+        connection.post(m.ComeIn("test", os.getpid(), versions))
+        return connection, connection.receive()
+
+    def works(self) -> bool:
+        """Whether a client that comes now has a run done."""
+        connection, welcome = self.client()
+        assert isinstance(welcome, m.Welcome)
+        first = first_id(welcome.client)
+        if '""' in welcome.hosts["island0"]:
+            assert isinstance(connection.receive(), m.HostCame)
+        parcels = pack_parcels([(0, 0, m.RunPlan(first, first, 0, first, ()))])
+        connection.post(m.Submit(first, first, 0, 1, (), parcels))
+        said = connection.receive()
+        connection.close()
+        return isinstance(said, m.Relayed)
+
+    def close(self) -> None:
+        self.loop.interrupt(self.controller.close)
+        self.thread.join(30)
+        for connection in self.made:
+            connection.close()
+        self.listener.close()
+        self.loop.close()
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    made = Running(tmp_path)
+    yield made
+    made.close()
+
+
+def noise(rng: random.Random) -> bytes:
+    """What is no message, or one that a controller is not told, or is cut."""
+    match rng.randrange(5):
+        case 0:
+            return rng.randbytes(rng.randrange(1, 200))
+        case 1:
+            return HEADER.pack(rng.choice([0, 3, 100, 1 << 30, 1 << 60]), rng.randrange(256)) + rng.randbytes(50)
+        case 2:
+            payload = rng.randbytes(8 * rng.randrange(12))
+            return HEADER.pack(len(payload), rng.randrange(len(MESSAGES))) + payload
+        case 3:
+            messages: list[m.Message] = [
+                m.Fence("island0", ""), m.Done(1, 2), m.Forget(1), m.Ask(1, "nothing"), m.Hold(0, (5, 1)),
+                m.Cancel(first_id(9), "{}"), m.Introduce(0, first_id(1), "x", "[[]]", ""), m.Hello("island0", 1, {}),
+                m.Relayed(0, 0, b""), m.Submit(first_id(1), first_id(1), 0, 1, (), b"abc"), m.Beat(1, 1),
+            ]  # fmt: skip
+            return b"".join(frame_of(*encode(rng.choice(messages))))
+        case _:
+            whole = b"".join(frame_of(*encode(m.Introduce(0, first_id(1), "x", "", ""))))
+            return whole[: rng.randrange(1, len(whole))]
+
+
+def test_noise_ends_who_sends_it_and_nothing_else(running: Running) -> None:
+    rng = random.Random(0)
+    for number in range(120):
+        connection = running.client()[0] if number % 2 else running.connect()
+        raw: Any = connection
+        with contextlib.suppress(OSError):
+            raw._stream.sendall(noise(rng))
+        connection.close()
+    assert running.works()
+
+
+def test_a_client_of_another_version_is_told_what_differs(running: Running) -> None:
+    connection, said = running.client(VERSIONS | {"jax": "0.1"})
+    assert isinstance(said, m.RunRefused)
+    found = read_diagnostic(said.cause)
+    assert found.code == "PWC0918" and "jax 0.1 there" in found.text(found.have)
+    with pytest.raises(ConnectionEnded):
+        connection.receive()
+    assert running.works()
+
+
+def test_what_names_another_client_s_run_ends_its_sender(running: Running) -> None:
+    victim, welcome = running.client()
+    assert isinstance(welcome, m.Welcome)
+    thief, _ = running.client()
+    thief.post(m.Cancel(first_id(welcome.client), "{}"))
+    with pytest.raises(ConnectionEnded):
+        while True:
+            thief.receive()
+    assert running.works()
+    victim.close()
+
+
+def test_hosts_are_told_of_clients_that_have_gone(running: Running) -> None:
+    connection, welcome = running.client()
+    assert isinstance(welcome, m.Welcome)
+    connection.close()
+    assert running.works()
+    gone = threading.Event()
+    for _ in range(1000):
+        if welcome.client in running.forgotten:
+            return
+        gone.wait(0.01)
+    pytest.fail("it was not told")
+
+
+def test_another_process_is_no_host(running: Running) -> None:
+    for hello in (m.Hello("island0", os.getpid(), VERSIONS), m.Hello("island7", os.getpid(), VERSIONS)):
+        connection = running.connect()
+        connection.post(hello)
+        with pytest.raises(ConnectionEnded):
+            connection.receive()
+    assert running.works()
