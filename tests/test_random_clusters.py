@@ -12,12 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
+from support.shared import shared_cluster
 
 import pathways as pw
 from pathways.api.process import Process, inside_of, process
 
-TOPOLOGIES = ("islands=2,devices=4", "islands=3,devices=4", "islands=4,devices=4", "islands=2,hosts=2,devices=2")
-"""Of the last, each island is two processes."""
+SHARED = "shared "
+TOPOLOGIES = (
+    "islands=2,devices=4",
+    "islands=3,devices=4",
+    "islands=4,devices=4",
+    "islands=2,hosts=2,devices=2",
+    f"{SHARED}islands=3,devices=4",
+)
+"""Of one, each island is two processes; the controller of another is a process of its own."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="module")
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     topology, embedded = request.param, process()
+    if topology.startswith(SHARED):
+        topology = topology.removeprefix(SHARED)
+        with shared_cluster(topology) as shared, pw.connect(shared.address):
+            yield Pair(topology, embedded)
+        return
     with pw.cluster(topology):
         yield Pair(topology, embedded)
 
