@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,15 +23,17 @@ from pathways.dialect.user_line import caller
 from pathways.runtime.client.hosts import Hosts, StartedRun, remote_devices
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.shared_host import SharedHost, ToHost
+from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.launch.local_cluster import connect_to
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import decode, encode, pack_parcels
+from pathways.runtime.wire.encoding import decode, pack_parcels
 from pathways.runtime.wire.errors import ControllerLost, NoCluster, NotOverProcesses
-from pathways.runtime.wire.frames import HEADER, ConnectionEnded, frame_of
+from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
 from pathways.runtime.wire.versions import VERSIONS
 
@@ -40,8 +43,6 @@ WINDOW = 32
 """So many runs of a client may be under way: who calls a program waits while there are more."""
 TEND = 0.25
 """Seconds between two looks at what is to be said where nothing else is."""
-WORD = 30.0
-"""Seconds in which the controller says why a host is gone whose stream has ended."""
 
 
 @dataclass(eq=False)
@@ -95,6 +96,7 @@ class Attached(Hosts):
         self._labels: dict[str, int] = {}
         self._held: deque[tuple[int, int]] = deque()
         self._closed = threading.Event()
+        self._is_forked = False
         threading.Thread(target=self._read, name="pathways-controller", daemon=True).start()
         threading.Thread(target=self._tend, name="pathways-tend", daemon=True).start()
 
@@ -144,8 +146,8 @@ class Attached(Hosts):
             if self._places[name].epoch != place.epoch or self._current(name) is not None:
                 connection.close()
                 return
-            sink = _ToHost(self._control, place.number, place.epoch)
-            self.hosts[name] = self._there[name] = _SharedHost(
+            sink = ToHost(self._control, place.number, place.epoch)
+            self.hosts[name] = self._there[name] = SharedHost(
                 name, connection, self._lost, numbers=self.numbers, ordered=sink, epoch=place.epoch
             )
 
@@ -254,7 +256,7 @@ class Attached(Hosts):
 
     def _end(self, cause: Diagnostic) -> None:
         with self._changed:
-            self.ended = cause
+            self.ended = self.ended or cause
             hosts = list(self._there.values())
             self._changed.notify_all()
         for host in hosts:
@@ -282,6 +284,8 @@ class Attached(Hosts):
                     place = self._places[message.host]
                     place.epoch, place.address, place.away = message.epoch, message.address, not message.address
                     self._changed.notify_all()
+            case m.Beat():
+                pass
             case m.Answer():
                 with self._changed:
                     if (answers := self._requests.pop(message.request, None)) is not None:
@@ -316,8 +320,14 @@ class Attached(Hosts):
         self.on_lost(island, host.lost)
 
     def _tend(self) -> None:
-        """Says which arrays have ended, and what is held, where no run says it."""
+        """Says which arrays have ended, and what is held, where no run says it; and gives up a controller that is not
+        heard of for too long: frozen, say."""
+        silence = Silence(host_timeout())
         while not self._closed.wait(TEND):
+            for seconds in silence.judge(time.monotonic(), {"": self._control.heard}).values():
+                reason = f"nothing was heard of it for {seconds:.1f} seconds"
+                self._end(ControllerLost(address=self.address, reason=reason))
+                return
             for host in list(self._there.values()):
                 host.free_now()
             self._tell_held()
@@ -346,34 +356,17 @@ class Attached(Hosts):
         return {}
 
     def keep_for_ever(self) -> None:
-        """A forked process has no connection to hosts, and no device that must be kept."""
+        """A forked process has no device that must be kept, and leaves the connections to the one that made them."""
+        self._is_forked = True
 
     def close(self) -> None:
         """Leaves the cluster: whatever this client has there goes."""
+        if self._is_forked:
+            return
         self._closed.set()
         self._control.close()
         for host in list(self._there.values()):
             host.lose("the connection has been closed")
-
-
-class _ToHost:
-    """The way to a host that goes by the controller: behind all runs of this client there."""
-
-    def __init__(self, control: Connection, number: int, epoch: int) -> None:
-        self._control, self._number, self._epoch = control, number, epoch
-
-    def post_soon(self, message: m.Message) -> None:
-        blob = b"".join(frame_of(*encode(message)))
-        self._control.post_soon(m.Relayed(self._number, self._epoch, blob))
-
-
-class _SharedHost(RemoteHost):
-    """A host whose controller says when it is gone, and why."""
-
-    def _ended_early(self, reason: str) -> None:
-        timer = threading.Timer(WORD, self.lose, (reason,))
-        timer.daemon = True
-        timer.start()
 
 
 def _come_in(control: Connection, name: str, address: str) -> m.Welcome:

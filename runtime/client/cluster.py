@@ -49,6 +49,7 @@ class Cluster(Hosts):
         self._idle: Counter[str] = Counter()
         """How many hosts of each island in a row have ended before any run of theirs did."""
         self._closed = threading.Event()
+        self._is_forked = False
         self.ranks = RankTable({i.name: i.hosts for i in topology.islands if i.hosts > 1})
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform, self.ranks)}
         """By name of the host: an island of several has one for each."""
@@ -196,10 +197,13 @@ class Cluster(Hosts):
         return {}
 
     def keep_for_ever(self) -> None:
-        """A forked process has no connection to hosts, and no device that must be kept."""
+        """A forked process has no device that must be kept, and leaves the hosts to the one that started them."""
+        self._is_forked = True
 
     def close(self) -> None:
         """Ends all processes."""
+        if self._is_forked:
+            return
         with self._changed:
             self._closed.set()
             self._changed.notify_all()

@@ -31,6 +31,8 @@ from pathways.runtime.wire.ids import MOST_CLIENTS, check_names, client_of
 from pathways.runtime.wire.versions import difference
 
 _CREDENTIALS = struct.Struct("3i")
+BEAT = 0.5
+"""Seconds between two signs of life."""
 PATIENCE = 0.5
 """Seconds between two looks at runs that wait for memory."""
 _ENDED = struct.Struct("<qq")
@@ -57,6 +59,7 @@ class ClusterController:
         self.members = Members(loop, launcher, topology.islands, self._came, self._gone)
         self.dispatcher = Dispatcher(self.members.all, policy)
         loop.every(PATIENCE, lambda: self.dispatcher.refuse_hopeless(self._sessions.values()))
+        loop.every(BEAT, self._beat)
 
     def accept(self, sock: socket.socket) -> None:
         """Takes a process of this user; it says what it is, before anything else."""
@@ -100,6 +103,11 @@ class ClusterController:
         topology, policy = write_topology(self._topology), self._policy.name
         hosts = spec_of(self.members.all)
         post(session, m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
+
+    def _beat(self) -> None:
+        """Gives all clients a sign of life."""
+        for session in self._sessions.values():
+            post(session, m.Beat(0, 0))
 
     def _client_left(self, session: ClientSession, reason: str) -> None:
         del self._sessions[session.number]

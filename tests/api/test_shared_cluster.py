@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 from support.clusters import becomes, code_of, is_alive
-from support.processes import pwc
+from support.processes import ROOT, pwc, run_python
 from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
 from support.two_islands import f, g
 
@@ -163,6 +163,39 @@ def test_a_controller_that_dies_takes_its_hosts_and_says_so() -> None:
             assert becomes(lambda: code_of(np.asarray, array) == "PWC0917")
             assert code_of(here, X) == "PWC0917"
             assert becomes(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_controller_that_freezes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "1.5")
+    with shared_cluster() as cluster, pw.connect(cluster.address):
+        array = here(X)
+        array.block_until_ready()
+        os.kill(cluster.pid, signal.SIGSTOP)
+        try:
+            assert code_of(lambda: np.asarray(here(X))) == "PWC0917"
+            assert code_of(np.asarray, array) == "PWC0917"
+        finally:
+            os.kill(cluster.pid, signal.SIGCONT)
+
+
+def test_a_child_that_was_forked_leaves_the_cluster_to_its_parent(cluster: SharedCluster) -> None:
+    script = f"""
+import os, sys
+import numpy as np
+import pathways as pw
+from support.two_islands import f
+here = pw.program(lambda x: f(x))
+x = np.ones((4, 4), np.float32)
+with pw.connect({cluster.address!r}):
+    kept = here(x)
+    kept.block_until_ready()
+    if (child := os.fork()) == 0:
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print(float(np.asarray(here(kept)).sum()))
+"""
+    done = run_python("-W", "ignore", "-c", script, PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
+    assert done.stdout.split() == ["112.0"], done.stderr
 
 
 def test_a_run_whose_own_client_has_the_memory_is_refused() -> None:
