@@ -7,6 +7,7 @@ its dispatch where it takes longer than the last column (paper, section 5.1: 2.3
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import selectors
@@ -120,14 +121,14 @@ def measured(count: int, runs: int) -> float:
         welcome = control.receive()
         assert isinstance(welcome, m.Welcome)
         first = first_id(welcome.client)
-        up = sum('""' not in said for said in welcome.hosts.values())
+        up = sum(bool(json.loads(said)[1]) for said in welcome.hosts.values())
         while up < count:
             up += isinstance(control.receive(), m.HostCame)
         control.post(m.Introduce(0, first, "chain", "", "digest"))
 
         def submit(number: int) -> None:
             parcels = [(host, 0, m.RunPlan(first, first + number, 0, first, (first,))) for host in range(count)]
-            control.post(m.Submit(first + number, first, 0, 1 << 20, (), pack_parcels(parcels)))
+            control.post(m.Submit(first + number, first, 1, 0, 1 << 20, (), pack_parcels(parcels)))
 
         def end() -> None:
             left = count

@@ -66,7 +66,7 @@ def status_(watch: bool, as_json: bool, address: str | None) -> None:
         else:
             if watch:
                 click.clear()
-            clients = ", ".join(f"{c['name']} {c['number']} (process {c['pid']})" for c in said["clients"][:-1])
+            clients = ", ".join(f"{c['name']} {c['number']} (process {c['pid']})" for c in said["clients"])
             click.echo(read_status(said))
             click.echo(f"clients  {clients or 'none'}")
         if not watch:

@@ -237,6 +237,7 @@ def process_on(
 
 def attach(address: str | None, name: str | None = None) -> Attached:
     """Comes in to a cluster, by its address or that of PATHWAYS_ADDRESS. Raises PWC0918 where there is none."""
+    interrupts.install()
     return Attached(address or os.environ.get(ADDRESS) or DEFAULT, name or Path(sys.argv[0]).stem or "python")
 
 

@@ -53,7 +53,9 @@ class _Place:
     epoch: int
     address: str
     cause: Diagnostic | None = None
+    """Why the last one is gone."""
     away: bool = False
+    """Whether none will come any more."""
 
 
 class Attached(Hosts):
@@ -73,9 +75,7 @@ class Attached(Hosts):
         """Called when a host is gone: whatever lay there is."""
         self.ended: Diagnostic | None = None
         """Why there is no controller any more."""
-        self._places = {
-            host: _Place(number, *json.loads(said)) for number, (host, said) in enumerate(welcome.hosts.items())
-        }
+        self._places = {host: _place(number, said) for number, (host, said) in enumerate(welcome.hosts.items())}
         self._by_number = list(welcome.hosts)
         self._numbered: dict[Hashable, int] = {}
         for island in self.topology.islands:
@@ -195,7 +195,7 @@ class Attached(Hosts):
         self._tell_held()
         self._post(
             m.Submit(
-                run.number, run.plan, 0 if request is None else self._label(request.client),
+                run.number, run.plan, run.results, 0 if request is None else self._label(request.client),
                 int(WEIGHT * (1.0 if request is None else request.weight)),
                 tuple(memory), pack_parcels(places),
             )
@@ -358,6 +358,9 @@ class Attached(Hosts):
     def keep_for_ever(self) -> None:
         """A forked process has no device that must be kept, and leaves the connections to the one that made them."""
         self._is_forked = True
+        self._control.abandon()
+        for host in self._there.values():
+            host.abandon()
 
     def close(self) -> None:
         """Leaves the cluster: whatever this client has there goes."""
@@ -367,6 +370,12 @@ class Attached(Hosts):
         self._control.close()
         for host in list(self._there.values()):
             host.lose("the connection has been closed")
+
+
+def _place(number: int, said: str) -> _Place:
+    """Reads what `Welcome` says of a host."""
+    epoch, address, gone = json.loads(said)
+    return _Place(number, epoch, address, read_diagnostic(gone) if gone else None, bool(gone))
 
 
 def _come_in(control: Connection, name: str, address: str) -> m.Welcome:

@@ -199,6 +199,8 @@ class Cluster(Hosts):
     def keep_for_ever(self) -> None:
         """A forked process has no device that must be kept, and leaves the hosts to the one that started them."""
         self._is_forked = True
+        for host in self.hosts.values():
+            host.abandon()
 
     def close(self) -> None:
         """Ends all processes."""

@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -70,7 +71,8 @@ class Controller:
         self.turns = Turns(Scheduler(self.policy, self.ledger, self.depth))
         self.store.changed = self._held
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._in_child)
+            this = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: None if (there := this()) is None else there._in_child())
 
     def _in_child(self) -> None:
         """Marks the copy in a forked process: calls are errors there, and its exit waits for no device or thread."""

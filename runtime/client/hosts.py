@@ -41,6 +41,8 @@ def remote_devices(island: Island, platform: str) -> list[RemoteDevice]:
 class StartedRun:
     """A run that is about to be started: its number and its plan's, and what a controller must know of it.
 
+    `results`: how many ids of results there are.
+
     `digest` is that of the plan; `branches` are what several hosts decide together, None where nothing is decided at
     all; `has_loops`: it may be cancelled while it runs; `memory` is bytes by device, where the topology states how many
     there are.
@@ -48,6 +50,7 @@ class StartedRun:
 
     number: int
     plan: int
+    results: int
     program: str
     digest: str
     branches: Mapping[int, tuple[str, frozenset[str]]] | None

@@ -129,6 +129,11 @@ class RemoteEngine:
         host.ask(lambda request: m.ReadArray(request, name, self._number, number, folder, file))
         return RemoteArray(host, name, type_)
 
+    def flush(self) -> None:
+        """Waits until all hosts have the arguments that were put."""
+        for share in self._shares.values():
+            self._host(share).flush()
+
     def get_ready(self) -> None:
         """Waits until all hosts are there, have the plan, and have taken most of what was sent to them."""
         hosts = [self._host(share) for share in self._shares.values()]
@@ -154,8 +159,9 @@ class RemoteEngine:
             host.flush()
         branches = self._branches if self._branches or self.plan.bodies else None
         run = StartedRun(
-            number, self._number, self.plan.name, self._digest, branches, bool(self.plan.bodies), self._memory, request
-        )
+            number, self._number, max(self._results, 1), self.plan.name, self._digest, branches,
+            bool(self.plan.bodies), self._memory, request,
+        )  # fmt: skip
         self._start(hosts, frame, run, first, transfers, wanted)
         for host in hosts.values():
             if host.lost is not None:  # its fence may have come to others before the run did
@@ -214,6 +220,8 @@ def _cause(host: IslandHost, value: Any) -> Diagnostic | None:
     """Why an argument is not there: it is poison, or lay on a host that is gone."""
     if isinstance(value, Poison):
         return value.cause
+    if (cause := value.failure()) is not None:
+        return cause
     return None if value.store is host else value.store.lost
 
 
@@ -224,7 +232,8 @@ def _is_at(where: Where | None, told: Where | None) -> bool:
 
 def _unload(hosts: Hosts, names: Sequence[str], number: int) -> None:
     for name in names:
-        hosts.hosts[name].unload(number)
+        if (host := hosts.hosts.get(name)) is not None:
+            host.unload(number)
 
 
 def _check_alike(plan: Plan, digests: Mapping[str, str]) -> None:

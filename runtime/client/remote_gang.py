@@ -89,6 +89,10 @@ class RemoteGang:
             for member in self.members:
                 member.run(message, ends.of_member(), relay)
 
+    def abandon(self) -> None:
+        for member in self.members:
+            member.abandon()
+
     def wait_for_room(self) -> None:
         for member in self.members:
             member.wait_for_room()

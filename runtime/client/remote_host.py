@@ -81,8 +81,12 @@ class RemoteHost:
         self._connection = connection
         self._ordered: Sink = ordered or connection
         self._numbers = numbers
-        self._unflushed = False
-        """Whether arguments were sent to it that runs, which take another way, could overtake."""
+        self._takes_two_ways = ordered is not None
+        """Whether runs take another way than arguments, and could overtake them."""
+        self._last_put = self._flushed = object()
+        """The argument that was sent last, and the last that the host has said it has."""
+        self._flushing = threading.Lock()
+        """Held until the host has said that."""
         self._on_lost, self._on_losing, self._on_hang = on_lost, on_losing, on_hang
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
@@ -153,14 +157,17 @@ class RemoteHost:
         """Sends an argument of a plan, by the number of its input; returns the id of the array."""
         array = self._numbers.take()
         self.post(m.PutArray(array, plan, number, values))
-        self._unflushed = self._ordered is not self._connection
+        self._last_put = object()
         return array
 
     def flush(self) -> None:
         """Waits until the host has all arguments that were sent to it, where runs could overtake them."""
-        if self._unflushed:
-            self._unflushed = False
-            self.ask(m.Flush)
+        if self._takes_two_ways:
+            with self._flushing:
+                last = self._last_put
+                if last is not self._flushed:
+                    self.ask(m.Flush)
+                    self._flushed = last
 
     def run(self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None) -> None:
         """Starts a run, or fails it where the host is gone. `relay` hears what it decides."""
@@ -217,6 +224,10 @@ class RemoteHost:
     def unload(self, plan: int) -> None:
         """Says that no run of a plan will come; may be called anywhere, as `free`."""
         self._unloaded.append(plan)
+
+    def abandon(self) -> None:
+        """Gives back what a forked child has of the connection, which goes on where it was made."""
+        self._connection.abandon()
 
     def free_now(self) -> None:
         """Sends the ends of arrays, where nothing else is sent."""

@@ -36,7 +36,10 @@ def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Ca
 def put_values(machine: Machine, values: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
     """Copies values of this process to a side, wherever it is. Raises PWC0910 where its host is not there."""
     if isinstance(machine, Hosts):
-        return move_engine(machine, type_, side, side).put(0, values, type_, side)
+        engine = move_engine(machine, type_, side, side)
+        array = engine.put(0, values, type_, side)
+        engine.flush()  # the plan goes with the engine, and not before its argument has come
+        return array
     return put_on_side(values, type_, side)
 
 

@@ -27,6 +27,8 @@ class SharedHost(RemoteHost):
     """A host whose controller says when it is gone, and why."""
 
     def _ended_early(self, reason: str) -> None:
+        if self.lost is not None:
+            return
         timer = threading.Timer(WORD, self.lose, (reason,))
         timer.daemon = True
         timer.start()

@@ -16,7 +16,7 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
-from pathways.runtime.control.dispatcher import Dispatcher, post
+from pathways.runtime.control.dispatcher import Dispatcher, post, send
 from pathways.runtime.control.loop import Loop, Peer
 from pathways.runtime.control.members import HostLauncher, Member, Members, spec_of
 from pathways.runtime.control.scheduling import SchedulingPolicy
@@ -24,9 +24,9 @@ from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import MESSAGES, decode, encode, relayed
+from pathways.runtime.wire.encoding import MESSAGES, decode, relayed
 from pathways.runtime.wire.errors import BadMessage, NoCluster
-from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.ids import MOST_CLIENTS, check_names, client_of
 from pathways.runtime.wire.versions import difference
 
@@ -58,6 +58,7 @@ class ClusterController:
         self._policy = policy
         self.members = Members(loop, launcher, topology.islands, self._came, self._gone)
         self.dispatcher = Dispatcher(self.members.all, policy)
+        self.members.begin()
         loop.every(PATIENCE, lambda: self.dispatcher.refuse_hopeless(self._sessions.values()))
         loop.every(BEAT, self._beat)
 
@@ -81,18 +82,23 @@ class ClusterController:
                     member.post(m.Expect(session.number, session.ticket))
             case m.ComeIn():
                 self._come_in(peer, message, pid)
+            case m.Ask():  # of who is no client, and has no need to be
+                self._answer(peer, message)
             case _:
                 raise _unknown(message)
 
     def _come_in(self, peer: Peer, message: m.ComeIn, pid: int) -> None:
         """Lets a client in. Raises PWC0918 for one of another version, which is told first."""
         if other := difference(message.versions):
-            refusal = NoCluster(address=self._address, reason=f"it is of another version: {other}")
-            for data in frame_of(*encode(m.RunRefused(0, write_diagnostic(refusal)))):
-                peer.post(bytes(data))
+            reason = f"it is of another version: {other}"
+        elif self._following >= MOST_CLIENTS:  # numbers are not used again: arrays are named by them
+            reason = f"it has had {MOST_CLIENTS:,} clients"
+        else:
+            reason = ""
+        if reason:
+            refusal = NoCluster(address=self._address, reason=reason)
+            send(peer, m.RunRefused(0, write_diagnostic(refusal)))
             raise PathwaysError(refusal)
-        if self._following >= MOST_CLIENTS:  # numbers are not used again: arrays are named by them
-            raise PathwaysError(NoCluster(address=self._address, reason=f"it has had {MOST_CLIENTS:,} clients"))
         session = ClientSession(self._following, message.name, pid, peer)
         self._following += 1
         self._sessions[session.number] = session
@@ -134,7 +140,7 @@ class ClusterController:
                         message.name, _branches(message.branches), self.dispatcher.cost_of(message.digest)
                     )
             case m.Ask():
-                self._answer(session, message)
+                self._answer(session.peer, message)
             case _:
                 raise _unknown(message)
 
@@ -180,9 +186,9 @@ class ClusterController:
             for session in self._sessions.values():
                 post(session, m.HostCame(member.name, member.epoch.number, ""))
 
-    def _answer(self, session: ClientSession, message: m.Ask) -> None:
+    def _answer(self, peer: Peer, message: m.Ask) -> None:
         def answer(value: Any) -> None:
-            post(session, m.Answer(message.request, value=json.dumps(value)))
+            send(peer, m.Answer(message.request, value=json.dumps(value)))
 
         match message.what:
             case "status":

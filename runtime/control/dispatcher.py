@@ -11,6 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
+from pathways.runtime.control.loop import Peer
 from pathways.runtime.control.members import Member
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request, SchedulingPolicy
@@ -22,7 +23,7 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import MESSAGES, decode, encode, read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.frames import HEADER, frame_of
-from pathways.runtime.wire.ids import COUNTER, NONE, check_names
+from pathways.runtime.wire.ids import COUNTER, MOST_RESULTS, NONE, check_names
 
 BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
 """What a client may send to a host behind its runs."""
@@ -59,19 +60,24 @@ class Dispatcher:
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
         parcels: dict[int, tuple[int, bytes]] = {}
+        results = range(0)
         for host, epoch, kind, payload in read_parcels(message.blob):
-            check_run(kind, payload, message, session.number)
+            first = check_run(kind, payload, message, session.number)
+            results = range(first, first + min(max(message.outputs, 0), MOST_RESULTS))
             parcels[host] = epoch, HEADER.pack(len(payload), kind) + payload
         if not parcels or any(host >= len(self._members) for host in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} hosts", rule="a run, once"))
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
         program = plan.name
+        names = frozenset(self._members[host].name for host in parcels)
+        if any(not hosts <= names for _, hosts in (plan.branches or {}).values()):
+            raise PathwaysError(BadMessage(have_="branches on other hosts than the run's", rule="branches of the plan"))
         request = Request(
             message.run, session.label(message.inside), program,
-            frozenset(self._members[host].name for host in parcels), max(message.weight, 1) / WEIGHT,
+            names, max(message.weight, 1) / WEIGHT,
             plan.cost.seconds, self._memory(message.memory),
         )  # fmt: skip
-        run = ClusterRun(request, session, parcels, plan)
+        run = ClusterRun(request, session, parcels, plan, results)
         for device, size in request.bytes.items():
             limit = self.ledger.limits[device]
             if size > limit:
@@ -176,7 +182,14 @@ class Dispatcher:
         return self.scheduler.cancel(run.request.number)
 
     def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
-        post(run.session, m.RunRefused(run.request.number, write_diagnostic(cause)))
+        """Tells the client, and the hosts that are there: later runs may read what this one would have made."""
+        said = write_diagnostic(cause)
+        for host, (epoch, _) in run.parcels.items():
+            member = self._members[host]
+            if member.epoch.number == epoch:
+                for number in run.results:
+                    member.post(m.PutPoison(number, said))
+        post(run.session, m.RunRefused(run.request.number, said))
 
     def ended(self, member: Member, number: int, nanoseconds: int) -> None:
         """Hears that a host has ended its part of a run, which has taken so long there."""
@@ -256,14 +269,18 @@ class Dispatcher:
                 self._begin(following)
 
 
-def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> None:
-    """Raises PWC0911 for what is not a run's message to a host, PWC0916 where it names what is another client's."""
+def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> int:
+    """Gives the first id of a run's results.
+
+    Raises PWC0911 for what is not a run's message to a host, PWC0916 where it names what is another client's.
+    """
     fits = kind == _RUN and len(payload) % 8 == 0 and len(payload) >= 8 * _SINGLE
     numbers = struct.unpack(f"<{len(payload) // 8}q", payload) if fits else (0,) * _SINGLE
     if not fits or numbers[:2] != (told.plan, told.run):
         raise PathwaysError(BadMessage(have_=f"a parcel of kind {kind}", rule="the run that it is submitted as"))
     if any(n != NONE and n >> COUNTER != client for n in (numbers[3], *numbers[_SINGLE:])):
         check_names(decode(kind, payload), client, f"client {client}")
+    return numbers[3]
 
 
 def check_behind(frame: bytes, client: int) -> None:
@@ -289,5 +306,10 @@ class _Told:
 
 def post(session: ClientSession, message: m.Message) -> None:
     """Sends a message to a client."""
+    send(session.peer, message)
+
+
+def send(peer: Peer, message: m.Message) -> None:
+    """Sends a message to a process."""
     for data in frame_of(*encode(message)):
-        session.peer.post(bytes(data))
+        peer.post(bytes(data))

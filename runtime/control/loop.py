@@ -142,7 +142,7 @@ class Peer:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._waiting.clear()
-        self.on_end(self, reason)
+        _do(lambda: self.on_end(self, reason))
 
 
 class Loop:
@@ -158,7 +158,7 @@ class Loop:
         self._ended = False
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
-        self.selector.register(self._woken, selectors.EVENT_READ, _Looking(lambda _: self._drain()))
+        self.selector.register(self._woken, selectors.EVENT_READ, _Socket(lambda _: self._drain()))
 
     def interrupt(self, work: Callable[[], None]) -> None:
         """Does something soon: for signals, which come in the middle of anything."""
@@ -177,7 +177,7 @@ class Loop:
             with contextlib.suppress(OSError):  # gone again; or there are too many open files, for now
                 accepted(sock.accept()[0])
 
-        self.selector.register(sock, selectors.EVENT_READ, _Looking(look))
+        self.selector.register(sock, selectors.EVENT_READ, _Socket(look))
 
     def after(self, seconds: float, work: Callable[[], None]) -> None:
         """Does something later, once."""
@@ -212,7 +212,7 @@ class Loop:
                 continue
             wait = max(0.0, self._timers[0][0] - now) if self._timers else None
             for key, events in self.selector.select(wait):
-                key.data.look(events)
+                _do(lambda key=key, events=events: key.data.look(events))
 
     def end(self) -> None:
         self._ended = True
@@ -235,8 +235,8 @@ def _do(work: Callable[[], None]) -> None:
         traceback.print_exc()
 
 
-class _Looking:
-    """What is looked at when a socket that listens is connected to."""
+class _Socket:
+    """A socket that is no peer: what is done when there is something to read."""
 
     def __init__(self, look: Callable[[int], None]) -> None:
         self.look = look

@@ -28,6 +28,8 @@ MOST_STARTS = 5
 """So many hosts that end before a run of theirs does are enough."""
 LOOK = 0.2
 """Seconds between two looks at processes, and at when hosts were last heard of."""
+AGAIN = 1.0
+"""Seconds after which hosts that could not be joined are joined once more."""
 TOGETHER = 0.1
 """Seconds for which hosts that have come wait for others that come, too."""
 START = 120.0
@@ -116,7 +118,10 @@ class Members:
         self._joining = 0
         self._silence = Silence(host_timeout())
         self._closed = False
-        loop.every(LOOK, self._look)
+
+    def begin(self) -> None:
+        """Starts all hosts."""
+        self._loop.every(LOOK, self._look)
         for member in self.all:
             self._start(member)
 
@@ -163,8 +168,9 @@ class Members:
         told: set[str] = set()
 
         def found(name: str, answer: m.Answer | Diagnostic) -> None:
-            if joining != self._joining or not isinstance(answer, m.Answer) or answer.error:
-                return  # another has come or gone, and all is asked again
+            if joining != self._joining or self._must_ask_again(answer):
+                return  # another has come or gone, and all are asked again
+            assert isinstance(answer, m.Answer)
             servers[name] = json.loads(answer.value)
             if len(servers) == len(there):
                 for target in there:
@@ -176,7 +182,7 @@ class Members:
                     )
 
         def done(name: str, answer: m.Answer | Diagnostic) -> None:
-            if joining != self._joining or not isinstance(answer, m.Answer) or answer.error:
+            if joining != self._joining or self._must_ask_again(answer):
                 return
             told.add(name)
             if len(told) == len(there):
@@ -187,6 +193,13 @@ class Members:
         for name, member in there.items():
             wanted = {other: "" for other in there if other != name}
             self.ask(member, lambda n, wanted=wanted: m.Connect(n, wanted), lambda a, name=name: found(name, a))
+
+    def _must_ask_again(self, answer: m.Answer | Diagnostic) -> bool:
+        """Whether a host could not say where its data are, or take where others' are: all are asked again, soon."""
+        if isinstance(answer, m.Answer) and answer.error:
+            print(f"note: {read_diagnostic(answer.error)}", file=sys.stderr, flush=True)
+            self._loop.after(AGAIN, self._join_soon)
+        return not isinstance(answer, m.Answer) or bool(answer.error)
 
     def _came(self, member: Member) -> None:
         member.epoch.settle(member.epoch.number, "join")
@@ -272,5 +285,9 @@ class Members:
 
 
 def spec_of(members: Iterable[Member]) -> dict[str, str]:
-    """What a client must know of each host: its epoch, and where it is; for `Welcome`."""
-    return {each.name: json.dumps([each.epoch.number, each.address if each.is_up else ""]) for each in members}
+    """What a client must know of each host: its epoch, where it is, and why it will not come; for `Welcome`."""
+    found: dict[str, str] = {}
+    for each in members:
+        gone = write_diagnostic(each.lost) if each.epoch.state == "away" and each.lost is not None else ""
+        found[each.name] = json.dumps([each.epoch.number, each.address if each.is_up else "", gone])
+    return found

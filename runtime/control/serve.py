@@ -1,9 +1,7 @@
 """The process of a controller: `python -m pathways.runtime.control.serve`, which `pwc cluster start` starts."""
 
 import argparse
-import contextlib
 import faulthandler
-import shutil
 import signal
 import socket
 import sys
@@ -15,6 +13,7 @@ from pathways.dialect.topology import load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES
+from pathways.runtime.launch.local_cluster import clear_folder
 from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
 
 BACKLOG = 1024
@@ -50,8 +49,7 @@ def serve_cluster() -> None:
     except (PathwaysError, OSError) as error:
         sys.exit(str(error))
     finally:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(folder)
+        clear_folder(folder)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ class ClusterRun:
     parcels: dict[int, tuple[int, bytes]]
     """By the number of a host: its epoch, and the frame that is sent to it."""
     plan: KnownPlan
+    results: range
+    """The ids of its results."""
     seconds: float = 0.0
     """Of the host that was longest at it."""
     left: set[int] = field(default_factory=set[int])

@@ -10,6 +10,7 @@ import queue
 import socket
 import struct
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from pathways.runtime.wire.ids import check_names
 
 Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
 """What a host's main thread does, in this order, and where the answer goes."""
+AGAIN = 0.1
+"""Seconds after which a client is let in again where that could not be."""
 TICKET = 10.0
 """Seconds that a ticket may come later than who shows it: by another stream."""
 MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush)
@@ -68,7 +71,11 @@ class Clients:
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
-            sock, _ = listener.accept()
+            try:
+                sock, _ = listener.accept()
+            except OSError:  # gone again; or there are too many open files, for now
+                time.sleep(AGAIN)
+                continue
             raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             if _CREDENTIALS.unpack(raw)[1] != os.getuid():
                 sock.close()

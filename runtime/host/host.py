@@ -88,12 +88,15 @@ class Host:
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any, Post]] = queue.SimpleQueue()
         self._loads: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
         self._snapshots = Snapshots(self._answer)
+        self._controls: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
+        self._forgotten: set[int] = set()
+        """Clients that are gone: what still comes of theirs is dropped."""
         self._runs = 0
 
     def start(self) -> None:
         """Begins to answer, and to give signs of life."""
         self._snapshots.start()
-        for work in (self._serve_fetches, self._serve_loads, self._beat):
+        for work in (self._serve_fetches, self._serve_loads, self._serve_controls, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
     def receive(self, message: m.Message, post: Post | None = None) -> None:
@@ -111,10 +114,9 @@ class Host:
             case m.UnloadPlan():  # behind its runs, and behind what may still load it
                 self._loads.put((message, post))
             case m.CopyArray():
-                self._arrays[message.target] = self._made("a copy", lambda: _copied(self._arrays[message.source]))
+                self._arrays[message.target] = self._made("a copy", lambda: _copied(self._array(message.source)))
             case m.PutArray():
-                put = self._plans[message.plan].inputs[message.input].put
-                self._arrays[message.array] = self._made("an argument", lambda: put(message.blob))
+                self._put(message)
             case m.PutPoison():
                 self._arrays[message.array] = Poison(read_diagnostic(message.cause))
             case m.FetchArray():
@@ -130,6 +132,23 @@ class Host:
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
+
+    def _array(self, number: int) -> Any:
+        """An array by its number; poison for one that is not there: a client may name what it likes."""
+        if number in self._arrays:
+            return self._arrays[number]
+        return Poison(BadMessage(have_=f"array {number}", rule=f"an array of {self.name}"))
+
+    def _put(self, message: m.PutArray) -> None:
+        if client_of(message.array) in self._forgotten:
+            return
+        part = self._plans.get(message.plan)
+        if part is None or message.input not in part.inputs:
+            have, rule = f"an argument of plan {message.plan}", f"a plan that {self.name} has loaded"
+            self._arrays[message.array] = Poison(BadMessage(have_=have, rule=rule))
+            return
+        put = part.inputs[message.input].put
+        self._arrays[message.array] = self._made("an argument", lambda: put(message.blob))
 
     def _made(self, what: str, make: Callable[[], Any]) -> Any:
         """What `make` makes; poison where it cannot, for want of memory, say."""
@@ -152,9 +171,11 @@ class Host:
             case m.Decided() | m.Undecided():
                 self.decisions.hear(message)
                 return False
-            case m.LoadPlan() | m.CountCosts() | m.Connect() | m.Record():
-                # no run that needs it comes before its answer
+            case m.LoadPlan() | m.CountCosts():  # no run that needs it comes before its answer
                 self._loads.put((message, post))
+                return False
+            case m.Connect() | m.Record():  # nor behind what clients have compiled here
+                self._controls.put((message, post))
                 return False
             case m.FetchArray() if message.array in self._arrays:  # it is not freed, or overwritten, before the answer
                 self._fetches.put((message, self._arrays[message.array], post))
@@ -214,6 +235,7 @@ class Host:
 
     def _forget(self, client: int) -> None:
         """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""
+        self._forgotten.add(client)
         for number in [n for n in self._arrays if client_of(n) == client]:
             del self._arrays[number]
         for number in [n for n in list(self._plans) if client_of(n) == client]:
@@ -221,8 +243,11 @@ class Host:
 
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
-        part = self._plans[message.plan]
-        decisions = self.decisions.of(message.run)
+        part, decisions = self._plans.get(message.plan), self.decisions.of(message.run)
+        if part is None:  # its client has never had it loaded here
+            self.decisions.end(message.run)
+            self._post(m.Done(message.run, 0))
+            return
         frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
@@ -236,7 +261,7 @@ class Host:
         flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, _CLIENT, done)
         for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
             if entry.slot >= 0:
-                frame.values[entry.slot] = self._arrays[array]
+                frame.values[entry.slot] = self._array(array)
         self._watchdog.ensure()
         run = _Enqueuer(self.machine, flight, self._observers.of_run(numbers))
         frame.base = run.begin(None, part.launches)
@@ -289,7 +314,17 @@ class Host:
             if isinstance(message, m.UnloadPlan):
                 self._plans.pop(message.plan, None)
                 continue
+            if isinstance(message, m.LoadPlan | m.CountCosts) and client_of(message.plan) in self._forgotten:
+                continue
             self._answer(message.request, lambda message=message: self._prepare(message), post)
+            if isinstance(message, m.LoadPlan) and client_of(message.plan) in self._forgotten:
+                self._plans.pop(message.plan, None)
+
+    def _serve_controls(self) -> None:
+        while True:
+            message, post = self._controls.get()
+            if not isinstance(message, m.UnloadPlan):
+                self._answer(message.request, lambda message=message: self._prepare(message), post)
 
     def _serve_fetches(self) -> None:
         while True:

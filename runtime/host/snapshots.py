@@ -55,6 +55,8 @@ class Snapshots:
 
         def work() -> str:
             folder, file = place_of(message)
+            if message.plan not in plans or message.input not in plans[message.plan].inputs:
+                raise PathwaysError(BadMessage(have_=f"an argument of plan {message.plan}", rule="a plan of this host"))
             wanted = plans[message.plan].inputs[message.input]
             _check_type(file, wanted.type)
             if wanted.side is not None:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-import shutil
+import re
 import socket
 import stat
 import subprocess
@@ -16,13 +16,13 @@ from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.files import write_private
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import ClusterThere, NoCluster
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.versions import VERSIONS
 
 ADDRESS = "PATHWAYS_ADDRESS"
 """The environment variable for the cluster that programs run on: a name, or a folder."""
@@ -32,13 +32,16 @@ START = 30.0
 """Seconds that a controller may take to start."""
 MOST_PATH = 100
 """The most bytes of the path of a Unix socket."""
-PID = "pid"
+PID, TOPOLOGY = "pid", "topology.toml"
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def cluster_folder(address: str) -> Path:
-    """The folder of a cluster, by name or path."""
+    """The folder of a cluster, by name or path. Raises PWC0918 for what is neither."""
     if os.sep in address:
         return Path(address)
+    if not _NAME.fullmatch(address):
+        raise PathwaysError(NoCluster(address=address, reason="a name of other characters than A-Z, a-z, 0-9, - and _"))
     base = os.environ.get("XDG_RUNTIME_DIR")
     root = Path(base) / "pathways" if base else Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
     return root / address
@@ -67,7 +70,6 @@ def ask(address: str, what: str) -> Any:
     """
     connection = Connection(connect_to(address))
     try:
-        connection.post(m.ComeIn(f"pwc {what}", os.getpid(), VERSIONS))
         connection.post(m.Ask(0, what))
         while True:
             match message := connection.receive():
@@ -92,24 +94,24 @@ def start_controller(address: str, topology: Topology, platform: str, policy: st
     if _is_there(address):
         raise PathwaysError(ClusterThere(address=str(folder), pid=_pid(folder)))
     _make(folder, address)
-    (folder / "topology.toml").write_text(write_topology(topology))
+    write_private(folder / TOPOLOGY, write_topology(topology).encode())
     log = folder / LOGS / "controller.log"
     command = [
-        sys.executable, "-m", "pathways.runtime.control.serve", "--folder", str(folder),
-        "--topology", str(folder / "topology.toml"), "--platform", platform, "--policy", policy,
+        sys.executable, "-P", "-m", "pathways.runtime.control.serve", "--folder", str(folder),
+        "--topology", str(folder / TOPOLOGY), "--platform", platform, "--policy", policy,
     ]  # fmt: skip
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
         )
-    (folder / PID).write_text(str(process.pid))
+    write_private(folder / PID, str(process.pid).encode())
     until = time.monotonic() + START
     while not _is_there(address):
         if process.poll() is not None or time.monotonic() > until:
             process.kill()
             words = "; ".join(log.read_text(errors="replace").strip().splitlines()[-3:]) if log.exists() else ""
-            shutil.rmtree(folder, ignore_errors=True)
+            clear_folder(folder)
             raise PathwaysError(NoCluster(address=str(folder), reason=f"its controller did not start: {words}"))
         time.sleep(0.02)
     threading.Thread(target=process.wait, name="pathways-reaper", daemon=True).start()
@@ -132,13 +134,29 @@ def _make(folder: Path, address: str) -> None:
             if known.st_uid != os.getuid() or not stat.S_ISDIR(known.st_mode):
                 raise OSError(f"{folder.parent} is another user's")
             folder.parent.chmod(0o700)
-        shutil.rmtree(folder, ignore_errors=True)  # what a controller that was killed has left
-        folder.mkdir(mode=0o700)
+        clear_folder(folder)  # what a controller that was killed has left
+        if folder.exists() and any(folder.iterdir()):
+            raise OSError("a folder with files that are not a cluster's")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)
         (folder / LOGS).mkdir(mode=0o700)
         if len(os.fsencode(folder)) > MOST_PATH - 32:
             raise OSError(f"a path of more than {MOST_PATH - 32} bytes, in which no socket fits")
     except OSError as error:
         raise PathwaysError(NoCluster(address=str(folder), reason=str(error))) from None
+
+
+def clear_folder(folder: Path) -> None:
+    """Removes what a cluster has made of a folder, and the folder where nothing else is in it."""
+    with contextlib.suppress(OSError):
+        if not (folder / TOPOLOGY).exists():
+            return
+        for path in (*folder.iterdir(), *(folder / LOGS).glob("*.log")):
+            if path.is_socket() or path.name in (PID, CONTROLLER) or path.parent.name == LOGS:
+                path.unlink(missing_ok=True)
+        (folder / LOGS).rmdir()
+        (folder / TOPOLOGY).unlink()
+        folder.rmdir()
 
 
 def _pid(folder: Path) -> int:

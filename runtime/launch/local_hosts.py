@@ -53,7 +53,7 @@ class LocalLauncher:
         """Starts the host of an island. Raises OSError."""
         listen = self._folder / f"{island.name}-{epoch}"
         command = [
-            sys.executable, "-m", "pathways.runtime.host.serve", "--socket", str(self._folder / CONTROLLER),
+            sys.executable, "-P", "-m", "pathways.runtime.host.serve", "--socket", str(self._folder / CONTROLLER),
             "--listen", str(listen), "--island", island.name, "--devices", str(island.size),
             "--platform", self._platform,
         ]  # fmt: skip

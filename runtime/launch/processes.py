@@ -112,7 +112,7 @@ def _free_port() -> int:
 def _start_service(island: Island, port: int, ranks: RankTable, folder: Path) -> "subprocess.Popen[bytes]":
     """Starts the service where the hosts of an island meet; it ends with this process, which keeps its input open."""
     where = f"127.0.0.1:{port}"
-    command = [sys.executable, "-m", "pathways.runtime.host.devices.group", where, str(ranks.count(island.name))]
+    command = [sys.executable, "-P", "-m", "pathways.runtime.host.devices.group", where, str(ranks.count(island.name))]
     with log_of(folder, island.name).open("wb") as log:
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment(), start_new_session=True
@@ -130,7 +130,7 @@ def _start(
     island: Island, platform: str, address: str, folder: Path, ranks: RankTable, rank: int, port: int
 ) -> "subprocess.Popen[bytes]":
     command = [
-        sys.executable, "-m", "pathways.runtime.host.serve", "--socket", address, "--island", island.name,
+        sys.executable, "-P", "-m", "pathways.runtime.host.serve", "--socket", address, "--island", island.name,
         "--devices", str(island.size // ranks.count(island.name)), "--platform", platform,
         "--hosts", json.dumps(dict(ranks.hosts)), "--rank", str(rank),
     ]  # fmt: skip

@@ -20,7 +20,7 @@ class Welcome:
     """The controller to a client, once: its number, what it shows to hosts (`ticket`), and what there is.
 
     `topology` is a spec (docs/topologies.md); `hosts` has the epoch and the address of each host, by name, in the order
-    of their numbers; no address: it is not there yet.
+    of their numbers, and why none will come any more; no address: it is not there yet.
     """
 
     client: int
@@ -99,12 +99,14 @@ class Introduce:
 class Submit:
     """A client to the controller: run this when its turn comes. `blob` has the message to each host (`parcels`).
 
-    `inside` is which of the clients inside of the process it is for, `weight` its weight times 2**20; `memory` has the
-    bytes that it takes on devices (numbered over all islands), in pairs.
+    `outputs` is how many ids of results there are; `inside` is which of the clients inside of the process it is for,
+    `weight` its weight times 2**20; `memory` has the bytes that it takes on devices (numbered over all islands), in
+    pairs.
     """
 
     run: int
     plan: int
+    outputs: int
     inside: int
     weight: int
     memory: Ids

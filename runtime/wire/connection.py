@@ -45,6 +45,10 @@ class Connection:
     def _hear(self) -> None:
         self.heard = time.monotonic()
 
+    def abandon(self) -> None:
+        """Gives back this process's copy of the stream, which another, that has forked it, goes on with."""
+        self._stream.close()
+
     def close(self) -> None:
         """Ends the stream in both directions: the other end sees it at once, and so does a thread that reads."""
         with contextlib.suppress(OSError):

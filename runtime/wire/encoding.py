@@ -98,7 +98,8 @@ def decode(kind: int, payload: bytes | bytearray) -> Message:
 
 def most_bytes(kind: int) -> int:
     """The most bytes of a message of this kind."""
-    return MOST_HOT if kind < len(MESSAGES) and MESSAGES[kind] in _HOT else MOST_COLD
+    hot = kind < len(MESSAGES) and MESSAGES[kind] in _HOT and MESSAGES[kind] not in _CARRYING
+    return MOST_HOT if hot else MOST_COLD
 
 
 def _hot(cls: type[Any], payload: bytes | bytearray) -> Message:

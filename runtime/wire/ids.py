@@ -55,7 +55,7 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return ()
         case m.ComeIn() | m.Attach() | m.Flush() | m.Introduce() | m.Hold() | m.Ask() | m.TellStacks():
             return ()
-        case m.Submit() | m.Relayed() | m.Cancel():  # what is inside is looked at by itself
+        case m.Submit() | m.Relayed() | m.Cancel():  # what is inside: control/dispatcher.py
             return ()
         case m.Welcome() | m.Expect() | m.Forget() | m.HostGone() | m.HostCame() | m.RunRefused():
             return ()

@@ -275,10 +275,13 @@ class Reached:
 
 
 Message: TypeAlias = (
-    Hello
+    Hello  # the first five are what processes of different versions say to each other
+    | ComeIn
+    | RunRefused
+    | Ask
+    | Answer
     | LoadPlan
     | UnloadPlan
-    | Answer
     | Connect
     | PutArray
     | PutPoison
@@ -301,7 +304,6 @@ Message: TypeAlias = (
     | Decided
     | Undecided
     | Reached
-    | ComeIn
     | Welcome
     | Expect
     | Forget
@@ -314,7 +316,5 @@ Message: TypeAlias = (
     | Relayed
     | Hold
     | Cancel
-    | RunRefused
-    | Ask
     | TellStacks
 )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from support.numbers import random_of
+from support.element_types import random_of
 from support.processes import pwc_here
 
 import pathways as pw

@@ -3,13 +3,14 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from jax import lax
 from support.clusters import becomes, code_of, is_alive
-from support.processes import ROOT, pwc, run_python
+from support.processes import ROOT, pwc_here, run_python
 from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
 from support.two_islands import f, g
 
@@ -138,14 +139,14 @@ def test_what_needs_one_process_is_refused(cluster: SharedCluster) -> None:
 def test_the_commands_show_it(cluster: SharedCluster) -> None:
     with cluster.client("hold") as client:
         assert line_of(client) == "ready"
-        shown = pwc("status", "--address", cluster.address)
-        assert "running  endless of main of client_programs" in shown.stdout, shown
-        assert "island1  2 x cpu" in shown.stdout and f"(process {client.pid})" in shown.stdout
-        stacks = pwc("stack", "--address", cluster.address).stdout
+        _, shown, _ = pwc_here("status", "--address", cluster.address)
+        assert "running  endless of main of client_programs" in shown, shown
+        assert "island1  2 x cpu" in shown and f"(process {client.pid})" in shown
+        _, stacks, _ = pwc_here("stack", "--address", cluster.address)
         assert "island0 |" in stacks and "host.py" in stacks and "controller |" in stacks
-        assert pwc("cluster", "logs", "--address", cluster.address).returncode == 0
-        again = pwc("cluster", "start", "islands=1,devices=1", "--address", cluster.address)
-        assert "PWC0919" in again.stderr and str(cluster.pid) in again.stderr
+        assert pwc_here("cluster", "logs", "--address", cluster.address)[0] == 0
+        _, _, again = pwc_here("cluster", "start", "islands=1,devices=1", "--address", cluster.address)
+        assert "PWC0919" in again and str(cluster.pid) in again
     assert cluster.is_empty()
 
 
@@ -165,6 +166,44 @@ def test_a_controller_that_dies_takes_its_hosts_and_says_so() -> None:
             assert becomes(lambda: not any(map(is_alive, pids)))
 
 
+def test_what_a_refused_run_would_have_made_is_its_cause_everywhere() -> None:
+    """Also where later runs read it, which were on their way already."""
+    with shared_cluster("islands=1,devices=2,memory=64KiB") as cluster, pw.connect(cluster.address):
+        held = [here(np.zeros((64, 64), np.float32)) for _ in range(4)]
+        for each in held:
+            each.block_until_ready()
+        made = here(np.zeros((96, 96), np.float32))
+        small = pw.program(lambda x: f(x[:4, :4]))
+        after = small(made)
+        assert code_of(np.asarray, made) == "PWC0507"
+        assert code_of(np.asarray, after) == "PWC0507"
+        held.clear()
+        assert code_of(lambda: np.asarray(small(made))) == "PWC0507"
+        np.testing.assert_array_equal(np.asarray(here(X)), X * 2 + 1)
+        assert cluster.island("island0")["epoch"] == 0
+
+
+def test_suspended_arrays_come_back(cluster: SharedCluster) -> None:
+    with pw.connect(cluster.address), pw.Client("sleeper") as client:
+        large = here(np.ones((4, 1 << 20), np.float32))
+        large.block_until_ready()
+        client.suspend()
+        client.resume()
+        assert float(np.asarray(large).sum()) == 3.0 * (4 << 20)
+    assert cluster.is_empty()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a b", "", "full"])
+def test_no_folder_but_a_cluster_s_is_made_empty(name: str, tmp_path: Path) -> None:
+    kept = tmp_path / "full" / "thesis.txt"
+    kept.parent.mkdir()
+    kept.write_text("years")
+    address = str(kept.parent) if name == "full" else name or " "
+    code, _, errors = pwc_here("cluster", "start", "islands=1,devices=1", "--address", address)
+    assert code != 0 and "PWC0918" in errors
+    assert kept.read_text() == "years"
+
+
 def test_a_controller_that_freezes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "1.5")
     with shared_cluster() as cluster, pw.connect(cluster.address):
@@ -179,22 +218,22 @@ def test_a_controller_that_freezes_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_child_that_was_forked_leaves_the_cluster_to_its_parent(cluster: SharedCluster) -> None:
-    script = f"""
+    script = """
 import os, sys
 import numpy as np
 import pathways as pw
 from support.two_islands import f
 here = pw.program(lambda x: f(x))
 x = np.ones((4, 4), np.float32)
-with pw.connect({cluster.address!r}):
-    kept = here(x)
-    kept.block_until_ready()
-    if (child := os.fork()) == 0:
-        sys.exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    print(float(np.asarray(here(kept)).sum()))
+kept = here(x)
+kept.block_until_ready()
+if (child := os.fork()) == 0:
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(float(np.asarray(here(kept)).sum()))
 """
-    done = run_python("-W", "ignore", "-c", script, PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
+    path = f"{ROOT}:{ROOT / 'tests'}"
+    done = run_python("-W", "ignore", "-c", script, PYTHONPATH=path, PATHWAYS_ADDRESS=cluster.address)
     assert done.stdout.split() == ["112.0"], done.stderr
 
 

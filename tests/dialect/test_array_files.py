@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.numbers import random_of
+from support.element_types import random_of
 
 from pathways.dialect import array_files
 from pathways.dialect.array_files import ArrayFile, chunk_of, pieces, read_array_file

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.dialect.dtypes import stored_names
-from support.numbers import random_of
+from support.element_types import random_of
 
 jit: Any = jax.jit
 DTYPES = (*stored_names(), "key<fry>", "float0")

@@ -54,7 +54,7 @@ class SharedCluster:
         """Waits until no client has anything there, nor runs anything."""
         return self.becomes(
             lambda said: (
-                len(said["clients"]) == 1
+                not said["clients"]
                 and not any(i["held"] or i["running"] or i["waiting"] or i["arrays"] for i in said["islands"])
             )
         )

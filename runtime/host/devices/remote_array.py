@@ -127,6 +127,10 @@ class RemoteArray:
     def is_deleted(self) -> bool:
         return False
 
+    def failure(self) -> Diagnostic | None:
+        """Why it will never be there, where that is known."""
+        return self._run.cause(self._result) if self._run is not None and self._run.is_ready() else None
+
     def block_until_ready(self) -> None:
         """Waits for the run that makes it. Raises the first cause where it will never be there."""
         if self._run is not None:

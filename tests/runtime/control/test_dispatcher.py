@@ -67,7 +67,7 @@ class Hall:
         run = first_id(session.number) + number
         parcels = [(h, self.members[h].epoch.number, m.RunPlan(PLAN, run, 0, run, ())) for h in hosts]
         pairs = tuple(n for h in hosts for n in (h, memory)) if memory else ()
-        self.dispatcher.submit(session, m.Submit(run, PLAN, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
+        self.dispatcher.submit(session, m.Submit(run, PLAN, 1, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
         return run
 
     def frees(self, session: ClientSession, host: int, array: int) -> None:
@@ -264,7 +264,7 @@ def test_a_client_starts_nothing_but_its_own_runs(bad: Any) -> None:
     hall = Hall(1)
     client = hall.client()
     with pytest.raises(PathwaysError) as caught:
-        hall.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 0, WEIGHT, (), pack_parcels(bad)))
+        hall.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 1, 0, WEIGHT, (), pack_parcels(bad)))
     assert caught.value.code in ("PWC0911", "PWC0916")
     hall.look()
     assert hall.is_empty() and hall.seen == [[]]
@@ -291,5 +291,24 @@ def test_memory_of_no_device_is_refused(memory: tuple[int, ...]) -> None:
         hall.dispatcher.hold(client, m.Hold(0, memory))
     parcels = pack_parcels([(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ()))])
     with pytest.raises(PathwaysError, match="PWC0911"):
-        hall.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 0, WEIGHT, memory, parcels))
+        hall.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 1, 0, WEIGHT, memory, parcels))
+    assert hall.is_empty()
+
+
+def test_later_runs_find_why_there_are_no_results_of_a_refused_one() -> None:
+    hall = Hall(1, memory=100)
+    client = hall.client()
+    peer: Any = hall.members[0].peer
+    run = hall.submit(client, 1, [0], memory=101)
+    assert [(x.array, read_diagnostic(x.cause).code) for x in peer.got] == [(run, "PWC0506")]
+
+
+def test_branches_of_other_hosts_than_the_run_s_are_refused() -> None:
+    hall = Hall(2)
+    client = hall.client()
+    client.plans[PLAN] = KnownPlan(
+        "work", {0: ("while", frozenset(("island0", "island1")))}, hall.dispatcher.cost_of("")
+    )
+    with pytest.raises(PathwaysError, match="PWC0911"):
+        hall.submit(client, 1, [0])
     assert hall.is_empty()

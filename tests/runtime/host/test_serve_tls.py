@@ -20,6 +20,7 @@ from support.processes import ROOT
 
 import pathways as pw
 from pathways.api.process import Process, inside_of, process
+from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.client import cluster
 from pathways.runtime.host.serve import serve
@@ -46,10 +47,11 @@ def program(x: Any) -> Any:
     return x, f(x)
 
 
-def starting(keys: Path) -> Callable[[Sequence[Island], str], list[HostProcess]]:
+def starting(keys: Path) -> Callable[[Sequence[Island], str, RankTable], list[HostProcess]]:
     """What starts hosts that connect over TLS, each with keys of its own."""
 
-    def start(islands: Sequence[Island], platform: str) -> list[HostProcess]:
+    def start(islands: Sequence[Island], platform: str, ranks: RankTable) -> list[HostProcess]:
+        assert ranks == ONE_EACH
         listener = Listener(HERE, read_keys(keys / "me"), "host")
         host, port = listener.address
         started: dict[str, tuple[Any, Path]] = {}

@@ -139,3 +139,11 @@ def test_other_versions_are_named() -> None:
     assert not difference(dict(VERSIONS))
     assert difference(VERSIONS | {"jax": "0.9"}) == f"jax 0.9 there, {VERSIONS['jax']} here"
     assert "python none there" in difference({n: v for n, v in VERSIONS.items() if n != "python"})
+
+
+def test_what_carries_others_may_be_as_large_as_they_are() -> None:
+    """A run of thousands of results that failed says so of each."""
+    large = m.Relayed(0, 0, bytes(4 << 20))
+    kind, payload, blob = encoding.encode(large)
+    assert len(payload) + len(blob) <= encoding.most_bytes(kind)
+    assert encoding.decode(kind, payload + blob) == large
