@@ -30,6 +30,7 @@ from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.launch.local_cluster import connect_to
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import decode, pack_parcels
 from pathways.runtime.wire.errors import ControllerLost, NoCluster, NotOverProcesses
@@ -37,8 +38,6 @@ from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
 from pathways.runtime.wire.versions import VERSIONS
 
-WEIGHT = 1 << 20
-"""What a weight is multiplied by in messages."""
 WINDOW = 32
 """So many runs of a client may be under way: who calls a program waits while there are more."""
 TEND = 0.25

@@ -24,13 +24,13 @@ from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.credentials import process_at
 from pathways.runtime.wire.encoding import MESSAGES, decode, relayed
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.ids import MOST_CLIENTS, check_names, client_of
 from pathways.runtime.wire.versions import difference
 
-_CREDENTIALS = struct.Struct("3i")
 BEAT = 0.5
 """Seconds between two signs of life."""
 PATIENCE = 0.5
@@ -64,8 +64,7 @@ class ClusterController:
 
     def accept(self, sock: socket.socket) -> None:
         """Takes a process of this user; it says what it is, before anything else."""
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, user, _ = _CREDENTIALS.unpack(raw)
+        pid, user = process_at(sock)
         if user != os.getuid():
             sock.close()
             return

@@ -20,6 +20,7 @@ from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.control.sessions import Behind, ClientSession, ClusterRun, Cost, KnownPlan
 from pathways.runtime.errors import MemoryHeld, NeverFits
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import MESSAGES, decode, encode, read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.frames import HEADER, frame_of
@@ -32,8 +33,6 @@ _SINGLE = 5
 """The numbers of a RunPlan before those of its arguments: its plan, itself, transfers, results, what is wanted."""
 MOST_COSTS = 1 << 12
 """Plans whose cost is kept, of those that were met last for the first time."""
-WEIGHT = 1 << 20
-"""What a weight is multiplied by in messages."""
 
 
 class Dispatcher:

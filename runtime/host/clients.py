@@ -8,7 +8,6 @@ import contextlib
 import os
 import queue
 import socket
-import struct
 import threading
 import time
 import traceback
@@ -22,6 +21,7 @@ from pathways.runtime.host.host import Host
 from pathways.runtime.host.snapshots import Post
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.credentials import process_at
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import check_names
@@ -34,7 +34,6 @@ TICKET = 10.0
 """Seconds that a ticket may come later than who shows it: by another stream."""
 MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush)
 """What a client may ask of a host itself."""
-_CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(eq=False)
@@ -76,8 +75,7 @@ class Clients:
             except OSError:  # gone again; or there are too many open files, for now
                 time.sleep(AGAIN)
                 continue
-            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            if _CREDENTIALS.unpack(raw)[1] != os.getuid():
+            if process_at(sock)[1] != os.getuid():
                 sock.close()
                 continue
             threading.Thread(target=self._serve, args=(Connection(sock),), name="pathways-client", daemon=True).start()

@@ -9,7 +9,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
@@ -33,12 +32,11 @@ from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
+from pathways.runtime.host.part_enqueuer import PartEnqueuer
 from pathways.runtime.host.run.decisions import Decisions
-from pathways.runtime.host.run.dispatch import BodyEnds
-from pathways.runtime.host.run.frame import Frame, Part
-from pathways.runtime.host.run.observer import Observer, enqueue_observed
+from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import drive
-from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
+from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.store import Origin, Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
 from pathways.runtime.host.snapshots import Post, Snapshots
@@ -263,7 +261,7 @@ class Host:
             if entry.slot >= 0:
                 frame.values[entry.slot] = self._array(array)
         self._watchdog.ensure()
-        run = _Enqueuer(self.machine, flight, self._observers.of_run(numbers))
+        run = PartEnqueuer(self.machine, flight, self._observers.of_run(numbers))
         frame.base = run.begin(None, part.launches)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
@@ -366,40 +364,6 @@ def host_of_island(
 
     device = next(d for d in physical.devices if pjrt.is_here(d))
     return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks), post)
-
-
-@dataclass(frozen=True, eq=False)
-class _Enqueuer:
-    """One run of a part while it is enqueued: no other run comes between."""
-
-    machine: Machine
-    flight: Flight
-    observers: Sequence[Observer]
-    ends: BodyEnds = field(default_factory=BodyEnds)
-    _frames: dict[int, Frame] = field(default_factory=dict[int, Frame])
-    """What is under way: the program, and bodies."""
-
-    def begin(self, who: Any, launches: Sequence[Launch]) -> int:
-        base = self.machine.take_launches(len(launches))
-        self.flight.begin(who, base, launches)
-        return base
-
-    def tokens(self) -> list[Any]:
-        """All that is done when what this host has enqueued is."""
-        return [t for f in self._frames.values() for t in (*f.tokens, *f.early)] + self.ends.tokens()
-
-    def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
-        self._frames[id(frame)] = frame
-        if self.observers:
-            enqueue_observed(self.observers, part.steps, frame, self.flight)
-        else:
-            for step in part.steps:
-                step.enqueue(frame)
-        self.flight.moved = time.monotonic()
-
-    def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
-        self._frames.pop(id(frame), None)
-        self.ends.note(who, frame, whole=whole)
 
 
 def _handed_out(frame: Frame, result: PartResult) -> Any:

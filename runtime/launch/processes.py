@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,13 +24,13 @@ from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.credentials import process_at
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.versions import difference
 
 START = 120.0
 """Seconds that hosts may take to start."""
-_CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(eq=False)
@@ -174,7 +173,7 @@ def _greeted(listener: socket.socket, started: "dict[str, subprocess.Popen[bytes
 
 def _welcomed(sock: socket.socket, started: "dict[str, subprocess.Popen[bytes]]", folder: Path) -> HostProcess | None:
     """The host at the other end of a socket; None where it is another process than those that were started."""
-    pid, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    pid, user = process_at(sock)
     name = next((n for n, p in started.items() if p.pid == pid), None)
     if name is None or user != os.getuid():
         sock.close()

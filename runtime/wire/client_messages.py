@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Ids: TypeAlias = tuple[int, ...]
+WEIGHT = 1 << 20
+"""What a weight is multiplied by in messages."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Submit:
     """A client to the controller: run this when its turn comes. `blob` has the message to each host (`parcels`).
 
     `outputs` is how many ids of results there are; `inside` is which of the clients inside of the process it is for,
-    `weight` its weight times 2**20; `memory` has the bytes that it takes on devices (numbered over all islands), in
+    `weight` its weight times `WEIGHT`; `memory` has the bytes that it takes on devices (numbered over all islands), in
     pairs.
     """
 

@@ -10,11 +10,12 @@ import pytest
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
-from pathways.runtime.control.dispatcher import WEIGHT, Dispatcher
+from pathways.runtime.control.dispatcher import Dispatcher
 from pathways.runtime.control.members import Member
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import decode, encode, pack_parcels
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import HEADER, frame_of

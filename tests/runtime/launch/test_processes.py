@@ -2,7 +2,6 @@
 
 import os
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,16 +25,6 @@ class Known:
     """A process that was started: this one."""
 
     pid = os.getpid()
-
-
-class OfAnotherUser:
-    """Reads what the kernel says of the other end, but for its user."""
-
-    size = 12
-
-    def unpack(self, raw: bytes) -> tuple[int, int, int]:
-        pid, user, group = struct.unpack("3i", raw)
-        return pid, user + 1, group
 
 
 welcomed: Any = processes._welcomed  # pyright: ignore[reportPrivateUsage]
@@ -63,7 +52,7 @@ def test_others_are_not(case: str, pair: tuple[socket.socket, Connection], monke
     if case == "another process":
         started["island0"] = type("Other", (), {"pid": 1})()
     if case == "another user":
-        monkeypatch.setattr(processes, "_CREDENTIALS", OfAnotherUser())
+        monkeypatch.setattr(processes, "process_at", lambda sock: (os.getpid(), os.getuid() + 1))
     assert welcomed(pair[0], started, Path(".")) is None
     assert pair[0].fileno() == -1  # closed
 
