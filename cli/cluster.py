@@ -1,7 +1,6 @@
 """`pwc cluster`, `pwc status` and `pwc stack`"""
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 from pathways.api.shared_cluster import start_shared
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
-from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT, ask, cluster_folder
+from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT, ask, chosen_address, cluster_folder
 from pathways.runtime.launch.local_hosts import LOGS
 from pathways.runtime.status import read_status
 
@@ -31,10 +30,6 @@ def _address() -> click.Option:
     return click.Option(["--address", "--name", "address"], metavar="NAME", default=None, help=said)
 
 
-def _chosen(address: str | None) -> str:
-    return address or os.environ.get(ADDRESS) or DEFAULT
-
-
 @click.group("cluster", epilog=_EXAMPLE)
 def cluster_() -> None:
     """Start, look at and stop a cluster that many processes share."""
@@ -48,7 +43,7 @@ def start_(topology: str, policy: str, address: str | None) -> None:
 
     TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset.
     """
-    chosen = _chosen(address)
+    chosen = chosen_address(address)
     status = start_shared(chosen, parse_topology(topology), policy)
     click.echo(status)
     click.echo(f"{ADDRESS}={chosen}   # in the environment of programs that run there; or pw.connect({chosen!r})")
@@ -60,7 +55,7 @@ def start_(topology: str, policy: str, address: str | None) -> None:
 def status_(watch: bool, as_json: bool, address: str | None) -> None:
     """Show islands and devices, who runs and waits there, and whose bytes lie there."""
     while True:
-        said = ask(_chosen(address), "status")
+        said = ask(chosen_address(address), "status")
         if as_json:
             click.echo(json.dumps({"version": 1} | said))
         else:
@@ -77,7 +72,7 @@ def status_(watch: bool, as_json: bool, address: str | None) -> None:
 @click.command("stop")
 def stop_(address: str | None) -> None:
     """End the hosts and the controller: arrays that clients have there are gone."""
-    chosen = _chosen(address)
+    chosen = chosen_address(address)
     ask(chosen, "stop")
     until = time.monotonic() + 10
     while cluster_folder(chosen).exists() and time.monotonic() < until:
@@ -87,7 +82,7 @@ def stop_(address: str | None) -> None:
 @click.command("stack")
 def stack_(address: str | None) -> None:
     """Show where each host is, now: the calls of all of its threads."""
-    said = ask(_chosen(address), "stacks")
+    said = ask(chosen_address(address), "stacks")
     for host, text in said["hosts"].items():
         click.echo("\n".join(f"{host} | {line}" for line in text.splitlines()))
     for line in said["controller"]:
@@ -98,7 +93,7 @@ def stack_(address: str | None) -> None:
 @click.option("--lines", type=click.IntRange(min=1), default=20, show_default=True, help="So many of each.")
 def logs_(lines: int, address: str | None) -> None:
     """Show the last lines that the controller and its hosts have printed, with the name of each in front."""
-    chosen = _chosen(address)
+    chosen = chosen_address(address)
     ask(chosen, "status")
     for path in sorted(Path(cluster_folder(chosen) / LOGS).glob("*.log")):
         for line in path.read_text(errors="replace").splitlines()[-lines:]:

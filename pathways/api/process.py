@@ -37,7 +37,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.analyze import XlaAnalyzer
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland, host_islands
 from pathways.runtime.host.run.store import Poison, Store
-from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT
+from pathways.runtime.launch.local_cluster import ADDRESS, chosen_address
 from pathways.runtime.status import Status, read_status, status_of
 from pathways.runtime.wire.ids import first_id
 
@@ -238,7 +238,7 @@ def process_on(
 def attach(address: str | None, name: str | None = None) -> Attached:
     """Comes in to a cluster, by its address or that of PATHWAYS_ADDRESS. Raises PWC0918 where there is none."""
     interrupts.install()
-    return Attached(address or os.environ.get(ADDRESS) or DEFAULT, name or Path(sys.argv[0]).stem or "python")
+    return Attached(chosen_address(address), name or Path(sys.argv[0]).stem or "python")
 
 
 def attached_process(machine: Attached) -> Process:

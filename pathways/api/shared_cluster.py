@@ -1,8 +1,6 @@
 """Clusters that several processes use: started and looked at from here, by `pwc cluster`."""
 
-import contextlib
 import time
-from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
@@ -10,6 +8,7 @@ from pathways.dialect.topology import Topology
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.launch.local_cluster import ask, start_controller
 from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.launch.spawn import last_words
 from pathways.runtime.status import Status, read_status
 from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
 
@@ -40,14 +39,9 @@ def start_shared(address: str, topology: Topology, policy: str) -> Status:
         late = time.monotonic() > until
         if late or "away" in states.values():
             missing = [name for name, state in states.items() if state != "up"]
-            words = "; ".join(f"{name}: {_last_words(folder / LOGS / f'{name}.log')}" for name in missing)
-            ask(address, "stop")
+            words = "; ".join(
+                f"{name}: {last_words(folder / LOGS / f'{name}.log') or 'it has printed nothing'}" for name in missing
+            )
+            ask(address, "stop")  # whose logs go with it
             raise PathwaysError(NoCluster(address=str(folder), reason=f"not all hosts came; {words}"))
         time.sleep(0.05)
-
-
-def _last_words(log: Path) -> str:
-    """The end of what a host has printed, of which nothing is left when its cluster is stopped."""
-    with contextlib.suppress(OSError):
-        return " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:]) or "it has printed nothing"
-    return "it was not started"

@@ -5,6 +5,7 @@ from there.
 """
 
 import contextlib
+import hashlib
 import itertools
 import json
 import os
@@ -12,20 +13,19 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.dialect.topology import Island, Topology, topology_of
+from pathways.dialect.topology import topology_of
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.hosts import Hosts, StartedRun, remote_devices
+from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.shared_host import SharedHost, ToHost
 from pathways.runtime.control.silence import Silence, host_timeout
-from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.launch.local_cluster import connect_to
@@ -57,7 +57,7 @@ class _Place:
     """Whether none will come any more."""
 
 
-class Attached(Hosts):
+class Attached(HostedIslands):
     """The machine of a process that is one client of a cluster. Raises PWC0918 where there is none."""
 
     counts_memory: ClassVar[bool] = False
@@ -66,22 +66,15 @@ class Attached(Hosts):
         self.address = address
         self._control = Connection(connect_to(address))
         welcome = _come_in(self._control, name, address)
-        super().__init__(welcome.platform, welcome.client)
+        super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client)
         self.client, self._ticket = welcome.client, welcome.ticket
-        self.topology: Topology = topology_of(welcome.topology, address)
         self.policy = welcome.policy
-        self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = lambda island, cause: None
-        """Called when a host is gone: whatever lay there is."""
         self.ended: Diagnostic | None = None
         """Why there is no controller any more."""
         self._places = {host: _place(number, said) for number, (host, said) in enumerate(welcome.hosts.items())}
         self._by_number = list(welcome.hosts)
-        self._numbered: dict[Hashable, int] = {}
-        for island in self.topology.islands:
-            devices = remote_devices(island, self.platform)
-            self.bind(island.name, devices)
-            for device in devices:
-                self._numbered[device] = len(self._numbered)
+        devices = [device for island in self.islands for device in island.devices]
+        self._numbered: dict[Hashable, int] = {device: number for number, device in enumerate(devices)}
         self._there: dict[str, RemoteHost] = {}
         """What `hosts` has, too."""
         self._changed = threading.Condition()
@@ -91,16 +84,13 @@ class Attached(Hosts):
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
         self._requests: dict[int, deque[m.Answer]] = {}
         self._following = itertools.count()
-        self._introduced: set[int | str] = set()
+        self._inside = itertools.count()
         self._labels: dict[str, int] = {}
+        """Numbers of the clients inside of this process."""
         self._held: deque[tuple[int, int]] = deque()
         self._closed = threading.Event()
-        self._is_forked = False
         threading.Thread(target=self._read, name="pathways-controller", daemon=True).start()
         threading.Thread(target=self._tend, name="pathways-tend", daemon=True).start()
-
-    def host_of(self, island: str) -> str:
-        return island
 
     def host(self, name: str) -> RemoteHost:
         while True:
@@ -174,7 +164,6 @@ class Attached(Hosts):
         return self._start(run, [(self._there[host.island], message) for host, message in parcels])
 
     def _start(self, run: StartedRun, parcels: Sequence[tuple[RemoteHost, m.RunPlan]]) -> list[RemoteRun]:
-        self._introduce(run)
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
         with self._changed:
@@ -201,22 +190,18 @@ class Attached(Hosts):
         )  # fmt: skip
         return runs
 
-    def _introduce(self, run: StartedRun) -> None:
-        """Tells the controller of a plan, before its first run."""
-        if run.plan not in self._introduced:
-            self._introduced.add(run.plan)
-            branches = ""
-            if run.branches is not None:
-                branches = json.dumps({n: (kind, sorted(hosts)) for n, (kind, hosts) in run.branches.items()})
-            self._post(m.Introduce(0, run.plan, run.program, branches, run.digest))
+    def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
+        said = ""
+        if branches is not None:
+            said = json.dumps({number: (kind, sorted(hosts)) for number, (kind, hosts) in branches.items()})
+        self._post(m.Introduce(0, plan, name, said, hashlib.blake2b(raw, digest_size=16).hexdigest()))
 
     def _label(self, label: str) -> int:
         """The number of a client inside of this process."""
-        number = self._labels.setdefault(label, len(self._labels))
-        if label not in self._introduced:
-            self._introduced.add(label)
+        if label not in self._labels:
+            number = self._labels.setdefault(label, next(self._inside))
             self._post(m.Introduce(number, -1, label, "", ""))
-        return number
+        return self._labels[label]
 
     def _cancel(self, run: int, cause: Diagnostic) -> None:
         self._post(m.Cancel(run, write_diagnostic(cause)))
@@ -347,23 +332,13 @@ class Attached(Hosts):
         gone = place is not None and not place.address
         return tuple(range(len(island.devices))) if gone else super().lost_on(island)
 
-    def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[Any]]:
-        """There are no devices but those of the hosts. Raises PWC0503."""
-        if wanted:
-            needs = ", ".join(f"{i.name} of {i.size} devices" for i in wanted)
-            raise PathwaysError(NotEnoughDevices(program=program, have_=f"a cluster of {self.topology}", needs=needs))
-        return {}
-
     def keep_for_ever(self) -> None:
-        """A forked process has no device that must be kept, and leaves the connections to the one that made them."""
-        self._is_forked = True
+        super().keep_for_ever()
         self._control.abandon()
-        for host in self._there.values():
-            host.abandon()
 
     def close(self) -> None:
         """Leaves the cluster: whatever this client has there goes."""
-        if self._is_forked:
+        if self.is_forked:
             return
         self._closed.set()
         self._control.close()

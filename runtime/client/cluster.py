@@ -5,18 +5,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 
 from pathways.dialect.diagnostic_json import write_diagnostic
-from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import RankTable
-from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.hosts import Hosts, RemoteDevice, ask_each, remote_devices
+from pathways.dialect.topology import Topology
+from pathways.runtime.client.hosts import HostedIslands, ask_each
 from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.epochs import Epoch
 from pathways.runtime.control.silence import Silence, host_timeout
-from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.journal import note
 from pathways.runtime.launch.processes import HostProcess, start_hosts
@@ -29,19 +27,16 @@ LOOK = 0.2
 """Seconds between two looks at when hosts were last heard of."""
 
 
-class Cluster(Hosts):
+class Cluster(HostedIslands):
     """The machine of a process whose islands are other processes: devices by name, and the hosts that have them."""
 
     def __init__(self, topology: Topology, platform: str) -> None:
         """Starts the processes of each island. Raises PWC0910 where one does not start, PWC0912 where all would take
         the same devices."""
-        super().__init__(platform)
+        super().__init__(topology, platform)
         if self.row.made_at_will is None:
             have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
             raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
-        self.topology = topology
-        self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = _ignore
-        """Called when a host is gone: whatever lay there is."""
         self._changed = threading.Condition()
         """Guards the hosts; notified when one has been started anew, or cannot be."""
         self._epochs = {i.name: Epoch() for i in topology.islands}
@@ -49,13 +44,10 @@ class Cluster(Hosts):
         self._idle: Counter[str] = Counter()
         """How many hosts of each island in a row have ended before any run of theirs did."""
         self._closed = threading.Event()
-        self._is_forked = False
         self.ranks = RankTable({i.name: i.hosts for i in topology.islands if i.hosts > 1})
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform, self.ranks)}
         """By name of the host: an island of several has one for each."""
         self.hosts = {i.name: self._met(i.name) for i in topology.islands}
-        for island in topology.islands:
-            self.bind(island.name, remote_devices(island, platform))
         threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
         try:
             self._join()
@@ -74,9 +66,6 @@ class Cluster(Hosts):
         if len(found) > 1:
             return RemoteGang(island, found, self._lost, self._losing, self.numbers)
         return RemoteHost(island, found[island], self._lost, self._losing, numbers=self.numbers)
-
-    def host_of(self, island: str) -> str:
-        return island
 
     def host(self, name: str) -> IslandHost:
         with self._changed:
@@ -189,22 +178,9 @@ class Cluster(Hosts):
         gone = self.hosts[island.name].lost is not None
         return tuple(range(len(island.devices))) if gone else super().lost_on(island)
 
-    def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[RemoteDevice]]:
-        """There are no devices but those of the hosts. Raises PWC0503."""
-        if wanted:
-            needs = ", ".join(f"{i.name} of {i.size} devices" for i in wanted)
-            raise PathwaysError(NotEnoughDevices(program=program, have_=f"a cluster of {self.topology}", needs=needs))
-        return {}
-
-    def keep_for_ever(self) -> None:
-        """A forked process has no device that must be kept, and leaves the hosts to the one that started them."""
-        self._is_forked = True
-        for host in self.hosts.values():
-            host.abandon()
-
     def close(self) -> None:
         """Ends all processes."""
-        if self._is_forked:
+        if self.is_forked:
             return
         with self._changed:
             self._closed.set()
@@ -213,7 +189,3 @@ class Cluster(Hosts):
             host.lose("the cluster has been closed")
         for process in self.processes.values():
             process.end()
-
-
-def _ignore(island: PhysicalIsland, cause: Diagnostic) -> None:
-    """Nothing is told of a loss until there is a controller."""

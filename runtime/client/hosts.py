@@ -4,16 +4,17 @@ import abc
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
-from pathways.dialect.topology import Island
+from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
-from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.errors import NotEnoughDevices
+from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.wire import messages as m
 
@@ -31,10 +32,8 @@ class RemoteDevice:
         return f"{self.island}[{self.position}]"
 
 
-def remote_devices(island: Island, platform: str) -> list[RemoteDevice]:
-    """The devices of an island, by name."""
-    kind = platform if island.kind == "any" else island.kind
-    return [RemoteDevice(island.name, at, platform, kind) for at in range(island.size)]
+Branches: TypeAlias = Mapping[int, tuple[str, frozenset[str]]]
+"""What several hosts of a plan decide together, by number: of which kind, and which hosts."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class StartedRun:
 
     `results`: how many ids of results there are.
 
-    `digest` is that of the plan; `branches` are what several hosts decide together, None where nothing is decided at
+    `branches` are what several hosts decide together, None where nothing is decided at
     all; `has_loops`: it may be cancelled while it runs; `memory` is bytes by device, where the topology states how many
     there are.
     """
@@ -51,9 +50,7 @@ class StartedRun:
     number: int
     plan: int
     results: int
-    program: str
-    digest: str
-    branches: Mapping[int, tuple[str, frozenset[str]]] | None
+    branches: Branches | None
     has_loops: bool
     memory: Mapping[Hashable, int]
     request: Request | None
@@ -92,6 +89,9 @@ class Hosts(Machine, abc.ABC):
         """The number that a move of an array between programs has as a run: no other run has it."""
         return -self.numbers.take()
 
+    def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
+        """Tells a controller that several clients have of a plan (its bytes), before its first run."""
+
     def check_alone(self, what: str) -> None:
         """Raises PWC0912 for what may be done only where no other client has the same hosts."""
 
@@ -120,6 +120,41 @@ class Hosts(Machine, abc.ABC):
         happened = sum(int(answer.value) for answer in answers.values()) + self.faults
         self.faults = 0
         return happened
+
+
+class HostedIslands(Hosts):
+    """A machine whose islands are those of a topology, each with hosts in processes of its own, and no others."""
+
+    def __init__(self, topology: Topology, platform: str, client: int = 0) -> None:
+        super().__init__(platform, client)
+        self.topology = topology
+        self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = lambda island, cause: None
+        """Called when a host is gone: whatever lay there is."""
+        self.is_forked = False
+        """Whether this is a copy, in a process that was forked: the connections are those of the one that made them."""
+        for island in topology.islands:
+            kind = platform if island.kind == "any" else island.kind
+            self.bind(island.name, [RemoteDevice(island.name, at, platform, kind) for at in range(island.size)])
+
+    def host_of(self, island: str) -> str:
+        return island
+
+    def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[RemoteDevice]]:
+        """There are no devices but those of the hosts. Raises PWC0503."""
+        if wanted:
+            needs = ", ".join(f"{i.name} of {i.size} devices" for i in wanted)
+            raise PathwaysError(NotEnoughDevices(program=program, have_=f"a cluster of {self.topology}", needs=needs))
+        return {}
+
+    def keep_for_ever(self) -> None:
+        """A forked process has no device that must be kept, and leaves the hosts to the one that has forked it."""
+        self.is_forked = True
+        for host in self.hosts.values():
+            host.abandon()
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Leaves the hosts, or ends them; does nothing in a forked process."""
 
 
 def ask_each(

@@ -1,6 +1,5 @@
 """A plan on hosts in other processes: one message a host and run goes there, and one comes back."""
 
-import hashlib
 import secrets
 import threading
 import weakref
@@ -74,8 +73,8 @@ class RemoteEngine:
         self._hosts = hosts
         self._number = hosts.numbers.take()
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
-        self._digest = hashlib.blake2b(self._raw, digest_size=16).hexdigest()
-        self._branches = shared_branches(plan, hosts.host_of, hosts.ranks)
+        branches = shared_branches(plan, hosts.host_of, hosts.ranks)
+        self._branches = branches if branches or plan.bodies else None
         self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of, hosts.ranks)
         shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
@@ -89,6 +88,7 @@ class RemoteEngine:
         """Bytes that a run takes on each device that has a limit."""
         self._loading = threading.Lock()
         """One thread loads a plan on a host that was started anew."""
+        hosts.introduce(self._number, plan.name, self._raw, self._branches)
         weakref.finalize(self, _unload, hosts, list(self._shares), self._number)
         with ThreadPoolExecutor(len(self._shares), "pathways-load") as pool:
             list(pool.map(self._load, self._shares.values()))
@@ -151,17 +151,15 @@ class RemoteEngine:
 
         Raises PWC0211 where there are such.
         """
-        first, transfers = self._hosts.numbers.take(max(self._results, 1)), secrets.randbits(62)
+        ids = max(self._results, 1)
+        first, transfers = self._hosts.numbers.take(ids), secrets.randbits(62)
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
             hosts = {share.name: self._host(share) for share in self._shares.values()}
         for host in hosts.values():
             host.flush()
-        branches = self._branches if self._branches or self.plan.bodies else None
-        run = StartedRun(
-            number, self._number, max(self._results, 1), self.plan.name, self._digest, branches,
-            bool(self.plan.bodies), self._memory, request,
-        )  # fmt: skip
+        has_loops = bool(self.plan.bodies)
+        run = StartedRun(number, self._number, ids, self._branches, has_loops, self._memory, request)
         self._start(hosts, frame, run, first, transfers, wanted)
         for host in hosts.values():
             if host.lost is not None:  # its fence may have come to others before the run did

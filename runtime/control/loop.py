@@ -50,10 +50,6 @@ class Peer:
         """When bytes last came."""
         loop.selector.register(sock, selectors.EVENT_READ, self)
 
-    @property
-    def socket(self) -> socket.socket:
-        return self._socket
-
     def post(self, data: bytes) -> None:
         """Sends bytes, behind those before them, when what is being done is done: one write for many messages."""
         if self.ended:

@@ -51,8 +51,10 @@ BEAT = 0.5
 """Seconds between two signs of life."""
 
 
-_Loads: TypeAlias = m.LoadPlan | m.UnloadPlan | m.CountCosts | m.Connect | m.Record
-"""What is done beside runs, in its own order."""
+_Loads: TypeAlias = m.LoadPlan | m.UnloadPlan | m.CountCosts
+"""What is done of plans beside runs, in its own order."""
+_Controls: TypeAlias = m.Connect | m.Record
+"""What does not wait for that."""
 
 
 class Host:
@@ -86,7 +88,7 @@ class Host:
         self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any, Post]] = queue.SimpleQueue()
         self._loads: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
         self._snapshots = Snapshots(self._answer)
-        self._controls: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
+        self._controls: queue.SimpleQueue[tuple[_Controls, Post]] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
         """Clients that are gone: what still comes of theirs is dropped."""
         self._runs = 0
@@ -312,7 +314,7 @@ class Host:
             if isinstance(message, m.UnloadPlan):
                 self._plans.pop(message.plan, None)
                 continue
-            if isinstance(message, m.LoadPlan | m.CountCosts) and client_of(message.plan) in self._forgotten:
+            if client_of(message.plan) in self._forgotten:
                 continue
             self._answer(message.request, lambda message=message: self._prepare(message), post)
             if isinstance(message, m.LoadPlan) and client_of(message.plan) in self._forgotten:
@@ -321,8 +323,7 @@ class Host:
     def _serve_controls(self) -> None:
         while True:
             message, post = self._controls.get()
-            if not isinstance(message, m.UnloadPlan):
-                self._answer(message.request, lambda message=message: self._prepare(message), post)
+            self._answer(message.request, lambda message=message: self._prepare(message), post)
 
     def _serve_fetches(self) -> None:
         while True:

@@ -6,8 +6,6 @@ import os
 import re
 import socket
 import stat
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -19,6 +17,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.files import write_private
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS
+from pathways.runtime.launch.spawn import last_words, spawn
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import ClusterThere, NoCluster
@@ -34,6 +33,11 @@ MOST_PATH = 100
 """The most bytes of the path of a Unix socket."""
 PID, TOPOLOGY = "pid", "topology.toml"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def chosen_address(address: str | None) -> str:
+    """The address of a cluster: this one, or that of PATHWAYS_ADDRESS."""
+    return address or os.environ.get(ADDRESS) or DEFAULT
 
 
 def cluster_folder(address: str) -> Path:
@@ -96,21 +100,16 @@ def start_controller(address: str, topology: Topology, platform: str, policy: st
     _make(folder, address)
     write_private(folder / TOPOLOGY, write_topology(topology).encode())
     log = folder / LOGS / "controller.log"
-    command = [
-        sys.executable, "-P", "-m", "pathways.runtime.control.serve", "--folder", str(folder),
-        "--topology", str(folder / TOPOLOGY), "--platform", platform, "--policy", policy,
+    arguments = [
+        "--folder", str(folder), "--topology", str(folder / TOPOLOGY), "--platform", platform, "--policy", policy
     ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
-        )
+    process = spawn("pathways.runtime.control.serve", arguments, log)
     write_private(folder / PID, str(process.pid).encode())
     until = time.monotonic() + START
     while not _is_there(address):
         if process.poll() is not None or time.monotonic() > until:
             process.kill()
-            words = "; ".join(log.read_text(errors="replace").strip().splitlines()[-3:]) if log.exists() else ""
+            words = last_words(log)
             clear_folder(folder)
             raise PathwaysError(NoCluster(address=str(folder), reason=f"its controller did not start: {words}"))
         time.sleep(0.02)

@@ -1,14 +1,13 @@
 """The hosts of a cluster whose controller is a process of its own: processes of its machine."""
 
 import contextlib
-import os
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.dialect.topology import Island
+from pathways.runtime.launch.spawn import last_words, spawn
 
 CONTROLLER, LOGS = "controller", "logs"
 """In the folder of a cluster: the socket of its controller, and the folder of what its processes print."""
@@ -30,9 +29,7 @@ class LocalHost:
         if (code := self.process.poll()) is None:
             return ""
         why = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
-        words = ""
-        with contextlib.suppress(OSError):
-            words = "; ".join(self.log.read_text(errors="replace").strip().splitlines()[-3:])
+        words = last_words(self.log)
         return f"{why}: {words}" if words else why
 
     def kill(self) -> None:
@@ -52,16 +49,10 @@ class LocalLauncher:
     def start(self, island: Island, epoch: int) -> LocalHost:
         """Starts the host of an island. Raises OSError."""
         listen = self._folder / f"{island.name}-{epoch}"
-        command = [
-            sys.executable, "-P", "-m", "pathways.runtime.host.serve", "--socket", str(self._folder / CONTROLLER),
-            "--listen", str(listen), "--island", island.name, "--devices", str(island.size),
-            "--platform", self._platform,
+        arguments = [
+            "--socket", str(self._folder / CONTROLLER), "--listen", str(listen), "--island", island.name,
+            "--devices", str(island.size), "--platform", self._platform,
         ]  # fmt: skip
         (self._folder / f"{island.name}-{epoch - 1}").unlink(missing_ok=True)
         path = self._folder / LOGS / f"{island.name}.log"
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        with path.open("ab") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-            )
-        return LocalHost(process, path)
+        return LocalHost(spawn("pathways.runtime.host.serve", arguments, path), path)

@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
+from pathways.runtime.launch.spawn import last_words, spawn
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import process_at
@@ -63,9 +63,7 @@ class HostProcess:
 
     def last_words(self) -> str:
         """The end of what it has printed."""
-        with contextlib.suppress(OSError):
-            return "; ".join(self.log.read_text(errors="replace").strip().splitlines()[-3:])
-        return ""
+        return last_words(self.log)
 
 
 def start_hosts(islands: Sequence[Island], platform: str, ranks: RankTable = ONE_EACH) -> list[HostProcess]:
@@ -110,12 +108,8 @@ def _free_port() -> int:
 
 def _start_service(island: Island, port: int, ranks: RankTable, folder: Path) -> "subprocess.Popen[bytes]":
     """Starts the service where the hosts of an island meet; it ends with this process, which keeps its input open."""
-    where = f"127.0.0.1:{port}"
-    command = [sys.executable, "-P", "-m", "pathways.runtime.host.devices.group", where, str(ranks.count(island.name))]
-    with log_of(folder, island.name).open("wb") as log:
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment(), start_new_session=True
-        )
+    arguments = [f"127.0.0.1:{port}", str(ranks.count(island.name))]
+    return spawn("pathways.runtime.host.devices.group", arguments, log_of(folder, island.name), subprocess.PIPE)
 
 
 def _end_service(process: "subprocess.Popen[bytes]") -> None:
@@ -128,21 +122,13 @@ def _end_service(process: "subprocess.Popen[bytes]") -> None:
 def _start(
     island: Island, platform: str, address: str, folder: Path, ranks: RankTable, rank: int, port: int
 ) -> "subprocess.Popen[bytes]":
-    command = [
-        sys.executable, "-P", "-m", "pathways.runtime.host.serve", "--socket", address, "--island", island.name,
-        "--devices", str(island.size // ranks.count(island.name)), "--platform", platform,
-        "--hosts", json.dumps(dict(ranks.hosts)), "--rank", str(rank),
+    arguments = [
+        "--socket", address, "--island", island.name, "--devices", str(island.size // ranks.count(island.name)),
+        "--platform", platform, "--hosts", json.dumps(dict(ranks.hosts)), "--rank", str(rank),
     ]  # fmt: skip
     if port:
-        command += ["--group", f"127.0.0.1:{port}"]
-    with log_of(folder, ranks.names(island.name)[rank]).open("wb") as log:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(), start_new_session=True
-        )
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        arguments += ["--group", f"127.0.0.1:{port}"]
+    return spawn("pathways.runtime.host.serve", arguments, log_of(folder, ranks.names(island.name)[rank]))
 
 
 def log_of(folder: Path, name: str) -> Path:

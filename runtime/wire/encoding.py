@@ -77,8 +77,8 @@ def encode(message: Message) -> tuple[int, bytes, bytes]:
             numbers += value if isinstance(value, tuple) else (value,)
         payload = struct.pack(f"<{len(numbers)}q", *numbers)
         if cls in _CARRYING:
-            return kind, _COUNT.pack(len(numbers)) + payload, getattr(message, "blob")  # noqa: B009
-        return kind, payload, b""
+            payload = _COUNT.pack(len(numbers)) + payload
+        return kind, payload, getattr(message, "blob", b"")
     values = {f.name: getattr(message, f.name) for f in fields(message)}
     blob = values.pop("blob", b"")
     text = json.dumps(values).encode()

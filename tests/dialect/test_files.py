@@ -276,9 +276,7 @@ MAY = {
     "dialect/plan/modules/vet.py": {"TemporaryFile"},  # what the child is asked and answers: files without names
     "cli/run.py": {"savez"},  # into a whole_file
     "pathways/api/snapshots.py": {"savez"},  # into a whole_file
-    "runtime/launch/processes.py": {"open"},  # the log of a process, which that one writes
-    "runtime/launch/local_cluster.py": {"open"},  # as above
-    "runtime/launch/local_hosts.py": {"open"},  # as above
+    "runtime/launch/spawn.py": {"open"},  # the log of a process, which that one writes
 }
 """What modules do beside dialect/files.py, and why they may."""
 

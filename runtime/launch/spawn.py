@@ -1,0 +1,28 @@
+"""Processes of this package: a module, started as this one was, that prints to a log."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def spawn(
+    module: str, arguments: Sequence[str], log: Path, stdin: int = subprocess.DEVNULL
+) -> "subprocess.Popen[bytes]":
+    """Starts a module of this package in a session of its own; what it prints goes behind what the log has.
+
+    Raises OSError.
+    """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    with log.open("ab") as out:
+        return subprocess.Popen(command, stdin=stdin, stdout=out, stderr=out, env=environment, start_new_session=True)
+
+
+def last_words(log: Path) -> str:
+    """The end of what a process has printed."""
+    with contextlib.suppress(OSError):
+        return "; ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
+    return ""
