@@ -99,6 +99,12 @@ def pipe(plans: list[Plan]) -> Plan:
     return plans[0]
 
 
+@pytest.fixture
+def freed_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts give large blocks back when they free them: glibc keeps them else, and how many is a matter of chance."""
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "131072")
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _compiled_code_goes() -> Iterator[None]:
     """What one module compiled, others do not need: a process has 65,530 maps, and code takes two a computation."""

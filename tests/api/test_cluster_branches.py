@@ -259,6 +259,7 @@ def test_what_was_read_stays_when_its_run_is_cancelled() -> None:
     np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
 
 
+@pytest.mark.usefixtures("freed_is_returned")
 def test_a_quick_host_waits_for_a_slow_one() -> None:
     """What it offers is not taken yet: 100 turns of 4 MiB would stay, if it went on by itself."""
     turns, size = 100, 1024
