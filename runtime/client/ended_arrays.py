@@ -1,4 +1,4 @@
-"""Arrays and plans that have ended here, until whoever has them is told."""
+"""Arrays and plans that have ended here, until their hosts are told."""
 
 import contextlib
 from collections import deque

@@ -19,7 +19,7 @@ from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.dispatcher import Dispatcher, post, send
 from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer
-from pathways.runtime.control.member import Member, Rank, ranks_of, spec_of
+from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SchedulingPolicy
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
@@ -204,7 +204,7 @@ class ClusterController:
 
     def _stacks(self, answer: Callable[[Any], None]) -> None:
         """Says where each host is, as soon as all have said it, or two seconds have gone."""
-        ranks = list(ranks_of(self.members.all))
+        ranks = list(all_ranks(self.members.all))
         said = {rank.name: "it does not answer" for rank in ranks}
         missing = {rank.name for rank in ranks if rank.peer is not None}
         told: list[bool] = []

@@ -1,4 +1,4 @@
-"""What a controller asks of whoever starts hosts: processes here, or an engine that has machines (runtime/launch/)."""
+"""What a controller asks of a launcher, which starts hosts here or has an engine start them (runtime/launch/)."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -116,7 +116,7 @@ def members_of(islands: Iterable[Island]) -> list[Member]:
     return found
 
 
-def ranks_of(members: Iterable[Member]) -> Iterator[Rank]:
+def all_ranks(members: Iterable[Member]) -> Iterator[Rank]:
     """All hosts of a cluster, by number."""
     for member in members:
         yield from member.ranks

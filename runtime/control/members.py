@@ -18,7 +18,7 @@ from pathways.dialect.topology import Island
 from pathways.runtime.control.gang_roll import hangs, roll_of
 from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer
-from pathways.runtime.control.member import Member, Rank, members_of, ranks_of
+from pathways.runtime.control.member import Member, Rank, members_of, all_ranks
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
@@ -52,7 +52,7 @@ class Members:
         self._loop, self._launcher = loop, launcher
         self._on_came, self._on_gone = on_came, on_gone
         self.all = members_of(islands)
-        self.by_name = {rank.name: rank for rank in ranks_of(self.all)}
+        self.by_name = {rank.name: rank for rank in all_ranks(self.all)}
         """All hosts."""
         self._requests = itertools.count()
         self._joining = 0
@@ -107,7 +107,7 @@ class Members:
         """Tells all hosts that are there where the data of the others comes from, then lets new ones in."""
         self._joining += 1
         joining, met = self._joining, [member for member in self.all if member.is_met]
-        there = {rank.name: rank for rank in ranks_of(met)}
+        there = {rank.name: rank for rank in all_ranks(met)}
         servers: dict[str, Mapping[str, str]] = {}
         told: set[str] = set()
 
