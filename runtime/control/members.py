@@ -18,7 +18,7 @@ from pathways.dialect.topology import Island
 from pathways.runtime.control.gang_roll import hangs, roll_of
 from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer
-from pathways.runtime.control.member import Member, Rank, members_of, all_ranks
+from pathways.runtime.control.member import Member, Rank, all_ranks, members_of
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
