@@ -24,8 +24,9 @@ TOPOLOGIES = (
     "islands=4,devices=4",
     "islands=2,hosts=2,devices=2",
     f"{SHARED}islands=3,devices=4",
+    f"{SHARED}islands=2,hosts=2,devices=2",
 )
-"""Of one, each island is two processes; the controller of another is a process of its own."""
+"""Of two, each island is two processes; the controllers of two are processes of their own."""
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ def shared_branches(
                 number = branch_number(body, branch.step)
                 hosts = ranks.names(stream.island) if ranks.are_several(stream.island) else (host_of(stream.island),)
                 found.setdefault(number, (branch.kind, set()))[1].update(hosts)
-    for island in (i.name for i in plan.topology.islands if ranks.are_several(i.name)):
+    for island in (stream.island for stream in plan.streams if ranks.are_several(stream.island)):
         found[vote_number(plan, island)] = "vote", set(ranks.names(island))
     return {number: (kind, frozenset(hosts)) for number, (kind, hosts) in found.items() if len(hosts) > 1}
 

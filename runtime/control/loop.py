@@ -9,6 +9,7 @@ import heapq
 import itertools
 import selectors
 import socket
+import sys
 import time
 import traceback
 from collections import deque
@@ -103,7 +104,9 @@ class Peer:
         try:
             self._take()
         except Exception as error:  # whatever it sent, nothing more can be made of it
-            if not isinstance(error, PathwaysError | ValueError):
+            if isinstance(error, PathwaysError | ValueError):
+                print(f"note: a process is given up, for what it sent: {error}", file=sys.stderr, flush=True)
+            else:
                 traceback.print_exc()
             self.end(str(error))
 
