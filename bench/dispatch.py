@@ -105,7 +105,7 @@ def wait_until(due):
 def round_trip(hosts, rounds):
     """Seconds from a question to its answer."""
     host = hosts["island0"]
-    return medians({"": lambda: host.ask(lambda number: m.Inject(number, ""))}, rounds)[""]
+    return medians({"": lambda: host.ask(lambda number: m.Inject(number, 0, ""))}, rounds)[""]
 
 
 class Chain:

@@ -53,6 +53,8 @@ class Platform:
     """Options of XLA that differ from its defaults."""
     custom_calls: frozenset[str] = frozenset()
     """The custom calls that a plan may name."""
+    broken_collective: str = ""
+    """What errors of a collective say whose partner, in another process, is gone: such text is in no other error."""
 
 
 PLATFORMS: dict[str, Platform] = {
@@ -73,6 +75,7 @@ PLATFORMS: dict[str, Platform] = {
             # Our watchdog reports what hangs; XLA's would abort the process first.
             compile_options={"xla_cpu_collective_call_terminate_timeout_seconds": _NEVER},
             custom_calls=ON_CPU,
+            broken_collective="external/gloo/gloo/transport",
         ),
         Platform("gpu", ("cuda", "rocm"), callback="xla_ffi_python_gpu_callback", custom_calls=ON_GPU),
         Platform("tpu", ("tpu",), custom_calls=ON_TPU),
@@ -84,3 +87,8 @@ PLATFORMS: dict[str, Platform] = {
 def platform_named(name: str) -> Platform:
     """Returns the row of a platform; an unknown one has the devices of its host, and no custom calls."""
     return PLATFORMS.get(name) or Platform(name, (name,))
+
+
+def is_broken_collective(text: str) -> bool:
+    """Whether an error is that of a collective whose partner, in another process, is gone."""
+    return any(row.broken_collective and row.broken_collective in text for row in PLATFORMS.values())

@@ -26,6 +26,7 @@ from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
 from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
 from pathways.runtime.client.shared_host import SharedHost, ToIsland
 from pathways.runtime.control.silence import Silence, host_timeout
+from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.launch.local_cluster import connect_to
@@ -68,7 +69,7 @@ class Attached(HostedIslands):
         self._control = Connection(connect_to(address))
         welcome = _come_in(self._control, name, address)
         super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client)
-        self.client, self._ticket = welcome.client, welcome.ticket
+        self._ticket = welcome.ticket
         self.policy = welcome.policy
         self.ended: Diagnostic | None = None
         """Why there is no controller any more."""
@@ -312,6 +313,7 @@ class Attached(HostedIslands):
             place.addresses, place.cause = {}, cause
             host = self._there.get(name)
         if host is not None and host.epoch == epoch:
+            self.faults += isinstance(cause, Hang)  # which a fault on purpose may be
             for run in (run for member in host.members for run in member.runs()):
                 self._over(run, parts=1)
             host.lose("", cause)

@@ -64,6 +64,7 @@ class Hosts(Machine, abc.ABC):
     def __init__(self, platform: str, client: int = 0) -> None:
         """`client` is the number of this one, where a cluster has several."""
         super().__init__(platform)
+        self.client = client
         self.numbers = ClientIds(client)
         """Of arrays, plans, and moves of arrays between programs."""
         self.hosts: dict[str, IslandHost] = {}
@@ -115,8 +116,9 @@ class Hosts(Machine, abc.ABC):
         return runs
 
     def inject(self, fault: str) -> int:
-        """Brings a fault (JSON) to runs on all hosts; without one, ends it, and gives how often it has happened."""
-        answers = ask_all({name: self.host(name) for name in self.hosts}, lambda _, number: m.Inject(number, fault))
+        """Brings a fault (JSON) to this client's runs on all hosts; without one, ends it and gives how often it was."""
+        hosts = {name: self.host(name) for name in self.hosts}
+        answers = ask_all(hosts, lambda _, number: m.Inject(number, self.client, fault))
         happened = sum(int(answer.value) for answer in answers.values()) + self.faults
         self.faults = 0
         return happened

@@ -32,7 +32,7 @@ AGAIN = 0.1
 """Seconds after which a client is let in again where that could not be."""
 TICKET = 10.0
 """Seconds that a ticket may come later than who shows it: by another stream."""
-MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush)
+MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush, m.Inject)
 """What a client may ask of a host itself."""
 
 

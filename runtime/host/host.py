@@ -34,6 +34,7 @@ from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
 from pathways.runtime.host.run.decisions import Decisions
+from pathways.runtime.host.run.failures import failure_of
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
@@ -126,7 +127,7 @@ class Host:
             case m.Fence():
                 self.neighbors.forget(message.island)
             case m.Inject():
-                self._answer(message.request, lambda: self._observers.inject(message.fault), post)
+                self._answer(message.request, lambda: self._observers.inject(message.client, message.fault), post)
             case m.Forget():
                 self._forget(message.client)
             case _:
@@ -236,6 +237,7 @@ class Host:
     def _forget(self, client: int) -> None:
         """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""
         self._forgotten.add(client)
+        self._observers.forget(client)
         for number in [n for n in self._arrays if client_of(n) == client]:
             del self._arrays[number]
         for number in [n for n in list(self._plans) if client_of(n) == client]:
@@ -263,7 +265,7 @@ class Host:
             if entry.slot >= 0:
                 frame.values[entry.slot] = self._array(array)
         self._watchdog.ensure()
-        run = PartEnqueuer(self.machine, flight, self._observers.of_run(numbers))
+        run = PartEnqueuer(self.machine, flight, self._observers.of_run(message.run, numbers))
         frame.base = run.begin(None, part.launches)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
@@ -386,7 +388,7 @@ def _failure(value: Any, origin: Origin) -> Diagnostic | None:
         if value.is_deleted():  # a later run has overwritten it
             return None
         name, island, where = origin
-        return ComputationFailed(computation=name, island=island, cause=_text(error), where=where)
+        return failure_of(name, island, _text(error), where)
     return None
 
 

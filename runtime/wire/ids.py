@@ -68,6 +68,8 @@ def arrays_in(message: m.Message) -> Iterable[int]:
 def names_in(message: m.Message) -> Iterable[int]:
     """The ids of plans and runs that a message of one of several clients names."""
     match message:
+        case m.Inject():
+            return (first_id(message.client),)
         case m.Submit() | m.RunPlan():
             return (message.run, message.plan)
         case m.Cancel():

@@ -181,9 +181,11 @@ class ReadArray:
 
 @dataclass(frozen=True)
 class Inject:
-    """Bring a fault (JSON: its fields) to steps; without one, end the last. The answer says how often that happened."""
+    """Bring a fault (JSON: its fields) to a client's runs; without one, end the last. The answer says how often that
+    happened."""
 
     request: int
+    client: int
     fault: str
 
 

@@ -2,6 +2,7 @@
 
 import random
 import sys
+import threading
 import time
 from collections import deque
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from support.two_islands import HERE, f, g, jit
@@ -93,5 +96,21 @@ def hold() -> None:
     del arrays
 
 
+def elsewhere() -> None:
+    """Runs on an island of its own until it is told to stop; prints how many results are wrong."""
+    own = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2, island="island2").mesh("x"), P("x"))
+    program = pw.program(lambda x: jit(lambda v: v * 2 + v.sum(), in_shardings=own, out_shardings=own)(x))
+    told, wrong = threading.Event(), 0
+    threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True).start()
+    state = program(X)
+    state.block_until_ready()
+    print("ready", flush=True)
+    while not told.wait(0.01):
+        found = np.asarray(program(state))
+        given = np.asarray(state)
+        wrong += not np.allclose(found, given * 2 + given.sum(), rtol=1e-5)
+    print(wrong, flush=True)
+
+
 if __name__ == "__main__":
-    {"share": share, "sums": sums, "hold": hold}[sys.argv[1]](*sys.argv[2:])
+    {"share": share, "sums": sums, "hold": hold, "elsewhere": elsewhere}[sys.argv[1]](*sys.argv[2:])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -11,6 +11,7 @@ from pathways.runtime.host.observe.fault_steps import FaultSteps
 from pathways.runtime.host.observe.faults import Fault
 from pathways.runtime.host.observe.recorder import Recorder
 from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.wire.ids import client_of
 
 
 @dataclass(eq=False)
@@ -19,24 +20,31 @@ class HostObservers:
 
     executables: Executables
     take_launches: Callable[[int], int]
-    _fault: FaultSteps | None = None
+    _faults: dict[int, FaultSteps] = field(default_factory=dict[int, FaultSteps])
+    """By client: a fault is brought to no other's runs."""
     _recorder: Recorder | None = None
 
-    def of_run(self, own: Observer | None) -> tuple[Observer, ...]:
+    def of_run(self, run: int, own: Observer | None) -> tuple[Observer, ...]:
         """Those of a run that has one of its `own`, in the order in which they see a step: a fault is recorded."""
-        return tuple([o for o in (self._fault, self._recorder, own) if o is not None])
+        fault = self._faults.get(client_of(run)) if self._faults else None
+        return tuple([o for o in (fault, self._recorder, own) if o is not None])
 
     @property
     def faults(self) -> int:
-        """How often the last fault has happened."""
-        return 0 if self._fault is None else self._fault.fault.happened
+        """How often the last faults have happened."""
+        return sum(steps.fault.happened for steps in self._faults.values())
 
-    def inject(self, fault: str) -> str:
-        """Begins or ends a fault; gives how often the last has happened."""
-        happened, self._fault = self.faults, None
+    def inject(self, client: int, fault: str) -> str:
+        """Begins or ends a fault of a client; gives how often its last has happened."""
+        last = self._faults.pop(client, None)
         if fault:
-            self._fault = FaultSteps(Fault(**json.loads(fault)), self.executables, self.take_launches, _kept)
-        return str(happened)
+            made = Fault(**json.loads(fault))
+            self._faults[client] = FaultSteps(made, self.executables, self.take_launches, _kept)
+        return str(0 if last is None else last.fault.happened)
+
+    def forget(self, client: int) -> None:
+        """Ends the fault of a client that is gone."""
+        self._faults.pop(client, None)
 
     def record(self, most: int) -> bytes:
         """Begins to record so many launches; 0: ends that, and gives what was recorded."""

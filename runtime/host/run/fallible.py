@@ -10,11 +10,12 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.host_callbacks import find
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Computation
-from pathways.runtime.errors import ComputationFailed, UnknownCallback
+from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched, result_types
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, QueueLost
 from pathways.runtime.host.devices.waits import until_done
+from pathways.runtime.host.run.failures import failure_of
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_behind
 from pathways.runtime.host.run.progress import Enqueuer, Work
@@ -108,7 +109,7 @@ def failed(run: Run, island: str, error: BaseException, raised: BaseException | 
         frames = traceback.extract_tb(raised.__traceback__)
         at = f", raised at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
         cause = f"{type(raised).__name__}: {raised}{at}"
-    return ComputationFailed(computation=run.name, island=island, cause=cause, where=run.where)
+    return failure_of(run.name, island, cause, run.where)
 
 
 def watched_callbacks(run: Run, computation: Computation) -> list[Watched]:

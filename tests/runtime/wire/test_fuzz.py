@@ -48,7 +48,7 @@ MESSAGES: list[m.Message] = [
     m.FreeArrays(tuple(range(50))),
     m.WriteArray(1, 2, "/tmp/state.arrays-0123456789abcdef", "{}"),
     m.ReadArray(1, 2, 3, 4, "/tmp/state.arrays-0123456789abcdef", "{}"),
-    m.Inject(1, "{}"),
+    m.Inject(1, 0, "{}"),
     m.Beat(1, 2),
 ]
 

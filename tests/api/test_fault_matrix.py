@@ -1,0 +1,157 @@
+"""Whatever fails on a shared cluster: what its clients see, that others' work is right, and that nothing is left.
+
+Each cell is a kind of failure and a kind of island: a host alone, or two that have it together. How long it took until
+it was noticed is printed (`pytest -s`).
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.clusters import becomes, code_of, is_alive
+from support.shared import SharedCluster, end_of, line_of, shared_cluster
+
+import pathways as pw
+
+jit: Any = jax.jit
+KINDS = {"alone": "islands=3,devices=2", "two hosts": "islands=3,hosts=2,devices=1"}
+SLICES = pw.make_virtual_device_set()
+HERE, THERE = (NamedSharding(SLICES.add_slice(devices=2, island=f"island{n}").mesh("x"), P("x")) for n in range(2))
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+BIG = np.ones((2048, 4096), np.float32)
+
+
+def first(x: Any) -> Any:
+    return x - x.mean()
+
+
+def second(x: Any) -> Any:
+    return x + x.sum()
+
+
+def slow(x: Any) -> Any:
+    """Half a second or more of computing, with collectives."""
+    return jax.lax.fori_loop(0, 20_000, lambda _, v: jnp.tanh(v + v.mean()), x)
+
+
+f, g, long = (
+    jit(body, in_shardings=place, out_shardings=place) for body, place in ((first, HERE), (second, THERE), (slow, HERE))
+)
+here, there, both = pw.program(lambda x: f(x)), pw.program(lambda x: g(x)), pw.program(lambda x: g(f(x)))
+busy = pw.program(lambda x: g(long(x)))
+
+
+@dataclass
+class Cell:
+    """A cluster of one kind of islands, and who else uses it."""
+
+    cluster: SharedCluster
+    hosts: int
+
+    def host(self, island: str, rank: int) -> str:
+        return island if self.hosts == 1 else f"{island}/{rank % self.hosts}"
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def cell(request: pytest.FixtureRequest) -> Iterator[Cell]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATHWAYS_HOST_TIMEOUT", "2")
+        patch.setenv("PATHWAYS_HANG_TIMEOUT", "2")
+        with shared_cluster(KINDS[request.param]) as made:
+            yield Cell(made, 1 + (request.param == "two hosts"))
+
+
+def noticed(what: str, bad: Callable[[], Any], code: str, within: float) -> None:
+    """Reads something that will never be there, says how long that took, and checks what it raises."""
+    begin = time.monotonic()
+    assert code_of(bad) == code
+    seconds = time.monotonic() - begin
+    print(f"\n{what}: {code} after {seconds * 1e3:.0f} ms")
+    assert seconds < within
+
+
+@pytest.fixture
+def other(cell: Cell) -> Iterator[None]:
+    """A second client, on an island of its own: all of its results are right. In the end nothing is left."""
+    with cell.cluster.client("elsewhere") as process:
+        assert line_of(process) == "ready"
+        yield
+        assert end_of(process, "\n") == ["0"]
+    assert cell.cluster.is_empty()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_host_is_killed_or_freezes(cell: Cell, how: signal.Signals, rank: int, other: None) -> None:
+    with pw.connect(cell.cluster.address):
+        want = np.asarray(both(X))
+        lies, kept = here(X), there(X)
+        before = [np.asarray(lies), np.asarray(kept)]
+        under_way = busy(X)
+        pid = cell.cluster.send(cell.host("island0", rank), how)
+        noticed(f"{how.name} {cell.host('island0', rank)}", lambda: np.asarray(under_way), "PWC0910", 30)
+        assert code_of(np.asarray, lies) == "PWC0910"
+        np.testing.assert_array_equal(np.asarray(kept), before[1])
+        np.testing.assert_allclose(np.asarray(both(X)), want, rtol=1e-6)
+        assert cell.cluster.becomes(lambda _: not is_alive(pid))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_host_hangs(cell: Cell, rank: int, other: None) -> None:
+    with pw.connect(cell.cluster.address):
+        want, kept = np.asarray(both(X)), there(X)
+        before = np.asarray(kept)
+        with pw.testing.fault("hang", computation="first", device=rank):
+            under_way = both(X)
+            noticed(f"hang of {cell.host('island0', rank)}", lambda: np.asarray(under_way), "PWC0901", 60)
+        np.testing.assert_array_equal(np.asarray(kept), before)
+        np.testing.assert_allclose(np.asarray(both(X)), want, rtol=1e-6)
+
+
+def test_a_computation_fails_inside_of_a_gang(cell: Cell, other: None) -> None:
+    hosts = cell.cluster.hosts()
+    with pw.connect(cell.cluster.address):
+        want, lies = np.asarray(both(X)), here(X)
+        before = np.asarray(lies)
+        with pw.testing.fault("raise", computation="first", device=1):
+            under_way = both(X)
+            noticed("error inside of a gang", lambda: np.asarray(under_way), "PWC0504", 30)
+        np.testing.assert_array_equal(np.asarray(lies), before)
+        np.testing.assert_allclose(np.asarray(both(X)), want, rtol=1e-6)
+    assert cell.cluster.hosts() == hosts
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_host_is_killed_in_the_middle_of_a_transfer(cell: Cell, end: str, other: None) -> None:
+    """Of two hosts the last: what goes to the first arrives, and is not used."""
+    victim = cell.host("island0" if end == "source" else "island1", 1)
+    with pw.connect(cell.cluster.address):
+        want = np.asarray(both(BIG))
+        for turns in (0, 1, 3):
+            under_way = [both(BIG) for _ in range(turns + 2)]
+            for value in under_way[:turns]:
+                value.block_until_ready()
+            cell.cluster.send(victim, signal.SIGKILL)
+            noticed(f"kill of the {end}, {victim}", lambda last=under_way[-1]: np.asarray(last), "PWC0910", 30)
+            np.testing.assert_allclose(np.asarray(both(BIG)), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_controller_is_killed(kind: str) -> None:
+    with shared_cluster(KINDS[kind]) as cluster:
+        pids = cluster.pids()
+        with pw.connect(cluster.address):
+            lies, under_way = here(X), busy(X)
+            os.kill(cluster.pid, signal.SIGKILL)
+            noticed("kill of the controller", lambda: np.asarray(under_way), "PWC0917", 5)
+            assert code_of(np.asarray, lies) == code_of(both, X) == "PWC0917"
+            assert becomes(lambda: not any(map(is_alive, pids)))
