@@ -11,6 +11,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology
 from pathways.runtime.client.hosts import HostedIslands, ask_each
+from pathways.runtime.client.lost_values import LostValues
 from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.epochs import Epoch
@@ -44,10 +45,11 @@ class Cluster(HostedIslands):
         self._idle: Counter[str] = Counter()
         """How many hosts of each island in a row have ended before any run of theirs did."""
         self._closed = threading.Event()
+        self._lost_values = LostValues(self.hosts)
         self.ranks = ranks_in(topology)
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform, self.ranks)}
         """By name of the host: an island of several has one for each."""
-        self.hosts = {i.name: self._met(i.name) for i in topology.islands}
+        self.hosts.update({i.name: self._met(i.name) for i in topology.islands})
         threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
         try:
             self._join()
@@ -64,8 +66,12 @@ class Cluster(HostedIslands):
         """What has an island, when its processes have said hello."""
         found = {name: self.processes[name].connection for name in self.ranks.names(island)}
         if len(found) > 1:
-            return RemoteGang(island, found, self._lost, self._losing, numbers=self.numbers)
-        return RemoteHost(island, found[island], self._lost, self._losing, numbers=self.numbers)
+            met: IslandHost = RemoteGang(island, found, self._lost, self._losing, numbers=self.numbers)
+        else:
+            met = RemoteHost(island, found[island], self._lost, self._losing, numbers=self.numbers)
+        for member in met.members:
+            member.on_missing = self._lost_values.look_for
+        return met
 
     def host(self, name: str) -> IslandHost:
         with self._changed:

@@ -51,6 +51,8 @@ class RemoteHost:
         self.island = island
         self.epoch = epoch
         self.lost: Diagnostic | None = None
+        self.on_missing: Callable[[RemoteHost, m.Missing], None] = lambda host, message: None
+        """Called when values of an island do not come to a run there."""
         self.arrays = 0
         """How many arrays it had when it last said so."""
         self.worked = False
@@ -260,6 +262,8 @@ class RemoteHost:
                 _, relay = self._runs.get(message.run, (None, None))
                 if relay is not None:
                     relay.hear(self.island, message)
+            case m.Missing():
+                self.on_missing(self, message)
             case m.Hangs():
                 self.faults = message.faults
                 cause = read_diagnostic(message.cause)

@@ -162,6 +162,8 @@ class ClusterController:
                 self.members.hear(rank, message)
             case m.Hangs():
                 self.members.hangs(rank, message)
+            case m.Missing():
+                self.members.missing(rank, message, self.dispatcher.hosts_at(message.run))
             case m.Beat():
                 rank.arrays = message.arrays
             case _:

@@ -191,6 +191,12 @@ class Dispatcher:
                     member.post(m.PutPoison(number, said))
         post(run.session, m.RunRefused(run.request.number, said))
 
+    def hosts_at(self, number: int) -> list[Rank]:
+        """The hosts that have not ended their part of a run."""
+        run = self.runs.get(number)
+        ranks = [rank for island in run.parcels for rank in self._members[island].ranks] if run is not None else []
+        return [rank for rank in ranks if run is not None and rank.number in run.left]
+
     def ended(self, rank: Rank, number: int, nanoseconds: int) -> None:
         """Hears that a host has ended its part of a run, which has taken so long there."""
         run = self.runs.get(number)

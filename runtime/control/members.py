@@ -9,6 +9,7 @@ import itertools
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.errors import HostLost
+from pathways.runtime.wire.errors import HostLost, NothingComesThrough
 from pathways.runtime.wire.versions import difference
 
 MOST_STARTS = 5
@@ -34,6 +35,8 @@ AGAIN = 1.0
 """Seconds after which hosts that could not be joined are joined once more."""
 TOGETHER = 0.1
 """Seconds for which hosts that have come wait for others that come, too."""
+MOST_MENDED = 256
+"""Runs of which it is known that two of their islands were connected anew, of the last ones."""
 START = 120.0
 """Seconds that hosts may take to start."""
 
@@ -58,6 +61,7 @@ class Members:
         self._joining = 0
         self._silence = Silence(host_timeout())
         self._closed = False
+        self._mended: deque[tuple[int, str, str]] = deque(maxlen=MOST_MENDED)
 
     def begin(self) -> None:
         """Starts all hosts."""
@@ -183,6 +187,30 @@ class Members:
 
         for each in member.ranks:
             self.ask(each, m.CallRoll, lambda a, name=each.name: hear(name, a))
+
+    def missing(self, rank: Rank, message: m.Missing, hosts: Sequence[Rank]) -> None:
+        """Hears that values of an island do not come to a host. They may be computed yet: the run's hosts are asked."""
+        source, idle = next((x for x in self.all if x.name == message.island), None), dict[str, float]()
+
+        def hear(name: str, answer: m.Answer | Diagnostic) -> None:
+            if source is None or not isinstance(answer, m.Answer) or answer.error:
+                return
+            idle[name] = json.loads(answer.value)["idle"]
+            if len(idle) == len(hosts) and hangs(float(message.seconds), list(idle.values())):
+                self._mend(source, rank.member, message)
+
+        for each in hosts:
+            self.ask(each, m.CallRoll, lambda a, name=each.name: hear(name, a))
+
+    def _mend(self, source: Member, target: Member, message: m.Missing) -> None:
+        """Ends what is on its way between two islands, and has them connect anew; once, whichever hosts tell of it."""
+        if (told := (message.run, source.name, target.name)) in self._mended:
+            return
+        self._mended.append(told)
+        cause = NothingComesThrough(source=source.name, target=target.name, seconds=message.seconds)
+        print(f"note: {cause.text(cause.title)}: {cause.text(cause.have)}", file=sys.stderr, flush=True)
+        for one, other in ((source, target), (target, source)):
+            one.post(m.Mend(other.name, write_diagnostic(cause)))
 
     def lose(self, member: Member, cause: Diagnostic) -> None:
         """Kills what is left of an island's hosts, tells all others, and starts new ones in their place."""

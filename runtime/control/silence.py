@@ -1,11 +1,8 @@
 """When a host that is not heard of is gone. Pure, but for the setting."""
 
-import contextlib
-import os
 from collections.abc import Mapping
 
-from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.errors import BadSetting
+from pathways.runtime.time_limits import time_limit
 
 TIMEOUT = "PATHWAYS_HOST_TIMEOUT"
 """The environment variable for the seconds after which a host that is not heard of is gone."""
@@ -15,11 +12,7 @@ MOST_AWAY = 2.0
 
 def host_timeout() -> float:
     """Reads the setting. Raises PWC0707."""
-    value = os.environ.get(TIMEOUT, "10")
-    with contextlib.suppress(ValueError):
-        if (seconds := float(value)) > 0:
-            return seconds
-    raise PathwaysError(BadSetting(source=TIMEOUT, value=value, rule="seconds, above 0", example=f"{TIMEOUT}=10"))
+    return time_limit(TIMEOUT, "10")
 
 
 class Silence:

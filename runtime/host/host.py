@@ -126,6 +126,8 @@ class Host:
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
                 self.neighbors.forget(message.island)
+            case m.Mend():
+                self.neighbors.mend(message.island)
             case m.Inject():
                 self._answer(message.request, lambda: self._observers.inject(message.client, message.fault), post)
             case m.Forget():
@@ -165,7 +167,7 @@ class Host:
         """
         post = post or self._post
         match message:
-            case m.Fence():
+            case m.Fence() | m.Mend():
                 self.neighbors.lose(message.island, read_diagnostic(message.cause))
             case m.RunPlan():
                 self.decisions.begin(message.run)
@@ -250,6 +252,7 @@ class Host:
             self.decisions.end(message.run)
             self._post(m.Done(message.run, 0))
             return
+        self.neighbors.awaited.run = message.run
         frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
@@ -308,6 +311,9 @@ class Host:
     def _beat(self) -> None:
         while True:
             self._post(m.Beat(self._runs, len(self._arrays)))
+            awaited = self.neighbors.awaited
+            for run, island in awaited.late(time.monotonic()):
+                self._post(m.Missing(run, island, f"{awaited.limit:g}"))
             time.sleep(BEAT)
 
     def _serve_loads(self) -> None:

@@ -126,6 +126,19 @@ class ClusterThere(Diagnostic):
 
 
 @dataclass(frozen=True)
+class NothingComesThrough(Diagnostic):
+    code: ClassVar[str] = "PWC0929"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "values of {source} do not come through to {target}"
+    have: ClassVar[str] = "nothing in {seconds} seconds, in which no host of the run has computed anything"
+    need: ClassVar[str] = "a network that carries data from each host to each other, whatever firewall is between them"
+    hint: ClassVar[str] = "call it again: the connection is made anew; PATHWAYS_TRANSFER_TIMEOUT sets the seconds"
+    source: str
+    target: str
+    seconds: str
+
+
+@dataclass(frozen=True)
 class DifferentParts(Diagnostic):
     code: ClassVar[str] = "PWC0921"
     exit: ClassVar[Exit] = Exit.FAILED

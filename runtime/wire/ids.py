@@ -47,7 +47,7 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return (message.source, message.target)
         case m.FreeArrays():
             return message.arrays
-        case m.LoadPlan() | m.UnloadPlan() | m.Connect() | m.Fence():
+        case m.LoadPlan() | m.UnloadPlan() | m.Connect() | m.Fence() | m.Mend():
             return ()
         case m.Inject() | m.CountCosts() | m.Record() | m.TellTime() | m.CallRoll():
             return ()
@@ -59,7 +59,7 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return ()
         case m.Welcome() | m.Expect() | m.Forget() | m.HostGone() | m.HostCame() | m.RunRefused():
             return ()
-        case m.Hello() | m.Answer() | m.Done() | m.Failed() | m.Hangs() | m.Beat():
+        case m.Hello() | m.Answer() | m.Done() | m.Failed() | m.Hangs() | m.Missing() | m.Beat():
             return ()
         case _:
             assert_never(message)

@@ -180,6 +180,23 @@ class ReadArray:
 
 
 @dataclass(frozen=True)
+class Mend:
+    """End what is on its way to and from an island, for this cause (a diagnostic), and connect with it anew."""
+
+    island: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A host to its controller: for so many seconds a run has waited for values of an island, or more than one wait."""
+
+    run: int
+    island: str
+    seconds: str
+
+
+@dataclass(frozen=True)
 class Inject:
     """Bring a fault (JSON: its fields) to a client's runs; without one, end the last. The answer says how often that
     happened."""
@@ -297,6 +314,7 @@ Message: TypeAlias = (
     | FetchArray
     | WriteArray
     | ReadArray
+    | Missing
     | Inject
     | CountCosts
     | Record
@@ -305,6 +323,7 @@ Message: TypeAlias = (
     | CallRoll
     | Beat
     | Fence
+    | Mend
     | Decided
     | Undecided
     | Reached

@@ -7,7 +7,8 @@ it was noticed is printed (`pytest -s`).
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,11 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, is_alive
-from support.shared import SharedCluster, end_of, line_of, shared_cluster
+from support.proxies import Proxy
+from support.shared import SharedCluster, controller_here, end_of, line_of, shared_cluster
 
 import pathways as pw
+from pathways.runtime.wire import messages as m
 
 jit: Any = jax.jit
 KINDS = {"alone": "islands=3,devices=2", "two hosts": "islands=3,hosts=2,devices=1"}
@@ -47,7 +50,7 @@ f, g, long = (
     jit(body, in_shardings=place, out_shardings=place) for body, place in ((first, HERE), (second, THERE), (slow, HERE))
 )
 here, there, both = pw.program(lambda x: f(x)), pw.program(lambda x: g(x)), pw.program(lambda x: g(f(x)))
-busy = pw.program(lambda x: g(long(x)))
+busy, there_and_back = pw.program(lambda x: g(long(x))), pw.program(lambda x: f(g(f(x))))
 
 
 @dataclass
@@ -155,3 +158,53 @@ def test_the_controller_is_killed(kind: str) -> None:
             noticed("kill of the controller", lambda: np.asarray(under_way), "PWC0917", 5)
             assert code_of(np.asarray, lies) == code_of(both, X) == "PWC0917"
             assert becomes(lambda: not any(map(is_alive, pids)))
+
+
+@contextmanager
+def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
+    """Has hosts reach each other by way of sockets that can be cut."""
+    proxies: dict[str, Proxy] = {}
+
+    def begin(connect: m.Connect, request: int, addresses: Mapping[str, str]) -> None:
+        for address in addresses.values():
+            if address and address not in proxies:
+                proxies[address] = Proxy(address)
+        begins(connect, request, {name: proxies[a].address if a else a for name, a in addresses.items()})
+
+    begins = m.Connect.__init__
+    patch.setattr(m.Connect, "__init__", begin)
+    yield proxies
+    for proxy in proxies.values():
+        proxy.close()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_comes_through_between_two_islands(kind: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition: both reach their controller. What waits has an error, and all hosts live."""
+    monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "1")
+    with proxied(monkeypatch) as proxies, ExitStack() as stack:
+        if shared:
+            stack.enter_context(pw.connect(stack.enter_context(controller_here(KINDS[kind]))))
+        else:
+            stack.enter_context(pw.cluster(KINDS[kind]))
+        want, kept, lies = np.asarray(there_and_back(X)), there(X), here(X)
+        before = np.asarray(kept), np.asarray(lies)
+        for value in (both, there_and_back):
+            for proxy in proxies.values():
+                proxy.cut()
+            under_way = value(X)
+            noticed(f"partition of {kind}", lambda v=under_way: np.asarray(v), "PWC0929", 20)
+            for proxy in proxies.values():
+                proxy.mend()
+            np.testing.assert_allclose(np.asarray(there_and_back(X)), want, rtol=1e-6)
+        np.testing.assert_array_equal(np.asarray(kept), before[0])
+        np.testing.assert_array_equal(np.asarray(lies), before[1])
+
+
+def test_a_value_that_takes_long_to_compute_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "0.3")
+    with pw.cluster(KINDS["alone"]):
+        begin = time.monotonic()
+        assert not code_of(np.asarray, busy(np.ones((512, 512), np.float32)))
+        assert time.monotonic() - begin > 0.6

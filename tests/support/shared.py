@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -13,8 +14,13 @@ from typing import Any
 
 from pathways.api.shared_cluster import start_shared
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import parse_topology
+from pathways.runtime.control.cluster_controller import ClusterController
+from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.local_cluster import ask
+from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
 from support.clusters import PATIENCE, is_alive
 from support.processes import start_python
 
@@ -105,6 +111,26 @@ def shared_cluster(topology: str = "islands=2,devices=2") -> Generator[SharedClu
         while any(map(is_alive, pids)) and time.monotonic() < end:
             threading.Event().wait(0.02)
         assert not any(map(is_alive, pids))
+
+
+@contextmanager
+def controller_here(topology: str) -> Generator[str]:
+    """Runs a controller in a thread of this process, with hosts in processes of their own; gives its address."""
+    with tempfile.TemporaryDirectory(prefix="pw") as name, socket.socket(socket.AF_UNIX) as listener:
+        folder, chosen, loop = Path(name), parse_topology(topology), Loop()
+        listener.bind(str(folder / CONTROLLER))
+        listener.listen(64)
+        launcher = LocalLauncher(folder, "cpu", ranks_in(chosen))
+        controller = ClusterController(loop, chosen, "cpu", SCHEDULING_POLICIES[STRIDE](), launcher, name)
+        loop.listen(listener, controller.accept)
+        thread = threading.Thread(target=loop.run, daemon=True)
+        thread.start()
+        try:
+            yield name
+        finally:
+            loop.interrupt(controller.close)
+            thread.join(PATIENCE)
+            loop.close()
 
 
 def line_of(process: "subprocess.Popen[str]") -> str:

@@ -22,6 +22,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards, Side
 from pathways.runtime.host.devices.transfer_server import Incoming, TransferServer, TransferSource, error_array
 from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
+from pathways.runtime.host.run.awaited_values import AwaitedValues
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import Enqueuer, Pulled, Work
@@ -44,6 +45,8 @@ class Neighbors:
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards those; notified when one of the sources is lost."""
     _addresses: dict[str, str] = field(default_factory=dict[str, str])
+    awaited: AwaitedValues = field(default_factory=AwaitedValues)
+    """What the run that is being enqueued waits for."""
 
     @property
     def in_step(self) -> bool:
@@ -65,7 +68,8 @@ class Neighbors:
 
     def connect(self, host: str, address: str) -> None:
         """Takes what comes from a host from this address, from now on."""
-        if self._addresses.get(host) != address:
+        known = self.sources.get(host)
+        if self._addresses.get(host) != address or (known is not None and known.lost is not None):
             self._addresses[host] = address
             self.sources[host] = self.server_for(host).connect(address)
 
@@ -76,13 +80,19 @@ class Neighbors:
     def lose(self, island: str, cause: Diagnostic) -> None:
         """Ends what is on its way from an island, whose hosts are gone."""
         for host in self.ranks.names(island):
-            self._addresses.pop(host, None)
             source = self.sources.get(host)
             if source is not None:
                 with self._changed:
                     source.lost = cause
                     self._changed.notify_all()
                 source.close()
+
+    def mend(self, island: str) -> None:
+        """Connects anew with the hosts of an island, to which nothing that was offered has come."""
+        self.forget(island)
+        for host in self.ranks.names(island):
+            if (address := self._addresses.get(host)) is not None:
+                self.sources[host] = self.server_for(host).connect(address)
 
     def forget(self, island: str) -> None:
         """Drops what was offered to an island, whose hosts are gone."""
@@ -258,7 +268,8 @@ class Arrival:
         if isinstance(pulled, Poison):
             frame.turn_edge(RECEIVED, self.edge.number, "fail")
             return
-        yield (Pulled(pulled),)
+        with self.neighbors.awaited.of(self.edge.source):
+            yield (Pulled(pulled),)
         self._join(frame, pulled)
 
     def _voted(self, frame: Frame, decisions: RunDecisions) -> Work:
@@ -266,7 +277,8 @@ class Arrival:
         name = name_of_turn(frame.transfers, self.edge.number, -1)
         decisions.expect(name, name)
         if not isinstance(pulled, Poison):
-            yield (Pulled(pulled),)
+            with self.neighbors.awaited.of(self.edge.source):
+                yield (Pulled(pulled),)
             try:
                 pulled.block_until_ready()
             except Exception as error:  # as below

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, PathwaysError
-from pathways.dialect.errors import BadSetting
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.callbacks import Inside
@@ -25,6 +24,7 @@ from pathways.runtime.host.run.hung_launches import give_up_run
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights, Launch
 from pathways.runtime.journal import last_events
 from pathways.runtime.threads import started
+from pathways.runtime.time_limits import time_limit
 
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
 """The environment variable for the seconds without progress after which a run may be called hung; 0: never."""
@@ -32,14 +32,6 @@ LONGEST_LOOK = 0.5
 """The most seconds between two looks."""
 AFTERMATH = 2.0
 """Seconds after a hang in which runs that had stopped before must go on, or hang with it: errors need far less."""
-
-
-def _stated() -> float:
-    value = os.environ.get(TIMEOUT, "120")
-    with contextlib.suppress(ValueError):
-        if (seconds := float(value)) >= 0:
-            return seconds
-    raise PathwaysError(BadSetting(source=TIMEOUT, value=value, rule="seconds, 0 for ever", example=f"{TIMEOUT}=120"))
 
 
 class Watchdog:
@@ -60,7 +52,7 @@ class Watchdog:
     ) -> None:
         """`suspect` is told of a hang where others have a part of the same devices' work: those must be asked, since
         one may compute what this one waits for. Raises PWC0707 where the environment states no number of seconds."""
-        self.timeout = _stated() if timeout is None else timeout
+        self.timeout = time_limit(TIMEOUT, "120", may_be_zero=True) if timeout is None else timeout
         self._flights = flights
         self._clock = clock
         self._on_host = on_host

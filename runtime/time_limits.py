@@ -1,0 +1,17 @@
+"""Limits of time that the environment states, in seconds."""
+
+import contextlib
+import os
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadSetting
+
+
+def time_limit(name: str, default: str, *, may_be_zero: bool = False) -> float:
+    """Reads a setting. Raises PWC0707 for what is no number of seconds, or is 0 where that may not be."""
+    value = os.environ.get(name, default)
+    with contextlib.suppress(ValueError):
+        if (seconds := float(value)) > 0 or (may_be_zero and seconds == 0):
+            return seconds
+    rule = "seconds, 0 for ever" if may_be_zero else "seconds, above 0"
+    raise PathwaysError(BadSetting(source=name, value=value, rule=rule, example=f"{name}={default}"))

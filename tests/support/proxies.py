@@ -1,0 +1,48 @@
+"""Sockets between two processes that a test can cut: bytes no longer pass, and neither end is told."""
+
+import contextlib
+import socket
+import threading
+
+
+class Proxy:
+    """Passes bytes on to an address, until it is cut."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._target = host.strip("[]"), int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._passes = threading.Event()
+        self._passes.set()
+        self._sockets: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._passes.clear()
+
+    def mend(self) -> None:
+        self._passes.set()
+
+    def close(self) -> None:
+        for sock in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
+        self.mend()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._target)
+                self._sockets += near, far
+                for source, target in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                self._passes.wait()
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
