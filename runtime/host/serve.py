@@ -94,7 +94,7 @@ def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Mes
         sock.connect(chosen.socket)
         return Connection(sock), lambda _: None
     name, _, port = chosen.connect.rpartition(":")
-    connection, peer = join_as((name.strip("[]"), int(port)), read_keys(chosen.keys), "client")
+    connection, peer = join_as((name.strip("[]"), int(port)), read_keys(chosen.keys), "controller")
     return connection, lambda message: check_arrays(message, 0, str(peer))
 
 
