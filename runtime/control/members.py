@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -19,6 +19,7 @@ from pathways.runtime.control.loop import Loop, Peer
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.credentials import Caller
 from pathways.runtime.wire.encoding import encode
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import frame_of
@@ -40,7 +41,18 @@ class Started(Protocol):
     """The process of a host, or what stands for it where another machine has it."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """The number of its process; 0 where that is not known."""
+        ...
+
+    @property
+    def comes_by_itself(self) -> bool:
+        """Whether it was not started here: it may come at any time, and as often as it likes."""
+        ...
+
+    def is_it(self, caller: Caller) -> bool:
+        """Whether who says that it is this host is."""
+        ...
 
     def ended(self) -> str:
         """Why it has ended, with its last words; empty while it runs."""
@@ -133,14 +145,26 @@ class Members:
         except OSError as error:
             self._give_up(member, HostLost(island=member.name, reason=str(error)))
 
-    def hello(self, peer: Peer, hello: m.Hello, pid: int) -> None:
+    def spec_for(self, name: str) -> dict[str, Any]:
+        """What a host must know that comes by itself. Raises PWC0910 where none is waited for."""
+        member = self.by_name.get(name)
+        if member is None or member.process is None or not member.process.comes_by_itself:
+            raise PathwaysError(HostLost(island=name, reason="this cluster waits for no host of that name"))
+        if member.peer is not None:
+            raise PathwaysError(HostLost(island=name, reason="it has a host already"))
+        return {"devices": member.island.size}
+
+    def hello(self, peer: Peer, hello: m.Hello, caller: Caller) -> None:
         """Takes the process that says it is a host. Raises PWC0910 where it is none of ours, or of another version."""
         member = self.by_name.get(hello.island)
-        if member is None or member.process is None or member.process.pid != pid or member.peer is not None:
-            raise PathwaysError(HostLost(island=hello.island, reason=f"process {pid} is not its host"))
+        if member is None or member.process is None or not member.process.is_it(caller):
+            raise PathwaysError(HostLost(island=hello.island, reason=f"{caller} is not its host"))
+        if member.peer is not None:
+            raise PathwaysError(HostLost(island=hello.island, reason="it has a host already"))
         if other := difference(hello.versions):
             cause = HostLost(island=member.name, reason=f"it is of another version: {other}")
-            self.lose(member, cause)
+            if not member.process.comes_by_itself:
+                self.lose(member, cause)
             raise PathwaysError(cause)
         member.peer, member.address = peer, hello.address
         self._join_soon()
@@ -240,7 +264,7 @@ class Members:
         self.fence(member, cause)
         self._on_gone(member, epoch, cause)
         member.idle = 0 if member.worked else member.idle + 1
-        if member.idle >= MOST_STARTS:
+        if member.idle >= MOST_STARTS and (member.process is None or not member.process.comes_by_itself):
             self._give_up(member, cause)
         else:
             self._start(member)
@@ -266,7 +290,7 @@ class Members:
             if member.peer is None and member.process is not None:
                 if said := member.process.ended():
                     self.lose(member, HostLost(island=member.name, reason=f"it has not started: {said}"))
-                elif now - member.began > START:
+                elif now - member.began > START and not member.process.comes_by_itself:
                     reason = f"it did not start in {START:g} seconds"
                     self.lose(member, HostLost(island=member.name, reason=reason))
         heard = {member.name: member.peer.heard for member in self.all if member.peer is not None}

@@ -19,12 +19,15 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.snapshots import Post
+from pathways.runtime.threads import started
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.addresses import Address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import process_at
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import check_names
+from pathways.runtime.wire.tls import Keys, Listener
 
 Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
 """What a host's main thread does, in this order, and where the answer goes."""
@@ -67,6 +70,19 @@ class Clients:
         listener.bind(path)
         listener.listen(64)
         threading.Thread(target=self._accept, args=(listener,), name="pathways-clients", daemon=True).start()
+
+    def listen_at(self, address: Address, keys: Keys) -> Address:
+        """Begins to let clients in at a port, by their certificates; returns it. Raises PWC0913."""
+        listener = Listener(address, keys, "client")
+        threading.Thread(target=self._accept_members, args=(listener,), name="pathways-clients", daemon=True).start()
+        return listener.address
+
+    def _accept_members(self, listener: Listener) -> None:
+        while True:
+            connection, _ = listener.accept()
+            serving = threading.Thread(target=self._serve, args=(connection,), name="pathways-client", daemon=True)
+            if not started(serving):
+                connection.close()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.spawn import last_words, spawn
+from pathways.runtime.wire.certificates import member_folder
+from pathways.runtime.wire.credentials import Caller
 
 CONTROLLER, LOGS = "controller", "logs"
 """In the folder of a cluster: the socket of its controller, and the folder of what its processes print."""
@@ -23,6 +25,14 @@ class LocalHost:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def comes_by_itself(self) -> bool:
+        return False
+
+    def is_it(self, caller: Caller) -> bool:
+        """Whether a process is this one; none from elsewhere is."""
+        return caller.member is None and caller.pid == self.pid
 
     def ended(self) -> str:
         """Why it has ended, with its last words; empty while it runs."""
@@ -42,8 +52,10 @@ class LocalHost:
 class LocalLauncher:
     """Starts hosts as processes of this machine, which are joined by Unix sockets in a folder of this user's."""
 
-    def __init__(self, folder: Path, platform: str) -> None:
+    def __init__(self, folder: Path, platform: str, ip: str = "", keys: Path | None = None) -> None:
+        """With an address and a folder of keys (`wire/certificates.py`), clients from elsewhere reach them, too."""
         self._folder, self._platform = folder, platform
+        self._ip, self._keys = ip, keys
         (folder / LOGS).mkdir(mode=0o700, exist_ok=True)
 
     def start(self, island: Island, epoch: int) -> LocalHost:
@@ -53,6 +65,8 @@ class LocalLauncher:
             "--socket", str(self._folder / CONTROLLER), "--listen", str(listen), "--island", island.name,
             "--devices", str(island.size), "--platform", self._platform,
         ]  # fmt: skip
+        if self._keys is not None:
+            arguments += ["--ip", self._ip, "--keys", str(member_folder(self._keys, "host", island.name))]
         (self._folder / f"{island.name}-{epoch - 1}").unlink(missing_ok=True)
         path = self._folder / LOGS / f"{island.name}.log"
         return LocalHost(spawn("pathways.runtime.host.serve", arguments, path), path)

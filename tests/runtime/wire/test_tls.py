@@ -69,7 +69,7 @@ def stranger_met(door: Door, keys: Keys) -> None:
             stream = tls_stream.handshake(sock, keys.connecting, listens=False, until=until)
             stream.recv_into(memoryview(bytearray(1)))
         except OSError as error:
-            raise tls._no_peer(door.listener.address, error, "controller", 1) from None  # pyright: ignore[reportPrivateUsage]
+            raise tls.no_peer(door.listener.address, error, "controller", 1) from None
 
 
 @pytest.mark.parametrize("case", ["another authority", "expired", "a host's", "a client's"])
