@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 
 def spawn(
@@ -15,10 +16,21 @@ def spawn(
 
     Raises OSError.
     """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    command = [sys.executable, "-P", "-m", module, *arguments]
+    command, environment = _started_as(module, arguments)
     with log.open("ab") as out:
         return subprocess.Popen(command, stdin=stdin, stdout=out, stderr=out, env=environment, start_new_session=True)
+
+
+def become(module: str, arguments: Sequence[str]) -> NoReturn:
+    """Makes this process one of a module, with its number, its terminal and its signals. Raises OSError."""
+    command, environment = _started_as(module, arguments)
+    os.execve(command[0], command, environment)
+
+
+def _started_as(module: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment of a module that finds what this process does."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return [sys.executable, "-P", "-m", module, *arguments], environment
 
 
 def last_words(log: Path) -> str:

@@ -87,6 +87,15 @@ def identity_of(keys: Keys, folder: Path) -> Identity:
         raise bad_keys(folder, f"a certificate that is refused: {reason}", "keys that are valid now") from None
 
 
+def checked_keys(folder: Path, role: Role, name: str = "") -> Keys:
+    """The keys of a member. Raises PWC0914 where they are another's, or not valid now."""
+    keys = read_keys(folder)
+    me = identity_of(keys, folder)
+    if me.role != role or (name and me.name != name):
+        raise bad_keys(folder, f"the keys of {me}", f"those of a {role} {name}".rstrip())
+    return keys
+
+
 def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE) -> tuple[Connection, Identity]:
     """Connects to a listener that is in a role, and says who it is.
 

@@ -14,7 +14,7 @@ from typing import Any
 from pathways.api.shared_cluster import start_shared
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import parse_topology
-from pathways.runtime.launch.local_cluster import ask
+from pathways.runtime.launch.reach import ask
 from support.clusters import PATIENCE, is_alive
 from support.processes import start_python
 
