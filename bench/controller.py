@@ -166,8 +166,15 @@ def answer(sock: Any, buffer: bytearray) -> None:
             sock.send(b"".join(frame_of(*encode(m.Answer(message.request, value=value)))))
 
 
-def measured(count: int, runs: int, tls: bool) -> float:
-    """Microseconds of wall time a host and run, through a controller."""
+def cpu_seconds(pid: int | None) -> float:
+    """What a process has computed (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
+    """Microseconds of wall time a host and run, through a controller; and of its own CPU time, which others on the
+    machine change less."""
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
         make_keys(folder, tls)
         context = multiprocessing.get_context("spawn")
@@ -200,6 +207,7 @@ def measured(count: int, runs: int, tls: bool) -> float:
                 left -= isinstance(control.receive(), m.Relayed)
 
         times: list[float] = []
+        cpu = cpu_seconds(process.pid)
         for _ in range(3):
             begin = time.perf_counter()
             for number in range(runs):
@@ -209,9 +217,10 @@ def measured(count: int, runs: int, tls: bool) -> float:
             for _ in range(min(IN_FLIGHT, runs)):
                 end()
             times.append((time.perf_counter() - begin) / runs / count)
+        cpu = (cpu_seconds(process.pid) - cpu) / 3 / runs / count
         process.kill()
         fakes.kill()
-        return statistics.median(times) * 1e6
+        return statistics.median(times) * 1e6, cpu * 1e6
 
 
 def make_keys(folder: str, tls: bool) -> None:
@@ -274,11 +283,12 @@ def exchanged(folder: str, listener: socket.socket, count: int, runs: int, tls: 
 
 
 def main(counts: Sequence[int], runs: int, tls: bool) -> None:
-    print(f"{'hosts':>6} {'by':>5} {'controller':>12} {'bare':>8} {'ratio':>6} {'break-even':>12}")
+    print(f"{'hosts':>6} {'by':>5} {'controller':>12} {'its CPU':>8} {'bare':>8} {'ratio':>6} {'break-even':>12}")
     for count in counts:
         for way in (False, True) if tls else (False,):
-            ours, least = measured(count, runs, way), bare(count, runs, way)
-            row = f"{count:6} {'TLS' if way else 'Unix':>5} {ours:9.1f} us {least:5.1f} us {ours / least:6.1f}"
+            (ours, cpu), least = measured(count, runs, way), bare(count, runs, way)
+            name = "TLS" if way else "Unix"
+            row = f"{count:6} {name:>5} {ours:9.1f} us {cpu:5.1f} us {least:5.1f} us {ours / least:6.1f}"
             print(f"{row} {ours * count / 1e3:9.2f} ms", flush=True)
 
 
