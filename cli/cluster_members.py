@@ -76,6 +76,8 @@ def keys_(folder: Path, hosts: list[str], clients: list[str], cluster: str | Non
 def join_(controller: Address, island: str, rank: int | None, keys: Path | None, ip: str) -> None:
     """Be a host of a cluster that was started with --join, until it ends or this is ended.
 
+    It fails where this host is given up, having been silent for too long, say: whatever starts it may start it again.
+
     Hosts and clients reach it at ports of --ip that the system chooses. Clients come under TLS; JAX's transfer servers,
     which bring values from host to host, know neither keys nor encryption: use an address of a network that can be
     trusted.
@@ -88,6 +90,8 @@ def join_(controller: Address, island: str, rank: int | None, keys: Path | None,
     mine = checked_keys(folder, "host", name)
     connection, _ = join_as(controller, mine, "controller")
     spec = asked_of(connection, show_address(controller), "host")
+    if ip == LOOPBACK and controller[0] not in (LOOPBACK, "localhost"):
+        click.echo(f"note: --ip is {LOOPBACK}, at which no other machine reaches this host", err=True)
     click.echo(f"{name} joins {show_address(controller)}: {spec['devices']} x {spec['platform']}")
     sys.stdout.flush()
     arguments = ["--connect", show_address(controller), "--keys", str(folder), "--ip", ip, "--island", island]

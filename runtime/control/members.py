@@ -255,6 +255,7 @@ class Members:
         note("host", member.name, f"is gone: {cause.text(cause.have)}")
         print(f"note: {cause.text(cause.title)}: {cause.text(cause.have)}", file=sys.stderr, flush=True)
         if peer is not None:
+            peer.post(b"".join(frame_of(*encode(m.RunRefused(0, write_diagnostic(cause))))))  # if it still hears
             peer.end("the host is gone")
         if member.process is not None:
             member.process.kill()

@@ -130,7 +130,7 @@ def _read(
                     continue
                 case m.Forget():
                     clients.forget(message.client)
-                case m.RunRefused():  # this host is not let in
+                case m.RunRefused():  # this host is not let in, or was given up
                     print(PathwaysError(read_diagnostic(message.cause)), file=sys.stderr, flush=True)
                     os._exit(1)
                 case _:

@@ -177,7 +177,8 @@ def test_another_host_joins_in_the_place_of_one_that_is_gone(cluster: Joined, ho
         assert cluster.island("island0")["epoch"] == epoch + 1
         old.send_signal(signal.SIGCONT)  # the one that was frozen finds that its stream has ended
         said, errors = old.communicate(timeout=PATIENCE)
-        assert "island0 joins" in said and ("has ended the connection" in errors) == (how == signal.SIGSTOP)
+        assert "island0 joins" in said and ("PWC0910" in errors) == (how == signal.SIGSTOP)
+        assert old.returncode == (1 if how == signal.SIGSTOP else -signal.SIGKILL)
     assert cluster.is_empty()
 
 
