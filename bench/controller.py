@@ -279,6 +279,9 @@ def exchanged(folder: str, listener: socket.socket, count: int, runs: int, tls: 
                     left -= len(found.recv(1 << 16)) // size * size
         times.append((time.perf_counter() - begin) / runs / count)
     fakes.kill()
+    selector.close()
+    for peer in peers:
+        peer.close()
     return statistics.median(times) * 1e6
 
 

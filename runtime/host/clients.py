@@ -33,6 +33,8 @@ Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
 """What a host's main thread does, in this order, and where the answer goes."""
 AGAIN = 0.1
 """Seconds after which a client is let in again where that could not be."""
+LAST = 1.0
+"""Seconds for which a client that is refused may take to hear why: a stream under TLS takes nothing at once."""
 TICKET = 10.0
 """Seconds that a ticket may come later than who shows it: by another stream."""
 MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush)
@@ -116,6 +118,7 @@ class Clients:
         except PathwaysError as error:
             with contextlib.suppress(ConnectionEnded):
                 connection.post_soon(m.Answer(-1, error=write_diagnostic(error.diagnostic)))
+                connection.wait_until_sent(LAST)
         except Exception:
             traceback.print_exc()
         connection.close()

@@ -1,6 +1,8 @@
 """A cluster whose hosts and clients come by TLS, as from other machines: all of it on addresses of this one."""
 
 import contextlib
+import json
+import queue
 import signal
 import socket
 import subprocess
@@ -18,10 +20,15 @@ from support.two_islands import f, g
 
 import pathways as pw
 from pathways.api.shared_cluster import start_shared
+from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.launch.local_cluster import MemberPort
-from pathways.runtime.launch.reach import ask
+from pathways.runtime.launch.reach import ask, connect_to, connect_to_host
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.addresses import port_of, show_address
 from pathways.runtime.wire.certificates import make_folders
+from pathways.runtime.wire.tls import Listener, join_as, read_keys
+from pathways.runtime.wire.versions import VERSIONS
 
 PWC = "from pathways.cli.main import main; main()"
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
@@ -201,6 +208,39 @@ def test_who_is_no_member_is_told_so(cluster: Joined, keys: Path, tmp_path: Path
         assert code in pwc_here(*join, island, "--keys", str(folder))[2]
     with pw.connect(cluster.address, keys=keys):
         np.testing.assert_array_equal(np.asarray(here(X)), X * 2 + 1)
+
+
+def test_a_client_s_keys_make_no_controller(keys: Path) -> None:
+    """A host that was told another address than its controller's does nothing there."""
+    refused: queue.SimpleQueue[pw.PathwaysError] = queue.SimpleQueue()
+    poses = Listener(("127.0.0.1", 0), read_keys(keys / "client.alice"), "host", on_refused=refused.put)
+    try:
+        address = show_address(poses.address)
+        _, _, errors = pwc_here("cluster", "join", address, "--island", "island0", "--keys", str(keys))
+        assert "PWC0913" in errors and "that of client alice" in errors
+        assert code_of(lambda: pw.connect(address, keys=keys).__enter__()) == "PWC0913"
+        refused.get(timeout=PATIENCE)
+    finally:
+        poses.close()
+
+
+def test_a_host_lets_in_clients_that_its_controller_knows(cluster: Joined, keys: Path) -> None:
+    control = connect_to(cluster.address, keys)
+    control.post(m.ComeIn("raw", 1, VERSIONS))
+    welcome = next(said for said in iter(control.receive, None) if isinstance(said, m.Welcome))
+    port = port_of(json.loads(welcome.hosts["island0"])[1])
+    assert port is not None
+    assert code_of(lambda: join_as(port, read_keys(keys / "host.island1"), "host")) == "PWC0913"
+    assert code_of(lambda: connect_to_host(show_address(port), "island1", keys, elsewhere=True)) == "PWC0913"
+    for ticket, wanted in (("another", "PWC0916"), (welcome.ticket, "")):
+        connection = connect_to_host(show_address(port), "island0", keys, elsewhere=True)
+        connection.post(m.Attach(7, welcome.client, ticket))
+        answer = connection.receive()
+        assert isinstance(answer, m.Answer)
+        assert (read_diagnostic(answer.error).code if answer.error else "") == wanted
+        connection.close()
+    control.close()
+    assert cluster.is_empty()
 
 
 def test_the_commands_show_it_from_elsewhere(cluster: Joined) -> None:
