@@ -1,5 +1,7 @@
 """What a controller of its own spends on a host and a run: python bench/controller.py [--hosts 16,128,512] [--runs 40].
 
+With --tls a second row of each has the hosts and the client come to a port of 127.0.0.1, under mutual TLS.
+
 Hosts are fakes in one process, each with a socket of its own, which say at once that a run is done: what is measured
 is the controller, with a client that starts runs that span all hosts, four at a time. Beside it the bare exchange: the
 same frames over as many sockets, written and read by a loop that does nothing else. A computation on all hosts is worth
@@ -10,8 +12,10 @@ import argparse
 import json
 import multiprocessing
 import os
+import select
 import selectors
 import socket
+import ssl
 import statistics
 import struct
 import tempfile
@@ -20,16 +24,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pathways.dialect.files import write_whole
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.loop_listener import LoopListener
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.addresses import LOOPBACK, Address
+from pathways.runtime.wire.certificates import make_folders
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import MESSAGES, decode, encode, pack_parcels
 from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.identity import ROLES
 from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.tls import WELCOME, join_as, listening_at, prepare, read_keys
+from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
 from pathways.runtime.wire.versions import VERSIONS
 
 IN_FLIGHT = 4
@@ -48,6 +59,11 @@ class FakeLauncher:
         (self._folder / island.name).write_text(tickets[0])
         return self
 
+    comes_by_itself = False
+
+    def meet(self, rank: int) -> str:
+        return ""
+
     def ended(self) -> str:
         return ""
 
@@ -55,48 +71,91 @@ class FakeLauncher:
         """They end with their sockets."""
 
 
-def controller(folder: str, islands: int, hosts: int, ready: Any) -> None:
-    loop = Loop()
-    with socket.socket(socket.AF_UNIX) as listener:
+def listening(folder: str, tls: bool) -> socket.socket:
+    """Where hosts and clients come."""
+    if tls:
+        listener = listening_at((LOOPBACK, 0))
+        write_whole(f"{folder}/port", str(listener.getsockname()[1]))
+    else:
+        listener = socket.socket(socket.AF_UNIX)
         listener.bind(f"{folder}/{CONTROLLER}")
-        listener.listen(1024)
+    listener.listen(1024)
+    return listener
+
+
+def port(folder: str) -> Address:
+    return LOOPBACK, int(Path(f"{folder}/port").read_text())
+
+
+def come(folder: str, tls: bool) -> Any:
+    """A stream of a host, which is never waited for where it reads."""
+    if not tls:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(f"{folder}/{CONTROLLER}")
+        return sock
+    sock = socket.create_connection(port(folder))
+    prepare(sock)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    talking = read_keys(Path(folder) / "host.all").connecting.wrap_bio(incoming, outgoing)
+    done = False
+    while not done:
+        try:
+            talking.do_handshake()
+            done = True
+        except ssl.SSLWantReadError:
+            sock.sendall(outgoing.read())
+            incoming.write(sock.recv(1 << 16))
+    sock.sendall(outgoing.read())
+    stream = TlsSocket(sock, talking, incoming, outgoing)
+    assert stream.recv(1 << 16) == WELCOME
+    return stream
+
+
+def controller(folder: str, islands: int, hosts: int, ready: Any, tls: bool) -> None:
+    loop = Loop()
+    with listening(folder, tls) as listener:
         topology = Topology(tuple(Island(f"island{n}", devices=1) for n in range(islands)))
-        made = ClusterController(
-            loop, topology, "cpu", SCHEDULING_POLICIES[STRIDE](), FakeLauncher(hosts, folder), folder
-        )
-        loop.listen(listener, made.accept)
+        launcher = FakeLauncher(hosts, folder)
+        made = ClusterController(loop, topology, "cpu", SCHEDULING_POLICIES[STRIDE](), launcher, folder)
+        if tls:
+            keys = read_keys(Path(folder) / "controller")
+            LoopListener(loop, listener, keys, ROLES, made.accept_member)
+        else:
+            loop.listen(listener, made.accept)
         ready.set()
         loop.run()
 
 
-def hosts(folder: str, islands: int, go: Any) -> None:
+def hosts(folder: str, islands: int, go: Any, tls: bool) -> None:
     """All hosts, in one loop: each says hello, is joined, and answers runs."""
     go.wait()
     selector = selectors.DefaultSelector()
     for number in range(islands):
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(f"{folder}/{CONTROLLER}")
+        sock = come(folder, tls)
         ticket = Path(folder, f"island{number}")
         shown = ticket.read_text() if ticket.exists() else ""
         hello = m.Hello(f"island{number}", os.getpid(), VERSIONS, "nowhere", shown)
-        sock.sendall(b"".join(frame_of(*encode(hello))))
+        sock.send(b"".join(frame_of(*encode(hello))))
         selector.register(sock, selectors.EVENT_READ, bytearray())
     beat = time.monotonic()
     while True:
         for key, _ in selector.select(0.5):
             peer: Any = key.fileobj
-            if not (data := peer.recv(1 << 18)):
-                return
+            try:
+                if not (data := peer.recv(1 << 16)):
+                    return
+            except BlockingIOError:  # half a record
+                continue
             key.data.extend(data)
             answer(peer, key.data)
         if time.monotonic() - beat > 1:
             beat = time.monotonic()
             for key in list(selector.get_map().values()):
                 peer = key.fileobj
-                peer.sendall(b"".join(frame_of(*encode(m.Beat(0, 0)))))
+                peer.send(b"".join(frame_of(*encode(m.Beat(0, 0)))))
 
 
-def answer(sock: socket.socket, buffer: bytearray) -> None:
+def answer(sock: Any, buffer: bytearray) -> None:
     while len(buffer) >= HEADER.size:
         size, kind = HEADER.unpack_from(buffer)
         if len(buffer) < HEADER.size + size:
@@ -104,27 +163,36 @@ def answer(sock: socket.socket, buffer: bytearray) -> None:
         payload = bytes(buffer[HEADER.size : HEADER.size + size])
         del buffer[: HEADER.size + size]
         if kind == _RUN:
-            sock.sendall(b"".join(frame_of(*encode(m.Done(_NUMBERS.unpack_from(payload)[1], 1000)))))
+            sock.send(b"".join(frame_of(*encode(m.Done(_NUMBERS.unpack_from(payload)[1], 1000)))))
             continue
         message = decode(kind, payload)
         if isinstance(message, m.Connect):
             value = "{" + ", ".join(f'"{name}": "a"' for name in message.addresses) + "}"
-            sock.sendall(b"".join(frame_of(*encode(m.Answer(message.request, value=value)))))
+            sock.send(b"".join(frame_of(*encode(m.Answer(message.request, value=value)))))
 
 
-def measured(count: int, runs: int) -> float:
-    """Microseconds of wall time a host and run, through a controller."""
+def cpu_seconds(pid: int | None) -> float:
+    """What a process has computed (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
+    """Microseconds of wall time a host and run, through a controller; and of its own CPU time, which others on the
+    machine change less."""
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
+        make_keys(folder, tls)
         context = multiprocessing.get_context("spawn")
         go = context.Event()
-        fakes = context.Process(target=hosts, args=(folder, count, go), daemon=True)
+        fakes = context.Process(target=hosts, args=(folder, count, go, tls), daemon=True)
         fakes.start()
-        process = context.Process(target=controller, args=(folder, count, fakes.pid, go), daemon=True)
+        process = context.Process(target=controller, args=(folder, count, fakes.pid, go, tls), daemon=True)
         process.start()
         go.wait()
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(f"{folder}/{CONTROLLER}")
-        control = Connection(sock)
+        if tls:
+            control = join_as(port(folder), read_keys(Path(folder) / "client.bench"), "controller")[0]
+        else:
+            control = Connection(come(folder, tls))
         control.post(m.ComeIn("bench", os.getpid(), VERSIONS))
         welcome = control.receive()
         assert isinstance(welcome, m.Welcome)
@@ -144,6 +212,7 @@ def measured(count: int, runs: int) -> float:
                 left -= isinstance(control.receive(), m.Relayed)
 
         times: list[float] = []
+        cpu = cpu_seconds(process.pid)
         for _ in range(3):
             begin = time.perf_counter()
             for number in range(runs):
@@ -153,57 +222,88 @@ def measured(count: int, runs: int) -> float:
             for _ in range(min(IN_FLIGHT, runs)):
                 end()
             times.append((time.perf_counter() - begin) / runs / count)
+        cpu = (cpu_seconds(process.pid) - cpu) / 3 / runs / count
         process.kill()
         fakes.kill()
-        return statistics.median(times) * 1e6
+        return statistics.median(times) * 1e6, cpu * 1e6
 
 
-def bare(count: int, runs: int) -> float:
+def make_keys(folder: str, tls: bool) -> None:
+    if tls:
+        make_folders(Path(folder), "bench", ["all"], ["bench"])
+
+
+def let_in(listener: socket.socket, folder: str, tls: bool) -> Any:
+    """The stream of a host that has come."""
+    sock, _ = listener.accept()
+    if not tls:
+        return sock
+    meeting, found = Handshake(sock, read_keys(Path(folder) / "controller"), ROLES), None
+    while found is None:
+        select.select([sock], [], [])
+        found = meeting.step()
+    found[0].send(WELCOME)
+    return found[0]
+
+
+def bare(count: int, runs: int, tls: bool) -> float:
     """The same frames, to and from as many sockets, by a loop that does nothing else."""
-    with tempfile.TemporaryDirectory(prefix="pw") as folder, socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"{folder}/{CONTROLLER}")
-        listener.listen(1024)
-        context = multiprocessing.get_context("spawn")
-        go = context.Event()
-        fakes = context.Process(target=hosts, args=(folder, count, go), daemon=True)
-        fakes.start()
-        go.set()
-        selector = selectors.DefaultSelector()
-        peers: list[socket.socket] = []
-        for _ in range(count):
-            peer, _ = listener.accept()
-            peers.append(peer)
-            selector.register(peer, selectors.EVENT_READ)
-        for peer in peers:
-            peer.recv(1 << 16)
-        frame = b"".join(frame_of(*encode(m.RunPlan(1, 2, 0, 3, (4,)))))
-        size = HEADER.size + _NUMBERS.size
-        times: list[float] = []
-        for _ in range(3):
-            begin = time.perf_counter()
-            for _ in range(runs):
-                for peer in peers:
-                    peer.send(frame)
-                left = count * size
-                while left > 0:
-                    for key, _ in selector.select():
-                        found: Any = key.fileobj
-                        left -= len(found.recv(1 << 16)) // size * size
-            times.append((time.perf_counter() - begin) / runs / count)
-        fakes.kill()
-        return statistics.median(times) * 1e6
+    with tempfile.TemporaryDirectory(prefix="pw") as folder:
+        make_keys(folder, tls)
+        with listening(folder, tls) as listener:
+            return exchanged(folder, listener, count, runs, tls)
 
 
-def main(counts: Sequence[int], runs: int) -> None:
-    print(f"{'hosts':>6} {'controller':>12} {'bare':>8} {'ratio':>6} {'break-even':>12}")
+def exchanged(folder: str, listener: socket.socket, count: int, runs: int, tls: bool) -> float:
+    context = multiprocessing.get_context("spawn")
+    go = context.Event()
+    fakes = context.Process(target=hosts, args=(folder, count, go, tls), daemon=True)
+    fakes.start()
+    go.set()
+    selector = selectors.DefaultSelector()
+    peers: list[Any] = []
+    for _ in range(count):
+        peer = let_in(listener, folder, tls)
+        peers.append(peer)
+        selector.register(peer, selectors.EVENT_READ)
+    for peer in peers:
+        select.select([peer], [], [])
+        peer.recv(1 << 16)
+    frame = b"".join(frame_of(*encode(m.RunPlan(1, 2, 0, 3, (4,)))))
+    size = HEADER.size + _NUMBERS.size
+    times: list[float] = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        for _ in range(runs):
+            for peer in peers:
+                peer.send(frame)
+            left = count * size
+            while left > 0:
+                for key, _ in selector.select():
+                    found: Any = key.fileobj
+                    left -= len(found.recv(1 << 16)) // size * size
+        times.append((time.perf_counter() - begin) / runs / count)
+    fakes.kill()
+    selector.close()
+    for peer in peers:
+        peer.close()
+    return statistics.median(times) * 1e6
+
+
+def main(counts: Sequence[int], runs: int, tls: bool) -> None:
+    print(f"{'hosts':>6} {'by':>5} {'controller':>12} {'its CPU':>8} {'bare':>8} {'ratio':>6} {'break-even':>12}")
     for count in counts:
-        ours, least = measured(count, runs), bare(count, runs)
-        print(f"{count:6} {ours:9.1f} us {least:5.1f} us {ours / least:6.1f} {ours * count / 1e3:9.2f} ms", flush=True)
+        for way in (False, True) if tls else (False,):
+            (ours, cpu), least = measured(count, runs, way), bare(count, runs, way)
+            name = "TLS" if way else "Unix"
+            row = f"{count:6} {name:>5} {ours:9.1f} us {cpu:5.1f} us {least:5.1f} us {ours / least:6.1f}"
+            print(f"{row} {ours * count / 1e3:9.2f} ms", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", default="16,128,512")
     parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--tls", action="store_true")
     chosen = parser.parse_args()
-    main([int(n) for n in chosen.hosts.split(",")], chosen.runs)
+    main([int(n) for n in chosen.hosts.split(",")], chosen.runs, chosen.tls)

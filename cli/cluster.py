@@ -7,11 +7,14 @@ from pathlib import Path
 import click
 
 from pathways.api.shared_cluster import start_shared
+from pathways.cli.cluster_members import HOST_PORT, join_, keys_
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
-from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT, ask, chosen_address, cluster_folder
+from pathways.runtime.launch.local_cluster import DEFAULT, MemberPort, cluster_folder
 from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.launch.reach import ADDRESS, KEYS, ask, chosen_address, chosen_keys
 from pathways.runtime.status import read_status
+from pathways.runtime.wire.addresses import Address, read_address
 
 _EXAMPLE = """
 \b
@@ -20,14 +23,20 @@ Examples:
   PATHWAYS_ADDRESS=default python train.py    # any program of pathways runs there
   pwc status --watch
   pwc cluster stop
+  pwc cluster start pods.toml --bind 10.0.0.1:7000 --keys keys --join   # hosts on other machines
 """
 _LOOK = 1.0
 """Seconds between two looks of --watch."""
 
 
 def _address() -> click.Option:
-    said = f"The cluster: a name, or a folder; default: {ADDRESS}, or {DEFAULT!r}."
+    said = f"The cluster: a name, a folder, or the HOST:PORT of another machine's; default: {ADDRESS}, or {DEFAULT!r}."
     return click.Option(["--address", "--name", "address"], metavar="NAME", default=None, help=said)
+
+
+def _keys() -> click.Option:
+    said = f"The folder of a client's keys, where the cluster is another machine's; default: {KEYS}."
+    return click.Option(["--keys"], type=click.Path(path_type=Path), default=None, help=said)
 
 
 @click.group("cluster", epilog=_EXAMPLE)
@@ -38,24 +47,42 @@ def cluster_() -> None:
 @click.command("start", epilog=_EXAMPLE)
 @click.argument("topology")
 @click.option("--policy", type=click.Choice(sorted(SCHEDULING_POLICIES)), default=STRIDE, show_default=True)
-def start_(topology: str, policy: str, address: str | None) -> None:
-    """Start a controller and its hosts on this machine. They stay until `pwc cluster stop`.
+@click.option("--bind", type=HOST_PORT, help="Listen there, too, under TLS, for members from other machines.")
+@click.option(
+    "--keys", type=click.Path(path_type=Path), help="With --bind: the folder that `pwc cluster keys` has made."
+)
+@click.option("--join", is_flag=True, help="With --bind: start no hosts, but wait for each to come (pwc cluster join).")
+def start_(
+    topology: str, policy: str, bind: Address | None, keys: Path | None, join: bool, address: str | None
+) -> None:
+    """Start a controller on this machine, and its hosts. They stay until `pwc cluster stop`.
 
     TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset.
     """
+    if (bind is None) != (keys is None) or (join and bind is None):
+        raise click.UsageError("--bind and --keys go together, and --join with both")
     chosen = chosen_address(address)
-    status = start_shared(chosen, parse_topology(topology), policy)
+    parsed = parse_topology(topology)
+    port = MemberPort(bind, keys, join) if bind is not None and keys is not None else None
+    status = start_shared(chosen, parsed, policy, port)
     click.echo(status)
     click.echo(f"{ADDRESS}={chosen}   # in the environment of programs that run there; or pw.connect({chosen!r})")
+    if port is not None:
+        where = ask(chosen, "status")["bind"]
+        click.echo(f"{ADDRESS}={where} {KEYS}=FOLDER   # elsewhere; FOLDER: the keys of a client")
+        for island in parsed.islands if join else ():
+            for rank in range(island.hosts):
+                which = f"{island.name} --rank {rank}" if island.hosts > 1 else island.name
+                click.echo(f"pwc cluster join {where} --island {which} --keys FOLDER   # where its devices are")
 
 
 @click.command("status")
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def status_(watch: bool, as_json: bool, address: str | None) -> None:
+def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) -> None:
     """Show islands and devices, who runs and waits there, and whose bytes lie there."""
     while True:
-        said = ask(chosen_address(address), "status")
+        said = ask(chosen_address(address), "status", chosen_keys(keys))
         if as_json:
             click.echo(json.dumps({"version": 1} | said))
         else:
@@ -64,25 +91,27 @@ def status_(watch: bool, as_json: bool, address: str | None) -> None:
             clients = ", ".join(f"{c['name']} {c['number']} (process {c['pid']})" for c in said["clients"])
             click.echo(read_status(said))
             click.echo(f"clients  {clients or 'none'}")
+            if absent := [i["name"] for i in said["islands"] if i["state"] == "starting"]:
+                click.echo(f"starting {', '.join(absent)}")
         if not watch:
             return
         time.sleep(_LOOK)
 
 
 @click.command("stop")
-def stop_(address: str | None) -> None:
+def stop_(address: str | None, keys: Path | None) -> None:
     """End the hosts and the controller: arrays that clients have there are gone."""
     chosen = chosen_address(address)
-    ask(chosen, "stop")
+    ask(chosen, "stop", chosen_keys(keys))
     until = time.monotonic() + 10
-    while cluster_folder(chosen).exists() and time.monotonic() < until:
+    while read_address(chosen) is None and cluster_folder(chosen).exists() and time.monotonic() < until:
         time.sleep(0.02)
 
 
 @click.command("stack")
-def stack_(address: str | None) -> None:
+def stack_(address: str | None, keys: Path | None) -> None:
     """Show where each host is, now: the calls of all of its threads."""
-    said = ask(chosen_address(address), "stacks")
+    said = ask(chosen_address(address), "stacks", chosen_keys(keys))
     for host, text in said["hosts"].items():
         click.echo("\n".join(f"{host} | {line}" for line in text.splitlines()))
     for line in said["controller"]:
@@ -91,16 +120,22 @@ def stack_(address: str | None) -> None:
 
 @click.command("logs")
 @click.option("--lines", type=click.IntRange(min=1), default=20, show_default=True, help="So many of each.")
-def logs_(lines: int, address: str | None) -> None:
+def logs_(lines: int, address: str | None, keys: Path | None) -> None:
     """Show the last lines that the controller and its hosts have printed, with the name of each in front."""
     chosen = chosen_address(address)
-    ask(chosen, "status")
+    said = ask(chosen, "status", chosen_keys(keys))
+    if read_address(chosen):
+        click.echo(f"the logs of {chosen} are on its machine: `pwc cluster logs` there, of the name that it has there")
+        return
     for path in sorted(Path(cluster_folder(chosen) / LOGS).glob("*.log")):
         for line in path.read_text(errors="replace").splitlines()[-lines:]:
             click.echo(f"{path.stem} | {line}")
+    for host in (host for island in said["islands"] for host in island["hosts"] if not host["pid"]):
+        click.echo(f"{host['name']} | it prints where `pwc cluster join` runs")
 
 
-for _command in (start_, status_, stop_, logs_, stack_):
-    _command.params.append(_address())
-for _command in (start_, status_, stop_, logs_):
+start_.params.append(_address())
+for _command in (status_, stop_, logs_, stack_):
+    _command.params += [_address(), _keys()]
+for _command in (start_, status_, stop_, logs_, keys_, join_):
     cluster_.add_command(_command)

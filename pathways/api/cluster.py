@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Generator
+from pathlib import Path
 
 from pathways.api.process import Process, attach, attached_process, inside_of, process, process_on
 from pathways.dialect.topology import Topology, parse_topology
@@ -39,20 +40,25 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
 
 
 @contextlib.contextmanager
-def connect(address: str | None = None, *, name: str | None = None) -> Generator[Topology]:
+def connect(
+    address: str | None = None, *, name: str | None = None, keys: str | Path | None = None
+) -> Generator[Topology]:
     """Runs what is called in the block on a cluster that other processes use, too; gives its topology.
 
-    `address` is the name or the folder of a cluster that `pwc cluster start` has started; PATHWAYS_ADDRESS without.
+    `address` is the name or the folder of a cluster that `pwc cluster start` has started, or the HOST:PORT at which one
+    of another machine listens; PATHWAYS_ADDRESS without. For the latter `keys` is the folder of a client's keys
+    (`pwc cluster keys`); PATHWAYS_KEYS without.
     `name` is what `pwc status` calls this process. Clients have shares of the cluster by their weights, and never see
     each other's arrays; when the block ends, however it ends, whatever it has made there goes (paper, 4.3 and 4.4).
     With PATHWAYS_ADDRESS set, programs run on that cluster without this.
 
-    Raises PWC0918 where there is no cluster, PWC0917 in calls once its controller is gone.
+    Raises PWC0918 where there is no cluster, PWC0913 where another machine's is not reached or does not let this
+    process in, PWC0914 for keys that are none; PWC0917 in calls once its controller is gone.
 
         with pw.connect("shared"):
             loss = float(train_step(params, batch))
     """
-    machine = attach(address, name)
+    machine = attach(address, name, keys)
     with _inside(attached_process(machine), machine):
         yield machine.topology
 

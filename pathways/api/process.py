@@ -37,7 +37,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.analyze import XlaAnalyzer
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland, host_islands
 from pathways.runtime.host.run.store import Poison, Store
-from pathways.runtime.launch.local_cluster import ADDRESS, chosen_address
+from pathways.runtime.launch.reach import ADDRESS, chosen_address, chosen_keys
 from pathways.runtime.status import Status, read_status, status_of
 from pathways.runtime.wire.ids import first_id
 
@@ -235,10 +235,13 @@ def process_on(
     return Process(machine.platform, controller, topology=topology)
 
 
-def attach(address: str | None, name: str | None = None) -> Attached:
-    """Comes in to a cluster, by its address or that of PATHWAYS_ADDRESS. Raises PWC0918 where there is none."""
+def attach(address: str | None, name: str | None = None, keys: str | Path | None = None) -> Attached:
+    """Comes in to a cluster, by its address or that of PATHWAYS_ADDRESS, with keys where it is elsewhere.
+
+    Raises PWC0918 where there is none, PWC0913 where it is not reached, PWC0914 for keys that are none.
+    """
     interrupts.install()
-    return Attached(chosen_address(address), name or Path(sys.argv[0]).stem or "python")
+    return Attached(chosen_address(address), name or Path(sys.argv[0]).stem or "python", chosen_keys(keys))
 
 
 def attached_process(machine: Attached) -> Process:

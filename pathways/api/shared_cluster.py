@@ -6,8 +6,9 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Topology
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.launch.local_cluster import ask, start_controller
+from pathways.runtime.launch.local_cluster import MemberPort, start_controller
 from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.launch.reach import ask
 from pathways.runtime.launch.spawn import last_words
 from pathways.runtime.status import Status, read_status
 from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
@@ -16,22 +17,25 @@ READY = 180.0
 """Seconds that the hosts of a cluster may take to come."""
 
 
-def start_shared(address: str, topology: Topology, policy: str) -> Status:
+def start_shared(address: str, topology: Topology, policy: str, port: MemberPort | None = None) -> Status:
     """Starts a cluster on this machine, and waits until all of its hosts are there; it stays when this process ends.
+
+    Hosts that come by themselves (`port`) are not waited for.
 
     Raises PWC0912 where all hosts would take the same devices, PWC0918 where it does not start, PWC0919 where there is
     one of this address.
     """
     platform = pjrt.default_platform()
-    if platform_named(platform).made_at_will is None:
+    joined = port is not None and port.join
+    if platform_named(platform).made_at_will is None and not joined:
         have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
         raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
-    folder = start_controller(address, topology, platform, policy)
+    folder = start_controller(address, topology, platform, policy, port)
     until = time.monotonic() + READY
     while True:
         said = ask(address, "status")
         states = {island["name"]: island["state"] for island in said["islands"]}
-        if all(state == "up" for state in states.values()):
+        if joined or all(state == "up" for state in states.values()):
             return read_status(said)
         late = time.monotonic() > until
         if late or "away" in states.values():

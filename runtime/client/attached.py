@@ -9,12 +9,12 @@ import hashlib
 import itertools
 import json
 import os
-import socket
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
@@ -29,18 +29,21 @@ from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
-from pathways.runtime.launch.local_cluster import connect_to
+from pathways.runtime.launch.reach import connect_to, connect_to_host
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import decode, pack_parcels
-from pathways.runtime.wire.errors import ControllerLost, NoCluster, NotOverProcesses
+from pathways.runtime.wire.errors import ControllerLost, NoCluster, NoPeer, NotOverProcesses
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
 from pathways.runtime.wire.versions import VERSIONS
 
 WINDOW = 32
 """So many runs of a client may be under way: who calls a program waits while there are more."""
+UNREACHED = 15.0
+"""Seconds for which a host is tried that is there, as the controller says, and is not reached."""
 TEND = 0.25
 """Seconds between two looks at what is to be said where nothing else is."""
 
@@ -60,13 +63,16 @@ class _Place:
 
 
 class Attached(HostedIslands):
-    """The machine of a process that is one client of a cluster. Raises PWC0918 where there is none."""
+    """The machine of a process that is one client of a cluster. Raises PWC0918 where there is none, PWC0913 where that
+    of another machine is not reached."""
 
     counts_memory: ClassVar[bool] = False
 
-    def __init__(self, address: str, name: str) -> None:
-        self.address = address
-        self._control = Connection(connect_to(address))
+    def __init__(self, address: str, name: str, keys: Path | None = None) -> None:
+        self.address, self._keys = address, keys
+        self._is_elsewhere = read_address(address) is not None
+        """Whether its controller is reached by a port: no Unix socket of its machine is."""
+        self._control = connect_to(address, keys)
         welcome = _come_in(self._control, name, address)
         super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client)
         self._ticket = welcome.ticket
@@ -96,6 +102,7 @@ class Attached(HostedIslands):
         threading.Thread(target=self._tend, name="pathways-tend", daemon=True).start()
 
     def host(self, name: str) -> IslandHost:
+        tried: dict[int, float] = {}
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self.ended is not None or self._is_known(name))
@@ -106,8 +113,14 @@ class Attached(HostedIslands):
                 if place.away:
                     assert place.cause is not None
                     raise PathwaysError(place.cause)
-            with contextlib.suppress(OSError, ConnectionEnded):  # it is gone again: the controller will say so
+            tried.setdefault(place.epoch, time.monotonic())
+            try:
                 self._attach(name, place)
+            except (OSError, ConnectionEnded):
+                pass  # it is gone again: the controller will say so
+            except PathwaysError as error:
+                if error.code != NoPeer.code or time.monotonic() > tried[place.epoch] + UNREACHED:
+                    raise
             if self._closed.wait(0.01):
                 raise PathwaysError(ControllerLost(address=self.address, reason="the connection has been closed"))
 
@@ -135,17 +148,15 @@ class Attached(HostedIslands):
 
     def _connected(self, name: str, address: str) -> Connection:
         """Connects to a host, and shows it the ticket."""
-        sock = socket.socket(socket.AF_UNIX)
+        connection = connect_to_host(address, name, self._keys, elsewhere=self._is_elsewhere)
         try:
-            sock.connect(address)
-            connection = Connection(sock)
             connection.post_soon(m.Attach(-1, self.client, self._ticket))
             answer = connection.receive()
         except BaseException:
-            sock.close()
+            connection.close()
             raise
         if not isinstance(answer, m.Answer) or answer.error:
-            sock.close()
+            connection.close()
             cause = read_diagnostic(answer.error) if isinstance(answer, m.Answer) else None
             raise PathwaysError(cause or ControllerLost(address=self.address, reason=f"{name} says {answer}"))
         return connection

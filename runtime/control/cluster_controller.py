@@ -18,7 +18,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.dispatcher import Dispatcher, post, send
 from pathways.runtime.control.launcher import HostLauncher
-from pathways.runtime.control.loop import Loop, Peer
+from pathways.runtime.control.loop import Loop, Peer, Transport
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SchedulingPolicy
@@ -26,15 +26,18 @@ from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.credentials import process_at
+from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import MESSAGES, decode, relayed
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.identity import Identity
 from pathways.runtime.wire.ids import MOST_CLIENTS, check_names, client_of
 from pathways.runtime.wire.versions import difference
 
 BEAT = 0.5
 """Seconds between two signs of life."""
+SAYS = 10.0
+"""Seconds in which a member from elsewhere must say what it wants."""
 PATIENCE = 0.5
 """Seconds between two looks at runs that wait for memory."""
 _ENDED = struct.Struct("<qq")
@@ -56,6 +59,8 @@ class ClusterController:
     ) -> None:
         self._loop, self._topology, self._platform, self._address = loop, topology, platform, address
         self._sessions: dict[int, ClientSession] = {}
+        self.bind = ""
+        """Where members from elsewhere reach it, too; empty: nowhere."""
         self._following = 1
         self._policy = policy
         self.members = Members(loop, launcher, topology.islands, self._came, self._gone)
@@ -70,24 +75,47 @@ class ClusterController:
         if user != os.getuid():
             sock.close()
             return
-        Peer(self._loop, sock, lambda peer, kind, payload: self._meet(peer, decode(kind, payload), pid), _left_early)
+        self._let_in(sock, Caller(pid))
 
-    def _meet(self, peer: Peer, message: m.Message, pid: int) -> None:
+    def accept_member(self, stream: Transport, member: Identity) -> None:
+        """Takes a member of the cluster from elsewhere; one that does not say what it wants is dropped."""
+        peer = self._let_in(stream, Caller(member=member))
+        meet = peer.receive
+        self._loop.after(SAYS, lambda: peer.end("it has not said what it wants") if peer.receive is meet else None)
+
+    def _let_in(self, stream: Transport, caller: Caller) -> Peer:
+        def meet(peer: Peer, kind: int, payload: bytes) -> None:
+            try:
+                self._meet(peer, decode(kind, payload), caller)
+            except PathwaysError as error:  # it is told, before its stream ends
+                send(peer, m.RunRefused(0, write_diagnostic(error.diagnostic)))
+                raise
+
+        return Peer(self._loop, stream, meet, _left_early)
+
+    def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
         match message:
             case m.Hello():
-                rank = self.members.hello(peer, message)
+                caller.check("host", self._address)
+                rank = self.members.hello(peer, message, caller)
                 peer.receive = lambda peer, kind, payload: self._from_host(rank, kind, payload)
                 peer.on_end = lambda peer, reason: self.members.ended(rank, peer, reason)
                 for session in self._sessions.values():
                     rank.post(m.Expect(session.number, session.ticket))
             case m.ComeIn():
-                self._come_in(peer, message, pid)
+                caller.check("client", self._address)
+                self._come_in(peer, message, caller)
+            case m.Ask() if message.what == "host" and caller.member is not None:
+                caller.check("host", self._address)
+                spec = self.members.spec_for(caller.member.name) | {"platform": self._platform}
+                send(peer, m.Answer(message.request, value=json.dumps(spec)))
             case m.Ask():  # of who is no client, and has no need to be
+                caller.check("client", self._address)
                 self._answer(peer, message)
             case _:
                 raise _unknown(message)
 
-    def _come_in(self, peer: Peer, message: m.ComeIn, pid: int) -> None:
+    def _come_in(self, peer: Peer, message: m.ComeIn, caller: Caller) -> None:
         """Lets a client in. Raises PWC0918 for one of another version, which is told first."""
         if other := difference(message.versions):
             reason = f"it is of another version: {other}"
@@ -96,10 +124,9 @@ class ClusterController:
         else:
             reason = ""
         if reason:
-            refusal = NoCluster(address=self._address, reason=reason)
-            send(peer, m.RunRefused(0, write_diagnostic(refusal)))
-            raise PathwaysError(refusal)
-        session = ClientSession(self._following, message.name, pid, peer)
+            raise PathwaysError(NoCluster(address=self._address, reason=reason))
+        name = message.name if caller.member is None else f"{message.name} of {caller.member.name}"
+        session = ClientSession(self._following, name, caller.pid or message.pid, peer)
         self._following += 1
         self._sessions[session.number] = session
         peer.receive = lambda peer, kind, payload: self._from_client(session, decode(kind, payload))
@@ -261,7 +288,8 @@ class ClusterController:
         clients = [
             {"name": s.name, "number": s.number, "pid": s.pid, "runs": runs[s.number]} for s in self._sessions.values()
         ]
-        return {"policy": self._policy.name, "pid": os.getpid(), "islands": islands, "clients": clients}
+        known = {"policy": self._policy.name, "pid": os.getpid(), "bind": self.bind}
+        return known | {"islands": islands, "clients": clients}
 
     def close(self) -> None:
         """Ends all hosts, and the loop."""

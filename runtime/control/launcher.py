@@ -14,6 +14,15 @@ class Started(Protocol):
         """Their processes, by rank; 0 where one is not known."""
         ...
 
+    @property
+    def comes_by_itself(self) -> bool:
+        """Whether they were not started here: each may come at any time, and as often as it likes."""
+        ...
+
+    def meet(self, rank: int) -> str:
+        """Where those that come by themselves meet, of which one asks; nothing where one has the island alone."""
+        ...
+
     def ended(self) -> str:
         """Why one of them has ended, with its last words; empty while all run, or have yet to be started."""
         ...

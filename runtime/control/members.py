@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -24,6 +25,7 @@ from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.credentials import Caller
 from pathways.runtime.wire.errors import HostLost, NothingComesThrough
 from pathways.runtime.wire.versions import difference
 
@@ -77,20 +79,45 @@ class Members:
         except OSError as error:
             self._give_up(member, HostLost(island=member.name, reason=str(error)))
 
-    def hello(self, peer: Peer, hello: m.Hello) -> Rank:
+    def spec_for(self, name: str) -> dict[str, Any]:
+        """What a host must know that comes by itself. Raises PWC0910 where none is waited for."""
+        rank = self.by_name.get(name)
+        if rank is None or rank.member.process is None or not rank.member.process.comes_by_itself:
+            raise PathwaysError(HostLost(island=name, reason="this cluster waits for no host of that name"))
+        if rank.peer is not None:
+            raise PathwaysError(HostLost(island=name, reason="it has a host already"))
+        island = rank.member.island
+        hosts = {each.name: each.island.hosts for each in self.all if each.island.hosts > 1}
+        try:
+            group = rank.member.process.meet(rank.rank)
+        except OSError as error:
+            raise PathwaysError(HostLost(island=name, reason=f"there is no place to meet: {error}")) from None
+        return {"devices": island.size // island.hosts, "rank": rank.rank, "hosts": hosts, "group": group}
+
+    def hello(self, peer: Peer, hello: m.Hello, caller: Caller) -> Rank:
         """Takes the process that says it is a host. Raises PWC0910 where it is none of ours, or of another version."""
         rank = self.by_name.get(hello.island)
-        is_ours = rank is not None and bool(rank.ticket) and hmac.compare_digest(rank.ticket, hello.ticket)
-        if rank is None or not is_ours or rank.member.process is None or rank.peer is not None:
-            raise PathwaysError(HostLost(island=hello.island, reason=f"process {hello.pid} is not its host"))
+        if rank is None or rank.member.process is None or not self._is_it(rank, hello, caller):
+            raise PathwaysError(HostLost(island=hello.island, reason=f"{caller} is not its host"))
+        if rank.peer is not None:
+            raise PathwaysError(HostLost(island=hello.island, reason="it has a host already"))
         if other := difference(hello.versions):
             cause = HostLost(island=rank.name, reason=f"it is of another version: {other}")
-            self.lose(rank.member, cause)
+            if not rank.member.process.comes_by_itself:
+                self.lose(rank.member, cause)
             raise PathwaysError(cause)
         rank.peer, rank.address = peer, hello.address
         if rank.member.is_met:
             self._join_soon()
         return rank
+
+    @staticmethod
+    def _is_it(rank: Rank, hello: m.Hello, caller: Caller) -> bool:
+        """Whether a process is a host: it shows the ticket that was given to that alone, or has its certificate."""
+        if rank.member.process is not None and rank.member.process.comes_by_itself:
+            return caller.is_host(rank.name)
+        is_other = caller.member is not None and not caller.is_host(rank.name)
+        return bool(rank.ticket) and hmac.compare_digest(rank.ticket, hello.ticket) and not is_other
 
     def ask(
         self, rank: Rank, make: Callable[[int], m.Message], answered: Callable[[m.Answer | Diagnostic], None]
@@ -223,6 +250,7 @@ class Members:
         print(f"note: {cause.text(cause.title)}: {cause.text(cause.have)}", file=sys.stderr, flush=True)
         asked: list[Callable[[m.Answer | Diagnostic], None]] = []
         for rank in member.ranks:
+            rank.post(m.RunRefused(0, write_diagnostic(cause)))  # if it still hears
             peer, rank.peer, rank.address, rank.ticket, rank.arrays = rank.peer, None, "", "", 0
             if peer is not None:
                 peer.end("the host is gone")
@@ -235,7 +263,7 @@ class Members:
         self.fence(member, cause)
         self._on_gone(member, epoch, cause)
         member.idle = 0 if member.worked else member.idle + 1
-        if member.idle >= MOST_STARTS:
+        if member.idle >= MOST_STARTS and (member.process is None or not member.process.comes_by_itself):
             self._give_up(member, cause)
         else:
             self._start(member)
@@ -261,7 +289,7 @@ class Members:
             if not member.is_met and member.process is not None:
                 if said := member.process.ended():
                     self.lose(member, HostLost(island=member.name, reason=f"it has not started: {said}"))
-                elif now - member.began > START:
+                elif now - member.began > START and not member.process.comes_by_itself:
                     missing = ", ".join(rank.name for rank in member.ranks if rank.peer is None)
                     reason = f"{missing} did not start in {START:g} seconds"
                     self.lose(member, HostLost(island=member.name, reason=reason))

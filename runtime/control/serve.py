@@ -1,6 +1,7 @@
 """The process of a controller: `python -m pathways.runtime.control.serve`, which `pwc cluster start` starts."""
 
 import argparse
+import contextlib
 import faulthandler
 import signal
 import socket
@@ -10,12 +11,18 @@ from types import FrameType
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ranks_in
-from pathways.dialect.topology import load_topology
+from pathways.dialect.topology import Topology, load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.loop_listener import LoopListener
+from pathways.runtime.control.members import HostLauncher
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES
+from pathways.runtime.launch.joining import JoiningLauncher
 from pathways.runtime.launch.local_cluster import clear_folder
-from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
+from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS, LocalLauncher
+from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, show_address
+from pathways.runtime.wire.certificates import member_folder
+from pathways.runtime.wire.tls import Keys, checked_keys, listening_at
 
 BACKLOG = 1024
 """Processes that may come at once."""
@@ -27,16 +34,20 @@ def serve_cluster() -> None:
     parser.add_argument("--topology", type=Path, required=True)
     parser.add_argument("--platform", required=True)
     parser.add_argument("--policy", choices=sorted(SCHEDULING_POLICIES), required=True)
+    parser.add_argument("--bind", metavar="HOST:PORT", type=read_address, help="where members from elsewhere come, too")
+    parser.add_argument("--keys", type=Path, help="the folder of the cluster's keys")
+    parser.add_argument("--join", action="store_true", help="starts no hosts: they come by themselves")
     chosen = parser.parse_args()
     faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)
     folder: Path = chosen.folder
     loop = Loop()
     try:
         topology = load_topology(chosen.topology)
-        with socket.socket(socket.AF_UNIX) as listener:
+        with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as stack:
+            port = _port(chosen)  # first: keys that do not fit are seen before anything is started
+            launcher = _launcher(chosen, topology)
             listener.bind(str(folder / CONTROLLER))
             listener.listen(BACKLOG)
-            launcher = LocalLauncher(folder, chosen.platform, ranks_in(topology))
             policy = SCHEDULING_POLICIES[chosen.policy]()
             controller = ClusterController(loop, topology, chosen.platform, policy, launcher, str(folder))
 
@@ -46,11 +57,31 @@ def serve_cluster() -> None:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, stop)
             loop.listen(listener, controller.accept)
+            if port is not None:
+                sock, keys = stack.enter_context(port[0]), port[1]
+                controller.bind = show_address(sock.getsockname())
+                LoopListener(loop, sock, keys, ("host", "client"), controller.accept_member)
             loop.run()
     except (PathwaysError, OSError) as error:
-        sys.exit(str(error))
-    finally:
-        clear_folder(folder)
+        sys.exit(str(error))  # the folder stays: who has started this reads there what was said
+    clear_folder(folder)
+
+
+def _port(chosen: argparse.Namespace) -> tuple[socket.socket, Keys] | None:
+    """What listens for members from elsewhere, and by which keys. Raises OSError and PWC0914."""
+    if chosen.bind is None:
+        return None
+    keys = checked_keys(member_folder(chosen.keys, "controller"), "controller")
+    sock = listening_at(chosen.bind)
+    sock.listen(BACKLOG)
+    return sock, keys
+
+
+def _launcher(chosen: argparse.Namespace, topology: Topology) -> HostLauncher:
+    bind: Address = chosen.bind or (LOOPBACK, 0)
+    if chosen.join:
+        return JoiningLauncher(chosen.folder / LOGS, bind[0])
+    return LocalLauncher(chosen.folder, chosen.platform, ranks_in(topology), bind[0], chosen.keys)
 
 
 if __name__ == "__main__":

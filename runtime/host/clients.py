@@ -19,17 +19,22 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.snapshots import Post
+from pathways.runtime.threads import started
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.addresses import Address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import process_at
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import check_names
+from pathways.runtime.wire.tls import Keys, Listener
 
 Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
 """What a host's main thread does, in this order, and where the answer goes."""
 AGAIN = 0.1
 """Seconds after which a client is let in again where that could not be."""
+LAST = 1.0
+"""Seconds for which a client that is refused may take to hear why: a stream under TLS takes nothing at once."""
 TICKET = 10.0
 """Seconds that a ticket may come later than who shows it: by another stream."""
 MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush, m.Inject)
@@ -68,6 +73,19 @@ class Clients:
         listener.listen(64)
         threading.Thread(target=self._accept, args=(listener,), name="pathways-clients", daemon=True).start()
 
+    def listen_at(self, address: Address, keys: Keys) -> Address:
+        """Begins to let clients in at a port, by their certificates; returns it. Raises PWC0913."""
+        listener = Listener(address, keys, "client")
+        threading.Thread(target=self._accept_members, args=(listener,), name="pathways-clients", daemon=True).start()
+        return listener.address
+
+    def _accept_members(self, listener: Listener) -> None:
+        while True:
+            connection, _ = listener.accept()
+            serving = threading.Thread(target=self._serve, args=(connection,), name="pathways-client", daemon=True)
+            if not started(serving):
+                connection.close()
+
     def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
@@ -100,6 +118,7 @@ class Clients:
         except PathwaysError as error:
             with contextlib.suppress(ConnectionEnded):
                 connection.post_soon(m.Answer(-1, error=write_diagnostic(error.diagnostic)))
+                connection.wait_until_sent(LAST)
         except Exception:
             traceback.print_exc()
         connection.close()

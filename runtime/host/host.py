@@ -43,6 +43,7 @@ from pathways.runtime.host.run.waiting_flight import WaitingFlight
 from pathways.runtime.host.snapshots import Post, Snapshots
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.addresses import LOOPBACK
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.ids import client_of
 
@@ -359,9 +360,14 @@ class Host:
 
 
 def host_of_island(
-    island: Island, machine: Machine, post: Callable[[m.Message], None], rank: int = 0, ranks: RankTable = ONE_EACH
+    island: Island,
+    machine: Machine,
+    post: Callable[[m.Message], None],
+    rank: int = 0,
+    ranks: RankTable = ONE_EACH,
+    ip: str = LOOPBACK,
 ) -> Host:
-    """Makes a host that has one island, or a rank of it. Raises PWC0503 where there are not so many devices."""
+    """Makes a host of one island, or of a rank of it, reached by others at `ip`. Raises PWC0503 for too few devices."""
     physical = machine.bound([island], "a cluster")[island.name]
 
     def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
@@ -372,7 +378,7 @@ def host_of_island(
         return {island.name: physical}
 
     device = next(d for d in physical.devices if pjrt.is_here(d))
-    return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks), post)
+    return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks, ip), post)
 
 
 def _handed_out(frame: Frame, result: PartResult) -> Any:

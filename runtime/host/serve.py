@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
@@ -27,6 +28,7 @@ from pathways.runtime.host.devices.group import ProcessGroup
 from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.host import host_of_island
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.addresses import LOOPBACK, both, read_address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import TICKET
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -36,6 +38,8 @@ from pathways.runtime.wire.versions import VERSIONS
 
 MEET = 100
 """Seconds that the hosts of an island may take to meet."""
+LONG = 86400
+"""As that, where each is started by itself."""
 
 
 def serve() -> None:
@@ -45,6 +49,8 @@ def serve() -> None:
     where.add_argument("--connect", metavar="HOST:PORT")
     parser.add_argument("--listen", metavar="SOCKET", help="where clients come, where the controller has several")
     parser.add_argument("--keys", type=Path, help="the folder of this host's certificate")
+    parser.add_argument("--ip", default="", help="where others reach this host, and with --keys clients, too")
+    parser.add_argument("--foreground", action="store_true", help="Ctrl-C ends it, and it says why it ends")
     parser.add_argument("--island", required=True)
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--platform", required=True)
@@ -54,28 +60,38 @@ def serve() -> None:
     chosen = parser.parse_args()
     if chosen.connect and not chosen.keys:
         parser.error("--connect needs --keys")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the controller
+    # The terminal's Ctrl-C is for the controller, unless that is elsewhere.
+    signal.signal(signal.SIGINT, signal.SIG_DFL if chosen.foreground else signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)  # says in its log where each thread is
     rank: int = chosen.rank
     ranks, machine = RankTable(chosen.hosts), Machine(chosen.platform)
     island = Island(chosen.island, devices=chosen.devices, hosts=ranks.count(chosen.island))
     name = ranks.names(island.name)[rank]
     try:
+        wait = LONG if chosen.foreground else MEET
         if chosen.group:  # first: until it connects, its end is seen
-            machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET), name)
+            machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, wait, chosen.ip or LOOPBACK), name)
         connection, check = _connected(chosen)
+        host = host_of_island(island, machine, connection.post, rank, ranks, chosen.ip or LOOPBACK)
+        todo: Todo = queue.SimpleQueue()
+        clients = Clients(host, todo)
+        port = clients.listen_at((chosen.ip, 0), read_keys(chosen.keys)) if chosen.ip and chosen.keys else None
     except PathwaysError as error:
         sys.exit(str(error))
-    host = host_of_island(island, machine, connection.post, rank, ranks)
-    todo: Todo = queue.SimpleQueue()
-    clients = Clients(host, todo)
     if chosen.listen:
         clients.listen(chosen.listen)
-    connection.post(m.Hello(name, os.getpid(), VERSIONS, chosen.listen or "", os.environ.pop(TICKET, "")))
+    connection.post(m.Hello(name, os.getpid(), VERSIONS, both(port, chosen.listen or ""), os.environ.pop(TICKET, "")))
     host.start()
     folder = os.path.dirname(chosen.socket) if chosen.socket and not chosen.listen else ""
+
+    def at_end(error: ConnectionEnded) -> None:
+        if chosen.foreground:
+            print(f"note: the controller has ended the connection: {error}", file=sys.stderr, flush=True)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)  # its controller may be unable to
+
     threading.Thread(
-        target=_read, args=(connection, clients, folder, check), name="pathways-reader", daemon=True
+        target=_read, args=(connection, clients, check, at_end), name="pathways-reader", daemon=True
     ).start()
     while True:
         try:
@@ -89,17 +105,24 @@ def serve() -> None:
 
 
 def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Message], None]]":
-    """The connection to the controller, and what its messages must pass: who comes by TLS is client 0 of a cluster."""
+    """The connection to the controller, and what its messages must pass: one of a single client is client 0."""
     if chosen.socket:
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(chosen.socket)
         return Connection(sock), lambda _: None
-    name, _, port = chosen.connect.rpartition(":")
-    connection, peer = join_as((name.strip("[]"), int(port)), read_keys(chosen.keys), "client")
-    return connection, lambda message: check_arrays(message, 0, str(peer))
+    address = read_address(chosen.connect)
+    if address is None:
+        sys.exit(f"{chosen.connect} is not HOST:PORT")
+    connection, peer = join_as(address, read_keys(chosen.keys), "controller")
+    return connection, (lambda _: None) if chosen.ip else lambda message: check_arrays(message, 0, str(peer))
 
 
-def _read(connection: Connection, clients: Clients, folder: str, check: "Callable[[m.Message], None]") -> None:
+def _read(
+    connection: Connection,
+    clients: Clients,
+    check: "Callable[[m.Message], None]",
+    at_end: "Callable[[ConnectionEnded], None]",
+) -> None:
     """Reads messages until the stream ends; `os._exit`, since other threads may be inside of XLA."""
     try:
         while True:
@@ -111,13 +134,15 @@ def _read(connection: Connection, clients: Clients, folder: str, check: "Callabl
                     continue
                 case m.Forget():
                     clients.forget(message.client)
+                case m.RunRefused():  # this host is not let in, or was given up
+                    print(PathwaysError(read_diagnostic(message.cause)), file=sys.stderr, flush=True)
+                    os._exit(1)
                 case _:
                     pass
             if clients.host.notice(message):
                 clients.todo.put((message, None))
-    except ConnectionEnded:
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)  # its controller may be unable to
+    except ConnectionEnded as error:
+        at_end(error)
         os._exit(0)
     except BaseException:
         traceback.print_exc()

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.runtime.launch.spawn import spawn
-
-LOOPBACK = "127.0.0.1"
+from pathways.runtime.wire.addresses import LOOPBACK
 
 
 @dataclass(eq=False)

@@ -1,7 +1,6 @@
 """A cluster of this machine: its folder, and the process of its controller, which stays when this one ends."""
 
 import contextlib
-import json
 import os
 import re
 import socket
@@ -9,22 +8,20 @@ import stat
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.files import write_private
+from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS
 from pathways.runtime.launch.spawn import last_words, spawn
-from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.addresses import Address, show_address
+from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.errors import ClusterThere, NoCluster
-from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.tls import checked_keys
 
-ADDRESS = "PATHWAYS_ADDRESS"
-"""The environment variable for the cluster that programs run on: a name, or a folder."""
 DEFAULT = "default"
 """The name of a cluster that was given none."""
 START = 30.0
@@ -33,11 +30,6 @@ MOST_PATH = 100
 """The most bytes of the path of a Unix socket."""
 PID, TOPOLOGY = "pid", "topology.toml"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-
-
-def chosen_address(address: str | None) -> str:
-    """The address of a cluster: this one, or that of PATHWAYS_ADDRESS."""
-    return address or os.environ.get(ADDRESS) or DEFAULT
 
 
 def cluster_folder(address: str) -> Path:
@@ -51,8 +43,8 @@ def cluster_folder(address: str) -> Path:
     return root / address
 
 
-def connect_to(address: str) -> socket.socket:
-    """Connects to the controller of a cluster. Raises PWC0918 where there is none, or where it is another user's."""
+def connect_here(address: str) -> socket.socket:
+    """Connects to the controller of a cluster of this machine. Raises PWC0918 for none, and for another user's."""
     folder = cluster_folder(address)
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -67,33 +59,32 @@ def connect_to(address: str) -> socket.socket:
     return sock
 
 
-def ask(address: str, what: str) -> Any:
-    """Asks the controller of a cluster for `status` or `stacks`, or to `stop`.
+@dataclass(frozen=True)
+class MemberPort:
+    """Where a controller listens for members from elsewhere, the folder of the cluster's keys, and whether hosts come
+    by themselves, started on whatever machine."""
 
-    Raises PWC0918 where there is none, or where it does not answer.
-    """
-    connection = Connection(connect_to(address))
-    try:
-        connection.post(m.Ask(0, what))
-        while True:
-            match message := connection.receive():
-                case m.Answer():
-                    return json.loads(message.value)
-                case m.RunRefused():
-                    raise PathwaysError(read_diagnostic(message.cause))
-                case _:
-                    pass
-    except ConnectionEnded as error:
-        raise PathwaysError(NoCluster(address=str(cluster_folder(address)), reason=str(error))) from None
-    finally:
-        connection.close()
+    bind: Address
+    keys: Path
+    join: bool
+
+    def check(self, topology: Topology) -> None:
+        """Raises PWC0914 where keys are missing that are needed here, or are not valid."""
+        checked_keys(member_folder(self.keys, "controller"), "controller")
+        ranks = ranks_in(topology)
+        for name in (n for island in (() if self.join else topology.islands) for n in ranks.names(island.name)):
+            checked_keys(member_folder(self.keys, "host", name), "host", name)
 
 
-def start_controller(address: str, topology: Topology, platform: str, policy: str) -> Path:
+def start_controller(
+    address: str, topology: Topology, platform: str, policy: str, port: MemberPort | None = None
+) -> Path:
     """Starts the controller of a cluster, which starts its hosts; returns its folder.
 
-    Raises PWC0919 where one runs already, PWC0918 where it does not start.
+    Raises PWC0919 where one runs already, PWC0918 where it does not start, PWC0914 for keys that are none.
     """
+    if port is not None:
+        port.check(topology)
     folder = cluster_folder(address)
     if _is_there(address):
         raise PathwaysError(ClusterThere(address=str(folder), pid=_pid(folder)))
@@ -103,6 +94,9 @@ def start_controller(address: str, topology: Topology, platform: str, policy: st
     arguments = [
         "--folder", str(folder), "--topology", str(folder / TOPOLOGY), "--platform", platform, "--policy", policy
     ]  # fmt: skip
+    if port is not None:
+        arguments += ["--bind", show_address(port.bind), "--keys", str(port.keys.absolute())]
+        arguments += ["--join"] if port.join else []
     process = spawn("pathways.runtime.control.serve", arguments, log)
     write_private(folder / PID, str(process.pid).encode())
     until = time.monotonic() + START
@@ -119,7 +113,7 @@ def start_controller(address: str, topology: Topology, platform: str, policy: st
 
 def _is_there(address: str) -> bool:
     with contextlib.suppress(PathwaysError):
-        connect_to(address).close()
+        connect_here(address).close()
         return True
     return False
 

@@ -13,6 +13,8 @@ from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import GroupService, start_group_service
 from pathways.runtime.launch.spawn import last_words, spawn
+from pathways.runtime.wire.addresses import LOOPBACK
+from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.credentials import TICKET
 
 CONTROLLER, LOGS = "controller", "logs"
@@ -32,6 +34,14 @@ class LocalHosts:
     @property
     def pids(self) -> Sequence[int]:
         return [process.pid for process in self.processes]
+
+    @property
+    def comes_by_itself(self) -> bool:
+        return False
+
+    def meet(self, rank: int) -> str:
+        """They were told where when they were started."""
+        return ""
 
     def ended(self) -> str:
         """Why one of them has ended, with its last words; empty while all run."""
@@ -57,8 +67,12 @@ class LocalHosts:
 class LocalLauncher:
     """Starts hosts as processes of this machine, which are joined by Unix sockets in a folder of this user's."""
 
-    def __init__(self, folder: Path, platform: str, ranks: RankTable) -> None:
+    def __init__(
+        self, folder: Path, platform: str, ranks: RankTable, ip: str = LOOPBACK, keys: Path | None = None
+    ) -> None:
+        """With an address and a folder of keys (`wire/certificates.py`), clients from elsewhere reach them, too."""
         self._folder, self._platform, self._ranks = folder, platform, ranks
+        self._ip, self._keys = ip, keys
         (folder / LOGS).mkdir(mode=0o700, exist_ok=True)
 
     def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> LocalHosts:
@@ -68,7 +82,7 @@ class LocalLauncher:
         logs: list[Path] = []
         try:
             if island.hosts > 1:
-                meeting = start_group_service(island.hosts, self._log(f"{island.name}-meeting"))
+                meeting = start_group_service(island.hosts, self._log(f"{island.name}-meeting"), self._ip)
             for rank, ticket in enumerate(tickets):
                 logs.append(self._log(self._ranks.names(island.name)[rank]))
                 arguments = self._arguments(island, epoch, rank, meeting)
@@ -91,4 +105,7 @@ class LocalLauncher:
             "--devices", str(island.size // island.hosts), "--platform", self._platform, "--rank", str(rank),
             "--hosts", json.dumps(dict(self._ranks.hosts)),
         ]  # fmt: skip
+        if self._keys is not None:
+            name = self._ranks.names(island.name)[rank]
+            arguments += ["--ip", self._ip, "--keys", str(member_folder(self._keys, "host", name))]
         return arguments if meeting is None else [*arguments, "--group", meeting.address]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import NoReturn
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -22,11 +23,22 @@ def spawn(
 
     `environment` is what it finds there beside what this one has. Raises OSError.
     """
-    paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    found = {**os.environ, **paths, **environment}
-    command = [sys.executable, "-P", "-m", module, *arguments]
+    command, paths = _started_as(module, arguments)
+    found = {**paths, **environment}
     with log.open("ab") as out:
         return subprocess.Popen(command, stdin=stdin, stdout=out, stderr=out, env=found, start_new_session=True)
+
+
+def become(module: str, arguments: Sequence[str]) -> NoReturn:
+    """Makes this process one of a module, with its number, its terminal and its signals. Raises OSError."""
+    command, environment = _started_as(module, arguments)
+    os.execve(command[0], command, environment)
+
+
+def _started_as(module: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment of a module that finds what this process does."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return [sys.executable, "-P", "-m", module, *arguments], environment
 
 
 def last_words(log: Path) -> str:

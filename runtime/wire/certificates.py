@@ -7,6 +7,7 @@ processes that have their folders do not.
 
 import os
 import stat
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -73,6 +74,55 @@ def issue(
     write_private(folder / AUTHORITY, certificate)
     write_private(folder / MEMBER, private)
     return identity
+
+
+def member_folder(keys: Path, role: Role, name: str = "") -> Path:
+    """Where the keys of a member are: in this folder, or below it as `make_folders` leaves them.
+
+    Without a name it is the only one in its role. Raises PWC0914 where there is none, or any of several.
+    """
+    if os.path.lexists(keys / MEMBER):
+        return keys
+    found = sorted(p for p in keys.glob(f"{role}*") if p.name.partition(".")[0] == role and (p / MEMBER).exists())
+    if name:
+        found = [path for path in found if path.name == folder_name(role, name)]
+    if len(found) != 1:
+        have = f"neither {MEMBER} nor one folder of a {role} {name}".rstrip()
+        if found:
+            have = f"{', '.join(p.name for p in found)}: one of them must be chosen"
+        raise bad_keys(
+            keys, have, f"{folder_name(role, name or 'NAME')}, as `pwc cluster keys` makes it, or its content"
+        )
+    return found[0]
+
+
+def folder_name(role: Role, name: str) -> str:
+    """What the folder of a member is called beside those of others."""
+    return role if role == "controller" else f"{role}.{name.replace('/', '.')}"
+
+
+def make_folders(keys: Path, cluster: str, hosts: Sequence[str], clients: Sequence[str]) -> list[Path]:
+    """Makes the keys of a cluster: of its authority and its controller where they are missing, and of these members.
+
+    Returns the folders that were made. Raises as `make_authority` and `issue` do; PWC0914 for two members of one
+    folder, or one that is there already.
+    """
+    authority = keys / "authority"
+    members: list[tuple[Role, str]] = [*(("host", name) for name in hosts), *(("client", name) for name in clients)]
+    made: list[Path] = []
+    if not os.path.lexists(authority / AUTHORITY_KEY):
+        make_authority(authority, cluster)
+        made.append(authority)
+    if not os.path.lexists(keys / "controller" / MEMBER):
+        members.insert(0, ("controller", "controller"))
+    for role, name in members:
+        folder = keys / folder_name(role, name)
+        if os.path.lexists(folder / MEMBER):
+            rule = "a name of its own for each; to make the keys of a member anew, remove its folder"
+            raise bad_keys(folder, f"there are keys already, which {role} {name} would get, too", rule)
+        issue(authority, folder, role, name)
+        made.append(folder)
+    return made
 
 
 def member_files(folder: Path) -> tuple[Path, Path]:

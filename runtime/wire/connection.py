@@ -38,6 +38,10 @@ class Connection:
         """Waits while much that was sent by `post_soon` has not been taken."""
         self._outbox.wait_for_room()
 
+    def wait_until_sent(self, seconds: float) -> None:
+        """Waits until all that was sent by `post_soon` was taken, for so many seconds at the most."""
+        self._outbox.wait_until_sent(seconds)
+
     def receive(self) -> Message:
         """Waits for the next message. Raises ConnectionEnded, and PWC0911 for what is none."""
         return decode(*receive_frame(self._stream, most_bytes, self._hear))

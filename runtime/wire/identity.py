@@ -1,4 +1,4 @@
-"""Who a process is in its cluster, as its certificate says it: `pathways://CLUSTER/host/NAME`, or `.../client/NAME`."""
+"""Who a process is in its cluster, as its certificate says it: `pathways://CLUSTER/ROLE/NAME`."""
 
 import re
 from collections.abc import Mapping
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
 from urllib.parse import quote, unquote
 
-Role: TypeAlias = Literal["host", "client"]
-"""A host has devices; a client has programs, and the controller is where the client is."""
+Role: TypeAlias = Literal["controller", "host", "client"]
+"""A host has devices, a client has programs; the controller tells hosts what to do, which no other may."""
 ROLES: tuple[Role, ...] = get_args(Role)
 _CLUSTER = re.compile(r"pathways://([^/]+)")
 _MEMBER = re.compile(r"pathways://([^/]+)/([a-z]+)/([^/]+)")

@@ -61,6 +61,11 @@ class Outbox:
             with self._changed:
                 self._changed.wait_for(lambda: self._size <= MOST_WAITING or bool(self._ended))
 
+    def wait_until_sent(self, seconds: float) -> None:
+        """Waits until nothing waits to be sent, or the stream has ended, for so many seconds at the most."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting or bool(self._ended), seconds)
+
     def close(self) -> None:
         """Drops what was not sent: the stream has ended."""
         self._end("it was closed")

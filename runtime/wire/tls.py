@@ -10,18 +10,18 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.threads import started
+from pathways.runtime.wire.addresses import Address, show_address
 from pathways.runtime.wire.certificates import bad_keys, member_files
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import NoPeer
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.identity import Identity, Role, read_cluster, read_identity, uris_of
+from pathways.runtime.wire.identity import ROLES, Identity, Role, read_cluster, read_identity, uris_of
 from pathways.runtime.wire.tls_stream import TlsStream, handshake
 
 HANDSHAKE = 10.0
@@ -33,9 +33,8 @@ LOOK = 0.2
 _ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 300_000))
 """When an end whose machine is gone is given up: after half a minute, or where something was sent to it after five,
 which a process that is stopped and does not read has, too. Not all systems know all of these."""
-_WELCOME = b"\x01"
+WELCOME = b"\x01"
 """What a listener says first: of TLS 1.3 alone the other end would not know that it was let in."""
-Address: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,32 @@ def read_keys(folder: Path) -> Keys:
     return Keys(clusters[0], connecting, listening)
 
 
+def identity_of(keys: Keys, folder: Path) -> Identity:
+    """Who this process is, by its own keys. Raises PWC0914 where they are not valid, now say."""
+    ends = [(ssl.MemoryBIO(), ssl.MemoryBIO()) for _ in range(2)]
+    here = keys.connecting.wrap_bio(*ends[0])
+    there = keys.listening.wrap_bio(*ends[1], server_side=True)
+    try:
+        for _ in range(3):  # each says a thing, and hears the other's
+            for end, (_, out), (other, _) in ((here, *ends), (there, *reversed(ends))):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+                other.write(out.read())
+        return member_at(uris_of(there.getpeercert()), keys, ROLES)
+    except (OSError, ValueError, ConnectionEnded) as error:
+        reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
+        raise bad_keys(folder, f"a certificate that is refused: {reason}", "keys that are valid now") from None
+
+
+def checked_keys(folder: Path, role: Role, name: str = "") -> Keys:
+    """The keys of a member. Raises PWC0914 where they are another's, or not valid now."""
+    keys = read_keys(folder)
+    me = identity_of(keys, folder)
+    if me.role != role or (name and me.name != name):
+        raise bad_keys(folder, f"the keys of {me}", f"those of a {role} {name}".rstrip())
+    return keys
+
+
 def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE) -> tuple[Connection, Identity]:
     """Connects to a listener that is in a role, and says who it is.
 
@@ -83,14 +108,20 @@ def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HAND
         sock = socket.create_connection(address, seconds)
         stream, peer = _met(sock, keys.connecting, keys, wanted, until, listens=False)
         stream.settimeout(max(until - time.monotonic(), LOOK))
-        if stream.recv_into(memoryview(bytearray(len(_WELCOME)))) == 0:
+        if stream.recv_into(memoryview(bytearray(len(WELCOME)))) == 0:
             raise ConnectionEnded("it has not let this process in")
         stream.settimeout(None)
         return Connection(stream), peer
     except (OSError, ConnectionEnded, PathwaysError) as error:
         if sock is not None:
             sock.close()
-        raise _no_peer(address, error, wanted, seconds) from None
+        raise no_peer(address, error, wanted, seconds) from None
+
+
+def listening_at(address: Address) -> socket.socket:
+    """A socket that listens at an address, and at no other. Raises OSError where it cannot be had."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    return socket.create_server(address, family=family, backlog=4 * MOST_HANDSHAKES)
 
 
 class Listener:
@@ -110,9 +141,9 @@ class Listener:
     ) -> None:
         """Begins to listen. Raises PWC0913 where the address cannot be had."""
         try:
-            self._socket = socket.create_server(address, family=_family(address), backlog=4 * MOST_HANDSHAKES)
+            self._socket = listening_at(address)
         except OSError as error:
-            raise _no_peer(address, error, wanted, seconds) from None
+            raise no_peer(address, error, wanted, seconds) from None
         self.address: Address = self._socket.getsockname()[:2]
         """Where it listens: port 0 was any that is free."""
         self._socket.settimeout(LOOK)
@@ -179,7 +210,7 @@ class Listener:
         until = time.monotonic() + self._seconds
         try:
             stream, peer = _met(sock, self._keys.listening, self._keys, self._wanted, until, listens=True)
-            stream.sendall(_WELCOME)
+            stream.sendall(WELCOME)
             stream.settimeout(None)
             with self._lock:
                 if sock not in self._meeting:
@@ -189,7 +220,7 @@ class Listener:
         except (OSError, ConnectionEnded, PathwaysError) as error:
             self._leave(sock)
             sock.close()
-            self._on_refused(_no_peer(address, error, self._wanted, self._seconds))
+            self._on_refused(no_peer(address, error, self._wanted, self._seconds))
 
     def _leave(self, sock: socket.socket) -> None:
         with self._lock:
@@ -200,20 +231,30 @@ def _met(
     sock: socket.socket, context: ssl.SSLContext, keys: Keys, wanted: Role, until: float, *, listens: bool
 ) -> tuple[TlsStream, Identity]:
     """Makes a stream of a socket whose other end is a member in a role. Raises OSError or PWC0911 where it is none."""
+    prepare(sock)
+    stream = handshake(sock, context, listens=listens, until=until)
+    return stream, member_at(stream.peer(), keys, (wanted,))
+
+
+def prepare(sock: socket.socket) -> None:
+    """Sets what all sockets between machines have."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message is waited for, however small it is
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _ENDS:
         with contextlib.suppress(AttributeError, OSError):  # this system knows none of it
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    stream = handshake(sock, context, listens=listens, until=until)
-    said = stream.peer()
+
+
+def member_at(said: Sequence[str], keys: Keys, wanted: Collection[Role]) -> Identity:
+    """Who the other end is, by the URIs of its certificate. Raises ConnectionEnded where it is none that is wanted."""
     peer = read_identity(said[0]) if len(said) == 1 else None
-    if peer is None or peer.cluster != keys.cluster or peer.role != wanted:
+    if peer is None or peer.cluster != keys.cluster or peer.role not in wanted:
         raise ConnectionEnded(f"its certificate is that of {peer or said}")
-    return stream, peer
+    return peer
 
 
-def _no_peer(address: Address, error: Exception, wanted: Role, seconds: float) -> PathwaysError:
+def no_peer(address: Address, error: Exception, wanted: str, seconds: float) -> PathwaysError:
+    """Why an end was not let in, or did not let this process in, as PWC0913."""
     match error:
         case PathwaysError():
             reason = error.diagnostic.text(error.diagnostic.have)
@@ -231,18 +272,12 @@ def _no_peer(address: Address, error: Exception, wanted: Role, seconds: float) -
             reason = error.strerror or str(error)
         case _:
             reason = str(error)
-    host, port = address[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return PathwaysError(NoPeer(address=f"{shown}:{port}", reason=reason, wanted=wanted))
+    return PathwaysError(NoPeer(address=show_address(address), reason=reason, wanted=wanted))
 
 
 def _plain(reason: str) -> str:
     """Words of a reason of OpenSSL's."""
     return reason.replace("_", " ").lower()
-
-
-def _family(address: Address) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address[0] else socket.AF_INET
 
 
 def _end(sock: socket.socket) -> None:

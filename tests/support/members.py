@@ -42,7 +42,7 @@ class Members:
 
 @dataclass
 class Door:
-    """A listener for hosts, as a client has it, and what it has refused."""
+    """A listener for hosts, as a controller has it, and what it has refused."""
 
     members: Members
     seconds: float = HANDSHAKE
@@ -51,7 +51,7 @@ class Door:
     def __post_init__(self) -> None:
         self.ends: list[Connection] = []
         self.refused: queue.SimpleQueue[PathwaysError] = queue.SimpleQueue()
-        keys = self.keys or self.members.keys("client")
+        keys = self.keys or self.members.keys("controller")
         self.listener = Listener(HERE, keys, "host", seconds=self.seconds, on_refused=self.refused.put)
 
     def __enter__(self) -> "Door":
@@ -64,10 +64,10 @@ class Door:
 
     def pair(self, name: str = "one") -> tuple[Connection, Connection]:
         """Lets a good host in: its end of the connection, and the one here."""
-        there, client = join_as(self.listener.address, self.members.keys("host", name), "client")
+        there, client = join_as(self.listener.address, self.members.keys("host", name), "controller")
         here, host = self.listener.accept(PATIENCE)
         self.ends += (there, here)
-        assert (client.role, host.role, host.name) == ("client", "host", name)
+        assert (client.role, host.role, host.name) == ("controller", "host", name)
         return there, here
 
     def reason(self) -> str:

@@ -19,8 +19,8 @@ from pathways.dialect.topology import parse_topology
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
-from pathways.runtime.launch.local_cluster import ask
 from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
+from pathways.runtime.launch.reach import ask
 from support.clusters import PATIENCE, is_alive
 from support.processes import start_python
 

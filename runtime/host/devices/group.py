@@ -17,7 +17,6 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-_HERE = "127.0.0.1"
 _NEVER = 86400
 """Seconds after which JAX would end a process whose partners are gone; a controller does it long before."""
 _joined: list[Any] = []
@@ -33,6 +32,8 @@ class ProcessGroup:
     rank: int
     patience: int
     """Seconds in which all must come."""
+    ip: str
+    """Where the others reach this one."""
 
 
 def make_group_devices(count: int, group: ProcessGroup) -> list[list[Any]]:
@@ -49,7 +50,7 @@ def make_group_devices(count: int, group: ProcessGroup) -> list[list[Any]]:
         distributed_client=client,
         node_id=group.rank,
         num_nodes=group.count,
-        collectives=jaxlib.make_gloo_tcp_collectives(distributed_client=client, hostname=_HERE),
+        collectives=jaxlib.make_gloo_tcp_collectives(distributed_client=client, hostname=group.ip),
         num_devices=count,
     )
     _joined.append(client)

@@ -21,6 +21,7 @@ import jax
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.wire.addresses import show_address
 
 _transfer: Any = importlib.import_module("jax.experimental.transfer")
 _TRANSPORTS = 2
@@ -63,10 +64,12 @@ class TransferSource:
 
 
 class TransferServer:
-    """What this process offers to one other, on the loopback interface."""
+    """What this process offers to one other, at an address of this machine. It asks for no keys, and encrypts nothing:
+    on another than the loopback's, who reaches it may read what it guesses the number of."""
 
-    def __init__(self, device: pjrt.Device) -> None:
-        self._server = _transfer.start_transfer_server(device.client, "127.0.0.1:0", ["127.0.0.1:0"] * _TRANSPORTS)
+    def __init__(self, device: pjrt.Device, ip: str) -> None:
+        address = show_address((ip, 0))
+        self._server = _transfer.start_transfer_server(device.client, address, [address] * _TRANSPORTS)
 
     @property
     def address(self) -> str:

@@ -29,6 +29,7 @@ from pathways.runtime.host.run.progress import Enqueuer, Pulled, Work
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.journal import note
 from pathways.runtime.states import RECEIVED, SENT
+from pathways.runtime.wire.addresses import LOOPBACK
 
 
 @dataclass(eq=False)
@@ -40,6 +41,8 @@ class Neighbors:
     rank: int = 0
     """Which host of its island this is."""
     ranks: RankTable = ONE_EACH
+    ip: str = LOOPBACK
+    """Where others reach this host."""
     servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
     sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -63,7 +66,7 @@ class Neighbors:
     def server_for(self, host: str) -> TransferServer:
         with self._changed:
             if host not in self.servers:
-                self.servers[host] = TransferServer(self.device)
+                self.servers[host] = TransferServer(self.device, self.ip)
             return self.servers[host]
 
     def connect(self, host: str, address: str) -> None:

@@ -35,6 +35,11 @@ class HereAlready:
         self.tickets = tickets
         return self
 
+    comes_by_itself = False
+
+    def meet(self, rank: int) -> str:
+        return ""
+
     def ended(self) -> str:
         return ""
 
@@ -199,6 +204,7 @@ def test_another_process_is_no_host(running: Running) -> None:
     for hello in (m.Hello("island0", os.getpid(), VERSIONS), m.Hello("island7", os.getpid(), VERSIONS)):
         connection = running.connect()
         connection.post(hello)
+        assert isinstance(connection.receive(), m.RunRefused)  # why
         with pytest.raises(ConnectionEnded):
             connection.receive()
     assert running.works()

@@ -82,7 +82,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """Starts the cluster; gives this process as it is without."""
     keys = tmp_path_factory.mktemp("keys")
     make_authority(keys / "authority", "demo")
-    issue(keys / "authority", keys / "me", "client", "me")
+    issue(keys / "authority", keys / "me", "controller", "me")
     outer = process()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster, "start_hosts", starting(keys))

@@ -133,7 +133,7 @@ def unix(tmp_path: Path, members: Members) -> Iterator[Served]:
 
 
 def under_tls(tmp_path: Path, members: Members) -> Iterator[Served]:
-    listener = Listener(HERE, members.keys("client"), "host")
+    listener = Listener(HERE, members.keys("controller"), "host")
 
     def send(raw: bytes) -> None:
         """As a member does that is one, and means harm."""

@@ -99,3 +99,13 @@ def test_what_is_sent_to_an_end_that_is_gone_raises(ends: tuple[Connection, Conn
     one.close()
     with pytest.raises(ConnectionEnded):
         one.post_soon(put(0, 1))
+
+
+def test_what_is_said_last_is_heard(ends: tuple[Connection, Connection]) -> None:
+    here, there = ends
+    here.post_soon(put(1, 100))
+    here.wait_until_sent(60)
+    here.close()
+    assert there.receive() == put(1, 100)
+    with pytest.raises(ConnectionEnded):
+        there.receive()

@@ -36,6 +36,7 @@ REFUSED: dict[str, tuple[Callable[[Members], Keys], str, str]] = {
     "expired": (lambda a: a.keys("host", begins=-2), "certificate has expired", "expired"),
     "of tomorrow": (lambda a: a.keys("host", begins=1), "not yet valid", "certificate"),
     "a client's": (lambda a: a.keys("client", "other"), "that of client other of demo", "not let this process in"),
+    "a controller's": (lambda a: a.keys("controller", "b"), "that of controller b of demo", "not let this process in"),
 }
 """Keys that are not those of a host of the cluster; what the listener says of them, and what they hear."""
 
@@ -60,7 +61,7 @@ def test_what_is_not_a_host_is_not_let_in(case: str, members: Members, door: Doo
 def stranger_met(door: Door, keys: Keys) -> None:
     """Connects, with no look at who listens: that is not what is asked here."""
     if keys.connecting.verify_mode is not ssl.CERT_NONE:
-        join_as(door.listener.address, keys, "client")
+        join_as(door.listener.address, keys, "controller")
         return
     until = time.monotonic() + PATIENCE
     with socket.create_connection(door.listener.address) as sock:
@@ -68,28 +69,30 @@ def stranger_met(door: Door, keys: Keys) -> None:
             stream = tls_stream.handshake(sock, keys.connecting, listens=False, until=until)
             stream.recv_into(memoryview(bytearray(1)))
         except OSError as error:
-            raise tls._no_peer(door.listener.address, error, "client", 1) from None  # pyright: ignore[reportPrivateUsage]
+            raise tls.no_peer(door.listener.address, error, "controller", 1) from None
 
 
-@pytest.mark.parametrize("case", ["another authority", "expired", "a host's"])
+@pytest.mark.parametrize("case", ["another authority", "expired", "a host's", "a client's"])
 def test_who_connects_is_as_careful(case: str, members: Members) -> None:
     match case:
         case "another authority":
-            keys = members.keys("client", authority="theirs")
+            keys = members.keys("controller", authority="theirs")
         case "expired":
-            keys = members.keys("client", begins=-2)
+            keys = members.keys("controller", begins=-2)
+        case "a client's":  # which would tell hosts what to do
+            keys = members.keys("client", "other")
         case _:
             keys = members.keys("host", "other")
     with Door(members, keys=keys) as door:
         with pytest.raises(PathwaysError, match="certificate is") as caught:
-            join_as(door.listener.address, members.keys("host"), "client")
+            join_as(door.listener.address, members.keys("host"), "controller")
         assert caught.value.code == "PWC0913"
 
 
 def test_a_member_of_a_cluster_of_another_name_is_refused(members: Members, door: Door) -> None:
     ours = members.keys("host")
-    with pytest.raises(PathwaysError, match="client one of demo"):
-        join_as(door.listener.address, Keys("other", ours.connecting, ours.listening), "client")
+    with pytest.raises(PathwaysError, match="controller one of demo"):
+        join_as(door.listener.address, Keys("other", ours.connecting, ours.listening), "controller")
 
 
 NOISE: dict[str, tuple[Callable[[Members], bytes], str]] = {
@@ -153,7 +156,7 @@ def test_what_is_dropped_at_the_last_moment_is_not_let_in(
 
     monkeypatch.setattr(tls, "_met", then_dropped)
     with contextlib.suppress(PathwaysError):
-        join_as(door.listener.address, members.keys("host"), "client")[0].close()
+        join_as(door.listener.address, members.keys("host"), "controller")[0].close()
     assert "it was dropped" in door.reason()
     with pytest.raises(TimeoutError):
         door.listener.accept(0.01)
@@ -162,7 +165,7 @@ def test_what_is_dropped_at_the_last_moment_is_not_let_in(
 def test_a_handshake_takes_no_more_than_it_needs(members: Members, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_stream, "MOST_HANDSHAKE", 100)
     with pytest.raises(PathwaysError):
-        join_as(door.listener.address, members.keys("host"), "client")
+        join_as(door.listener.address, members.keys("host"), "controller")
     assert "a handshake that does not end" in door.reason()
 
 
@@ -190,7 +193,7 @@ def test_who_connects_to_something_else_hears_so(says: bytes | None, members: Me
             server.close()  # nothing is there
         talker = Talker(server, says or b"")
         with pytest.raises(PathwaysError) as caught:
-            join_as(address, members.keys("host"), "client", seconds=SOON)
+            join_as(address, members.keys("host"), "controller", seconds=SOON)
         talker.join(PATIENCE)
         assert caught.value.code == "PWC0913"
 
@@ -199,13 +202,13 @@ def test_a_listener_that_is_closed_lets_none_in(members: Members) -> None:
     with Door(members, seconds=10 * PATIENCE) as door:
         waiting = socket.create_connection(door.listener.address)
         address = door.listener.address
-        join_as(address, members.keys("host"), "client")[0].close()
+        join_as(address, members.keys("host"), "controller")[0].close()
         door.listener.close()
         for _ in range(2):
             with pytest.raises(ConnectionEnded):
                 door.listener.accept(PATIENCE)
         with pytest.raises(PathwaysError) as caught:
-            join_as(address, members.keys("host"), "client", seconds=SOON)
+            join_as(address, members.keys("host"), "controller", seconds=SOON)
         assert caught.value.code == "PWC0913"
         waiting.settimeout(PATIENCE)
         assert not waiting.recv(1)
@@ -214,7 +217,7 @@ def test_a_listener_that_is_closed_lets_none_in(members: Members) -> None:
 
 def test_an_address_that_is_taken_is_said(members: Members, door: Door) -> None:
     with pytest.raises(PathwaysError, match="in use") as caught:
-        Listener(door.listener.address, members.keys("client"), "host")
+        Listener(door.listener.address, members.keys("controller"), "host")
     assert caught.value.code == "PWC0913"
     with pytest.raises(TimeoutError, match="no host came"):
         door.listener.accept(0.01)

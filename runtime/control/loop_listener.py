@@ -1,0 +1,111 @@
+"""A port of a loop: who comes says by TLS that it is a member of the cluster, and holds up nothing meanwhile."""
+
+import contextlib
+import socket
+import sys
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.control.loop import Loop
+from pathways.runtime.wire.addresses import Address
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.identity import Identity, Role
+from pathways.runtime.wire.tls import HANDSHAKE, LOOK, WELCOME, Keys, no_peer
+from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
+
+MOST_HANDSHAKES = 256
+"""So many ends may be saying who they are; then the one that has taken longest is dropped, and keeps out no other."""
+NOTE = 1.0
+"""Seconds for which those who were refused are told in one line: strangers fill no log."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Coming:
+    """An end that is saying who it is, and until when it may."""
+
+    handshake: Handshake
+    address: Address
+    until: float
+
+
+class LoopListener:
+    """Lets members in that are in roles which are wanted: `let_in` gets their streams, and who they are."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        listener: socket.socket,
+        keys: Keys,
+        wanted: Collection[Role],
+        let_in: Callable[[TlsSocket, Identity], None],
+        *,
+        seconds: float = HANDSHAKE,
+    ) -> None:
+        """`listener` listens already. Who has not said in so many seconds who it is is dropped."""
+        self._loop, self._keys, self._wanted, self._let_in = loop, keys, wanted, let_in
+        self._seconds = seconds
+        self._coming: dict[socket.socket, _Coming] = {}
+        """In the order in which they came."""
+        self._refused = 0
+        """How many since that was last said."""
+        loop.listen(listener, self._accept)
+        loop.every(min(LOOK, seconds), self._drop_late)
+
+    def _accept(self, sock: socket.socket) -> None:
+        try:
+            address: Address = sock.getpeername()[:2]
+            coming = _Coming(Handshake(sock, self._keys, self._wanted), address, time.monotonic() + self._seconds)
+        except OSError:  # gone again
+            sock.close()
+            return
+        self._coming[sock] = coming
+        self._loop.watch(sock, lambda: self._look(sock))
+        if len(self._coming) > MOST_HANDSHAKES:
+            self._refuse(next(iter(self._coming)), ConnectionEnded("it was dropped for others"))
+
+    def _look(self, sock: socket.socket) -> None:
+        if sock not in self._coming:  # dropped for another a moment ago
+            return
+        try:
+            found = self._coming[sock].handshake.step()
+            if found is None:
+                return
+            stream, peer = found
+            stream.send(WELCOME)
+        except (OSError, ConnectionEnded, PathwaysError) as error:
+            self._refuse(sock, error)
+            return
+        del self._coming[sock]
+        self._loop.unwatch(sock)
+        self._let_in(stream, peer)
+
+    def _drop_late(self) -> None:
+        now = time.monotonic()
+        for sock in [sock for sock, coming in self._coming.items() if coming.until <= now]:
+            self._refuse(sock, TimeoutError())
+
+    def _refuse(self, sock: socket.socket, error: Exception) -> None:
+        coming = self._coming.pop(sock)
+        self._loop.unwatch(sock)
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+        sock.close()
+        self._refused += 1
+        if self._refused == 1:
+            refusal = no_peer(coming.address, error, " or ".join(self._wanted), self._seconds).diagnostic
+            print(f"note: {refusal.code}: {refusal.text(refusal.title)}: {refusal.text(refusal.have)}", file=sys.stderr)
+            self._loop.after(NOTE, self._tell_others)
+
+    def _tell_others(self) -> None:
+        if self._refused > 1:
+            print(f"note: {self._refused - 1} others were refused", file=sys.stderr, flush=True)
+        self._refused = 0
+
+    def close(self) -> None:
+        """Drops who is not let in yet."""
+        for sock in list(self._coming):
+            self._loop.unwatch(sock)
+            sock.close()
+        self._coming.clear()

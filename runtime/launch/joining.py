@@ -1,0 +1,68 @@
+"""Hosts that come by themselves: started by a person, by ssh, Slurm or Kubernetes, on whatever machine.
+
+None is started or killed here: a host says by its certificate which one it is, and ends when its stream does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pathways.dialect.topology import Island
+from pathways.runtime.launch.group_service import GroupService, start_group_service
+
+
+@dataclass(eq=False)
+class JoiningHosts:
+    """The hosts of an island that are waited for, or that have come."""
+
+    count: int
+    log: Path
+    ip: str
+    _meeting: GroupService | None = None
+    _asked: set[int] = field(default_factory=set[int])
+    """The ranks that were told where the others are."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return [0] * self.count
+
+    @property
+    def comes_by_itself(self) -> bool:
+        return True
+
+    def meet(self, rank: int) -> str:
+        """Gives the address where the hosts of an island of several meet.
+
+        One that asks again has ended before all had come: it meets the others elsewhere, since it would be taken for
+        itself; those of them that waited end with that service, and come again. Raises OSError.
+        """
+        if self.count == 1:
+            return ""
+        if self._meeting is not None and rank in self._asked:
+            self.kill()
+        if self._meeting is None:
+            self._meeting = start_group_service(self.count, self.log, self.ip)
+        self._asked.add(rank)
+        return self._meeting.address
+
+    def ended(self) -> str:
+        """They have not, for all that is known: their streams say it."""
+        return ""
+
+    def kill(self) -> None:
+        """They end with their streams; where they met is not used again."""
+        if self._meeting is not None:
+            self._meeting.end()
+        self._meeting = None
+        self._asked.clear()
+
+
+@dataclass(frozen=True)
+class JoiningLauncher:
+    """Waits for the hosts of a cluster; when one is gone, for others in their place. `ip`: where they meet."""
+
+    logs: Path
+    ip: str
+
+    def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> JoiningHosts:
+        return JoiningHosts(island.hosts, self.logs / f"{island.name}-meeting.log", self.ip)

@@ -1,0 +1,150 @@
+"""A socket under TLS that is never waited for: for a loop, which has many of them and one thread.
+
+What `TlsStream` is for threads. TLS works on memory; what the network does not take, or has not brought, stays there.
+"""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Collection
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire.errors import BadMessage
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.identity import Identity, Role, uris_of
+from pathways.runtime.wire.tls import Keys, member_at, prepare
+from pathways.runtime.wire.tls_stream import PIECE, RECEIVED
+
+_RECORD = 1 << 14
+"""The most bytes of a record: room for more takes longer to make."""
+MOST_HANDSHAKE = 1 << 16
+"""The most bytes that an end may say before it is let in: a member's handshake is a fortieth of it."""
+
+
+class TlsSocket:
+    """What a loop uses of a socket, after a handshake. Its failures are OSErrors."""
+
+    __slots__ = ("_incoming", "_inside", "_left", "_outgoing", "_socket", "_tls")
+
+    def __init__(
+        self, sock: socket.socket, tls: ssl.SSLObject, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+    ) -> None:
+        self._socket, self._tls = sock, tls
+        self._incoming, self._outgoing = incoming, outgoing
+        self._left = b""
+        """What is encrypted and not sent yet."""
+        self._inside = 0
+        """How many bytes that is of what was to be sent: they are said to be sent when all of them are."""
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool, /) -> None:
+        self._socket.setblocking(flag)
+
+    def send(self, data: bytes, /) -> int:
+        """Sends what can be sent now; returns how many bytes that is. The next call must begin with the others."""
+        at = 0
+        if self._left:
+            self._left = self._left[self._sent(self._left) :]
+            if self._left:
+                return 0
+            at, self._inside = self._inside, 0
+        size, view = len(data), memoryview(data)
+        while at < size:
+            end = min(at + PIECE, size)
+            while at < end:  # OpenSSL takes a record at most
+                count = self._tls.write(view[at:end])
+                self._inside += count
+                at += count
+            encrypted = self._outgoing.read()
+            if (sent := self._sent(encrypted)) < len(encrypted):
+                self._left = encrypted[sent:]
+                return at - self._inside
+            self._inside = 0
+        return at
+
+    def _sent(self, data: bytes) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+
+    def recv(self, size: int, /) -> bytes:
+        """What has come; nothing at the end. Raises BlockingIOError where no whole record has come."""
+        data = self._socket.recv(size)
+        if not data:
+            return data
+        self._incoming.write(data)
+        found: list[bytes] = []
+        with contextlib.suppress(ssl.SSLWantReadError):
+            while self._incoming.pending:  # else the next would say that it wants more, which takes longer to hear
+                if not (text := self._tls.read(_RECORD)):
+                    self._socket.shutdown(socket.SHUT_RD)  # it has said that this is the end: the next look sees it
+                    break
+                found.append(text)
+        if self._outgoing.pending:
+            raise OSError("it asks for what no member does")  # new keys, say, for whose answers it may never look
+        if not found:
+            raise BlockingIOError
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def shutdown(self, how: int, /) -> None:
+        self._socket.shutdown(how)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Handshake:
+    """An end that has come, and is saying who it is."""
+
+    __slots__ = ("_incoming", "_keys", "_outgoing", "_received", "_socket", "_tls", "_wanted")
+
+    def __init__(self, sock: socket.socket, keys: Keys, wanted: Collection[Role]) -> None:
+        sock.setblocking(False)
+        prepare(sock)
+        self._socket, self._keys, self._wanted = sock, keys, wanted
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls: ssl.SSLObject | None = None
+        """Made when something has come: what says nothing takes no more than a socket."""
+        self._received = 0
+
+    def step(self) -> tuple[TlsSocket, Identity] | None:
+        """Takes what has come; gives the stream when it is a member's.
+
+        Raises OSError for what is not TLS of this cluster, ConnectionEnded for a member in no role that is wanted,
+        PWC0911 for an end that says too much.
+        """
+        try:
+            data = self._socket.recv(RECEIVED)
+        except BlockingIOError:
+            return None
+        if not data:
+            raise ConnectionEnded("it has ended the connection")
+        self._received += len(data)
+        if self._received > MOST_HANDSHAKE:
+            have, rule = "a handshake that does not end", f"at most {MOST_HANDSHAKE:,} bytes"
+            raise PathwaysError(BadMessage(have_=have, rule=rule))
+        if self._tls is None:
+            self._tls = self._keys.listening.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._incoming.write(data)
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._answer()
+            return None
+        except ssl.SSLError:
+            with contextlib.suppress(OSError):
+                self._answer()  # why: an alert
+            raise
+        self._answer()
+        peer = member_at(uris_of(self._tls.getpeercert()), self._keys, self._wanted)
+        if self._incoming.pending:
+            raise ConnectionEnded("it speaks before it is let in")
+        return TlsSocket(self._socket, self._tls, self._incoming, self._outgoing), peer
+
+    def _answer(self) -> None:
+        data = self._outgoing.read()
+        if data and self._socket.send(data) < len(data):  # it has room for more than a handshake
+            raise OSError("it does not read")
