@@ -61,7 +61,7 @@ class FakeLauncher:
 
     comes_by_itself = False
 
-    def meet(self, rank: int) -> str:
+    def meet(self) -> str:
         return ""
 
     def ended(self) -> str:

@@ -89,6 +89,9 @@ def join_(controller: Address, island: str, rank: int | None, keys: Path | None,
     folder = member_folder(folder, "host", name)
     mine = checked_keys(folder, "host", name)
     connection, _ = join_as(controller, mine, "controller")
+    if rank is not None:
+        click.echo(f"{name} waits for the other hosts of {island}")
+        sys.stdout.flush()
     spec = asked_of(connection, show_address(controller), "host")
     if ip == LOOPBACK and controller[0] not in (LOOPBACK, "localhost"):
         click.echo(f"note: --ip is {LOOPBACK}, at which no other machine reaches this host", err=True)

@@ -107,13 +107,19 @@ class ClusterController:
                 self._come_in(peer, message, caller)
             case m.Ask() if message.what == "host" and caller.member is not None:
                 caller.check("host", self._address)
-                spec = self.members.spec_for(caller.member.name) | {"platform": self._platform}
-                send(peer, m.Answer(message.request, value=json.dumps(spec)))
+                peer.receive = lambda peer, kind, payload: self._meet(peer, decode(kind, payload), caller)
+                self._tell_spec(caller.member.name, peer, message.request)
             case m.Ask():  # of who is no client, and has no need to be
                 caller.check("client", self._address)
                 self._answer(peer, message)
             case _:
                 raise _unknown(message)
+
+    def _tell_spec(self, name: str, peer: Peer, request: int) -> None:
+        def tell(spec: dict[str, Any]) -> None:
+            send(peer, m.Answer(request, value=json.dumps(spec | {"platform": self._platform})))
+
+        self.members.tell_spec(name, peer, tell)
 
     def _come_in(self, peer: Peer, message: m.ComeIn, caller: Caller) -> None:
         """Lets a client in. Raises PWC0918 for one of another version, which is told first."""

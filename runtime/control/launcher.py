@@ -19,8 +19,11 @@ class Started(Protocol):
         """Whether they were not started here: each may come at any time, and as often as it likes."""
         ...
 
-    def meet(self, rank: int) -> str:
-        """Where those that come by themselves meet, of which one asks; nothing where one has the island alone."""
+    def meet(self) -> str:
+        """Begins a place where those that come by themselves meet, now that all are there; nothing for one alone.
+
+        Raises OSError.
+        """
         ...
 
     def ended(self) -> str:

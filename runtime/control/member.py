@@ -4,6 +4,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
@@ -31,6 +32,8 @@ class Rank:
     """What the process shows that is this host."""
     peer: Peer | None = None
     """Where it is heard, once it has said hello."""
+    coming: "tuple[Peer, Callable[[dict[str, Any]], None]] | None" = None
+    """Who has asked what this host must know, where it comes by itself, and what tells it that."""
     address: str = ""
     """Where clients reach it."""
     arrays: int = 0

@@ -79,20 +79,29 @@ class Members:
         except OSError as error:
             self._give_up(member, HostLost(island=member.name, reason=str(error)))
 
-    def spec_for(self, name: str) -> dict[str, Any]:
-        """What a host must know that comes by itself. Raises PWC0910 where none is waited for."""
+    def tell_spec(self, name: str, peer: Peer, tell: Callable[[dict[str, Any]], None]) -> None:
+        """Tells a host that comes by itself what it must know; of several of an island each hears when all have asked.
+
+        Raises PWC0910 where none is waited for.
+        """
         rank = self.by_name.get(name)
         if rank is None or rank.member.process is None or not rank.member.process.comes_by_itself:
             raise PathwaysError(HostLost(island=name, reason="this cluster waits for no host of that name"))
         if rank.peer is not None:
             raise PathwaysError(HostLost(island=name, reason="it has a host already"))
-        island = rank.member.island
-        hosts = {each.name: each.island.hosts for each in self.all if each.island.hosts > 1}
+        rank.coming = peer, tell
+        member, hosts = rank.member, {each.name: each.island.hosts for each in self.all if each.island.hosts > 1}
+        if any(each.coming is None or each.coming[0].ended for each in member.ranks):
+            return
         try:
-            group = rank.member.process.meet(rank.rank)
+            group = rank.member.process.meet()
         except OSError as error:
             raise PathwaysError(HostLost(island=name, reason=f"there is no place to meet: {error}")) from None
-        return {"devices": island.size // island.hosts, "rank": rank.rank, "hosts": hosts, "group": group}
+        for each in member.ranks:
+            assert each.coming is not None
+            devices = member.island.size // member.island.hosts
+            each.coming[1]({"devices": devices, "rank": each.rank, "hosts": hosts, "group": group})
+            each.coming = None
 
     def hello(self, peer: Peer, hello: m.Hello, caller: Caller) -> Rank:
         """Takes the process that says it is a host. Raises PWC0910 where it is none of ours, or of another version."""

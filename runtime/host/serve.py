@@ -38,8 +38,6 @@ from pathways.runtime.wire.versions import VERSIONS
 
 MEET = 100
 """Seconds that the hosts of an island may take to meet."""
-LONG = 86400
-"""As that, where each is started by itself."""
 
 
 def serve() -> None:
@@ -68,9 +66,8 @@ def serve() -> None:
     island = Island(chosen.island, devices=chosen.devices, hosts=ranks.count(chosen.island))
     name = ranks.names(island.name)[rank]
     try:
-        wait = LONG if chosen.foreground else MEET
         if chosen.group:  # first: until it connects, its end is seen
-            machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, wait, chosen.ip or LOOPBACK), name)
+            machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET, chosen.ip or LOOPBACK), name)
         connection, check = _connected(chosen)
         host = host_of_island(island, machine, connection.post, rank, ranks, chosen.ip or LOOPBACK)
         todo: Todo = queue.SimpleQueue()

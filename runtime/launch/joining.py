@@ -4,7 +4,7 @@ None is started or killed here: a host says by its certificate which one it is, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.dialect.topology import Island
@@ -19,8 +19,6 @@ class JoiningHosts:
     log: Path
     ip: str
     _meeting: GroupService | None = None
-    _asked: set[int] = field(default_factory=set[int])
-    """The ranks that were told where the others are."""
 
     @property
     def pids(self) -> Sequence[int]:
@@ -30,20 +28,12 @@ class JoiningHosts:
     def comes_by_itself(self) -> bool:
         return True
 
-    def meet(self, rank: int) -> str:
-        """Gives the address where the hosts of an island of several meet.
-
-        One that asks again has ended before all had come: it meets the others elsewhere, since it would be taken for
-        itself; those of them that waited end with that service, and come again. Raises OSError.
-        """
-        if self.count == 1:
-            return ""
-        if self._meeting is not None and rank in self._asked:
-            self.kill()
-        if self._meeting is None:
+    def meet(self) -> str:
+        """Begins another service each time: who has met at the last, and ended, would be taken for itself."""
+        self.kill()
+        if self.count > 1:
             self._meeting = start_group_service(self.count, self.log, self.ip)
-        self._asked.add(rank)
-        return self._meeting.address
+        return self._meeting.address if self._meeting is not None else ""
 
     def ended(self) -> str:
         """They have not, for all that is known: their streams say it."""
@@ -54,7 +44,6 @@ class JoiningHosts:
         if self._meeting is not None:
             self._meeting.end()
         self._meeting = None
-        self._asked.clear()
 
 
 @dataclass(frozen=True)

@@ -304,7 +304,7 @@ def test_hosts_that_have_an_island_together_join_one_by_one(tmp_path: Path) -> N
     wanted = np.asarray(program(X))
     with joined(keys, "islands=1,hosts=2,devices=1") as cluster:
         cluster.join(names[0])
-        assert line_of(cluster.started[names[0]]).startswith("island0/0 joins")
+        assert line_of(cluster.started[names[0]]) == "island0/0 waits for the other hosts of island0"
         early = cluster.started[names[0]]
         cluster.kill(names[0])
         early.communicate(timeout=PATIENCE)

@@ -37,7 +37,7 @@ class HereAlready:
 
     comes_by_itself = False
 
-    def meet(self, rank: int) -> str:
+    def meet(self) -> str:
         return ""
 
     def ended(self) -> str:
