@@ -13,13 +13,13 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.dialect.topology import topology_of
+from pathways.dialect.topology import Island, topology_of
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
 from pathways.runtime.client.remote_gang import IslandHost
@@ -146,6 +146,12 @@ class Attached(HostedIslands):
 
     def fence(self, host: IslandHost) -> None:
         """The controller does that."""
+
+    def add(self, island: Island) -> None:
+        self.check_alone("adding an island")
+
+    def remove(self, name: str, drain: Callable[[str], None] | None) -> None:
+        self.check_alone("removing an island")
 
     def next_move(self) -> int:
         return next(self._moves)

@@ -124,7 +124,10 @@ class Host:
             case m.WriteArray():
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
-                self.neighbors.forget(message.island)
+                if message.leaves:
+                    self.neighbors.forget_left()
+                else:
+                    self.neighbors.forget(message.island)
             case m.Inject():
                 self._answer(message.request, lambda: self._observers.inject(message.fault), post)
             case m.Forget():
@@ -166,6 +169,8 @@ class Host:
         match message:
             case m.Fence():
                 self.neighbors.lose(message.island, read_diagnostic(message.cause))
+                if message.leaves:
+                    self.neighbors.leave(message.island)
             case m.RunPlan():
                 self.decisions.begin(message.run)
             case m.Decided() | m.Undecided():

@@ -19,6 +19,32 @@ class HostLost(Diagnostic):
 
 
 @dataclass(frozen=True)
+class IslandRemoved(Diagnostic):
+    code: ClassVar[str] = "PWC0922"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "{island} was removed from the cluster"
+    have: ClassVar[str] = "what lay or ran there"
+    need: ClassVar[str] = "an island of {there}"
+    hint: ClassVar[str] = (
+        "take values from another island, from before, or from pw.save; pw.add_island() adds an island"
+    )
+    island: str
+    there: str
+
+
+@dataclass(frozen=True)
+class WrongIslands(Diagnostic):
+    code: ClassVar[str] = "PWC0923"
+    title: ClassVar[str] = "islands cannot be changed so: {problem}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "pw.islands() has those that are there"
+    problem: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class BadMessage(Diagnostic):
     code: ClassVar[str] = "PWC0911"
     exit: ClassVar[Exit] = Exit.FAILED

@@ -234,10 +234,14 @@ class Beat:
 
 @dataclass(frozen=True)
 class Fence:
-    """The host of an island is gone: nothing that it was to send will come. `cause`: a diagnostic."""
+    """The host of an island is gone: nothing that it was to send will come. `cause`: a diagnostic.
+
+    `leaves`: no other takes its place.
+    """
 
     island: str
     cause: str
+    leaves: bool = False
 
 
 @dataclass(frozen=True)
