@@ -54,6 +54,22 @@ def test_decoding_with_two_models_equals_one(root: Path) -> None:
     assert int(rounds) < sample.LENGTH - len(sample.prompt)
 
 
+@pytest.mark.parametrize("recover", ["arrays", "snapshot"])
+def test_training_goes_on_while_islands_come_and_go(root: Path, recover: str) -> None:
+    """The script compares each loss with that of plain JAX on the same batches."""
+    events = ("--remove-at", "10", "--kill-at", "18", "--add-at", "24", "26", "--recover", recover, "--check")
+    done = run_python(str(root / "samples" / "elastic.py"), "--islands", "3", "--steps", "30", *events)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in (
+        "island2 was removed: 0 steps lost",
+        "the host of island1 is gone",
+        "4 was added",
+        "3 islands, batches",
+    ):
+        assert said in done.stdout
+    assert "largest relative difference" in done.stdout
+
+
 def test_samples_run_as_scripts(root: Path) -> None:
     done = run_python(str(root / "samples" / "mixture_of_experts.py"), "--steps", "1")
     assert done.returncode == 0, done.stderr
