@@ -17,6 +17,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pathways.dialect.topology import Island, Topology
@@ -39,10 +40,12 @@ _NUMBERS = struct.Struct("<qq")
 class FakeLauncher:
     """Hosts that come by themselves, all of one process."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, pid: int, folder: str) -> None:
+        self.pids = [pid]
+        self._folder = Path(folder)
 
-    def start(self, island: Island, epoch: int) -> "FakeLauncher":
+    def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> "FakeLauncher":
+        (self._folder / island.name).write_text(tickets[0])
         return self
 
     def ended(self) -> str:
@@ -58,7 +61,9 @@ def controller(folder: str, islands: int, hosts: int, ready: Any) -> None:
         listener.bind(f"{folder}/{CONTROLLER}")
         listener.listen(1024)
         topology = Topology(tuple(Island(f"island{n}", devices=1) for n in range(islands)))
-        made = ClusterController(loop, topology, "cpu", SCHEDULING_POLICIES[STRIDE](), FakeLauncher(hosts), folder)
+        made = ClusterController(
+            loop, topology, "cpu", SCHEDULING_POLICIES[STRIDE](), FakeLauncher(hosts, folder), folder
+        )
         loop.listen(listener, made.accept)
         ready.set()
         loop.run()
@@ -71,7 +76,10 @@ def hosts(folder: str, islands: int, go: Any) -> None:
     for number in range(islands):
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(f"{folder}/{CONTROLLER}")
-        sock.sendall(b"".join(frame_of(*encode(m.Hello(f"island{number}", os.getpid(), VERSIONS, "nowhere")))))
+        ticket = Path(folder, f"island{number}")
+        shown = ticket.read_text() if ticket.exists() else ""
+        hello = m.Hello(f"island{number}", os.getpid(), VERSIONS, "nowhere", shown)
+        sock.sendall(b"".join(frame_of(*encode(hello))))
         selector.register(sock, selectors.EVENT_READ, bytearray())
     beat = time.monotonic()
     while True:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pathways.dialect.reshard import Piece
+from pathways.dialect.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class RankTable:
     def pair(self, edge: int, source: int, target: int) -> int:
         """The number of what goes from a rank to another of a value between islands; no two are equal."""
         return edge * self.pairs + source * max(self.hosts.values(), default=1) + target
+
+
+def ranks_in(topology: Topology) -> RankTable:
+    """How many hosts each island of a topology has."""
+    return RankTable({island.name: island.hosts for island in topology.islands if island.hosts > 1})
 
 
 ONE_EACH = RankTable()

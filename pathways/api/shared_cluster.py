@@ -26,9 +26,6 @@ def start_shared(address: str, topology: Topology, policy: str) -> Status:
     if platform_named(platform).made_at_will is None:
         have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
         raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
-    if any(island.hosts > 1 for island in topology.islands):
-        have, rule = "islands of several hosts", "islands of one host each; `pw.cluster` has others, too"
-        raise PathwaysError(NotOverProcesses(what="a cluster that others use, too", have_=have, rule=rule))
     folder = start_controller(address, topology, platform, policy)
     until = time.monotonic() + READY
     while True:

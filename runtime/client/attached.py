@@ -19,12 +19,12 @@ from typing import Any, ClassVar
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
-from pathways.runtime.client.remote_gang import IslandHost
-from pathways.runtime.client.remote_host import RemoteHost
-from pathways.runtime.client.shared_host import SharedHost, ToHost
+from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
+from pathways.runtime.client.shared_host import SharedHost, ToIsland
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
@@ -46,11 +46,12 @@ TEND = 0.25
 
 @dataclass(eq=False)
 class _Place:
-    """What the controller says of the host of an island."""
+    """What the controller says of the hosts of an island."""
 
     number: int
     epoch: int
-    address: str
+    addresses: dict[str, str]
+    """By the names of the hosts; nothing while they are not there."""
     cause: Diagnostic | None = None
     """Why the last one is gone."""
     away: bool = False
@@ -71,11 +72,12 @@ class Attached(HostedIslands):
         self.policy = welcome.policy
         self.ended: Diagnostic | None = None
         """Why there is no controller any more."""
-        self._places = {host: _place(number, said) for number, (host, said) in enumerate(welcome.hosts.items())}
+        self.ranks = ranks_in(self.topology)
+        self._places = {island: _place(number, said) for number, (island, said) in enumerate(welcome.hosts.items())}
         self._by_number = list(welcome.hosts)
         devices = [device for island in self.islands for device in island.devices]
         self._numbered: dict[Hashable, int] = {device: number for number, device in enumerate(devices)}
-        self._there: dict[str, RemoteHost] = {}
+        self._there: dict[str, IslandHost] = {}
         """What `hosts` has, too."""
         self._changed = threading.Condition()
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
@@ -92,7 +94,7 @@ class Attached(HostedIslands):
         threading.Thread(target=self._read, name="pathways-controller", daemon=True).start()
         threading.Thread(target=self._tend, name="pathways-tend", daemon=True).start()
 
-    def host(self, name: str) -> RemoteHost:
+    def host(self, name: str) -> IslandHost:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self.ended is not None or self._is_known(name))
@@ -110,17 +112,31 @@ class Attached(HostedIslands):
 
     def _is_known(self, name: str) -> bool:
         place = self._places[name]
-        return bool(place.address) or place.away
+        return bool(place.addresses) or place.away
 
     def _check_there(self) -> None:
         if self.ended is not None:
             raise PathwaysError(self.ended)
 
     def _attach(self, name: str, place: _Place) -> None:
+        """Connects to the hosts of an island."""
+        made: dict[str, Connection] = {}
+        try:
+            for host, address in place.addresses.items():
+                made[host] = self._connected(host, address)
+            with self._changed:
+                if self._places[name].epoch == place.epoch and self._current(name) is None:
+                    self.hosts[name] = self._there[name] = self._met(name, place, made)
+                    made = {}
+        finally:
+            for connection in made.values():
+                connection.close()
+
+    def _connected(self, name: str, address: str) -> Connection:
         """Connects to a host, and shows it the ticket."""
         sock = socket.socket(socket.AF_UNIX)
         try:
-            sock.connect(place.address)
+            sock.connect(address)
             connection = Connection(sock)
             connection.post_soon(m.Attach(-1, self.client, self._ticket))
             answer = connection.receive()
@@ -131,16 +147,18 @@ class Attached(HostedIslands):
             sock.close()
             cause = read_diagnostic(answer.error) if isinstance(answer, m.Answer) else None
             raise PathwaysError(cause or ControllerLost(address=self.address, reason=f"{name} says {answer}"))
-        with self._changed:
-            if self._places[name].epoch != place.epoch or self._current(name) is not None:
-                connection.close()
-                return
-            sink = ToHost(self._control, place.number, place.epoch)
-            self.hosts[name] = self._there[name] = SharedHost(
-                name, connection, self._lost, numbers=self.numbers, ordered=sink, epoch=place.epoch
-            )
+        return connection
 
-    def _current(self, name: str) -> RemoteHost | None:
+    def _met(self, name: str, place: _Place, connections: dict[str, Connection]) -> IslandHost:
+        """What has an island, now that its hosts have let this client in."""
+        sink, epoch = ToIsland(self._control, place.number, place.epoch), place.epoch
+        if len(connections) > 1:
+            return RemoteGang(
+                name, connections, self._lost, numbers=self.numbers, ordered=sink, epoch=epoch, kind=SharedHost
+            )
+        return SharedHost(name, connections[name], self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
+
+    def _current(self, name: str) -> IslandHost | None:
         host = self._there.get(name)
         return host if host is not None and host.lost is None and host.epoch == self._places[name].epoch else None
 
@@ -169,11 +187,11 @@ class Attached(HostedIslands):
     def start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
         return self._start(run, [(self._there[host.island], message) for host, message in parcels])
 
-    def _start(self, run: StartedRun, parcels: Sequence[tuple[RemoteHost, m.RunPlan]]) -> list[RemoteRun]:
+    def _start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
         with self._changed:
-            self._runs[run.number] = len(parcels)
+            self._runs[run.number] = sum(len(host.members) for host, _ in parcels)
         there = [host.expect(message.run, part) for (host, message), part in zip(parcels, runs, strict=True)]
         if not all(there):
             cause = next(host.lost for host, _ in parcels if host.lost is not None)
@@ -255,11 +273,11 @@ class Attached(HostedIslands):
     def _take(self, message: m.Message) -> None:
         match message:
             case m.Relayed():
-                host = self._there.get(self._by_number[message.host])
+                host = self._there.get(self._by_number[message.island])
                 _, kind = HEADER.unpack_from(message.blob)
                 said = decode(kind, message.blob[HEADER.size :])
                 if host is not None and host.epoch == message.epoch:
-                    host.receive(said)
+                    host.members[message.rank].receive(said)
                 if isinstance(said, m.Done | m.Failed):
                     self._over(said.run, parts=1)
             case m.RunRefused():
@@ -268,11 +286,11 @@ class Attached(HostedIslands):
                     host.refuse(message.run, cause)
                 self._over(message.run)
             case m.HostGone():
-                self._gone(message.host, message.epoch, read_diagnostic(message.cause))
+                self._gone(message.island, message.epoch, read_diagnostic(message.cause))
             case m.HostCame():
                 with self._changed:
-                    place = self._places[message.host]
-                    place.epoch, place.address, place.away = message.epoch, message.address, not message.address
+                    place = self._places[message.island]
+                    place.epoch, place.addresses, place.away = message.epoch, message.addresses, not message.addresses
                     self._changed.notify_all()
             case m.Beat():
                 pass
@@ -297,14 +315,14 @@ class Attached(HostedIslands):
     def _gone(self, name: str, epoch: int, cause: Diagnostic) -> None:
         with self._changed:
             place = self._places[name]
-            place.address, place.cause = "", cause
+            place.addresses, place.cause = {}, cause
             host = self._there.get(name)
         if host is not None and host.epoch == epoch:
-            for run in host.runs():
+            for run in (run for member in host.members for run in member.runs()):
                 self._over(run, parts=1)
             host.lose("", cause)
 
-    def _lost(self, host: RemoteHost) -> None:
+    def _lost(self, host: IslandHost) -> None:
         island = self.named(host.island)
         assert island is not None and host.lost is not None
         self.on_lost(island, host.lost)
@@ -335,7 +353,7 @@ class Attached(HostedIslands):
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""
         place = self._places.get(island.name)
-        gone = place is not None and not place.address
+        gone = place is not None and not place.addresses
         return tuple(range(len(island.devices))) if gone else super().lost_on(island)
 
     def keep_for_ever(self) -> None:
@@ -353,9 +371,9 @@ class Attached(HostedIslands):
 
 
 def _place(number: int, said: str) -> _Place:
-    """Reads what `Welcome` says of a host."""
-    epoch, address, gone = json.loads(said)
-    return _Place(number, epoch, address, read_diagnostic(gone) if gone else None, bool(gone))
+    """Reads what `Welcome` says of an island."""
+    epoch, addresses, gone = json.loads(said)
+    return _Place(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone))
 
 
 def _come_in(control: Connection, name: str, address: str) -> m.Welcome:

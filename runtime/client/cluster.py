@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.dialect.ranks import RankTable
+from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.hosts import HostedIslands, ask_each
@@ -52,7 +52,7 @@ class Cluster(HostedIslands):
         self._one_at_a_time = threading.Lock()
         """Held while an island comes or goes."""
         self._closed = threading.Event()
-        self.ranks = RankTable({i.name: i.hosts for i in topology.islands if i.hosts > 1})
+        self.ranks = ranks_in(topology)
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform, self.ranks)}
         """By name of the host: an island of several has one for each."""
         self.hosts = {i.name: self._met(i.name) for i in topology.islands}
@@ -72,7 +72,7 @@ class Cluster(HostedIslands):
         """What has an island, when its processes have said hello."""
         found = {name: self.processes[name].connection for name in self.ranks.names(island)}
         if len(found) > 1:
-            return RemoteGang(island, found, self._lost, self._losing, self.numbers)
+            return RemoteGang(island, found, self._lost, self._losing, numbers=self.numbers)
         return RemoteHost(island, found[island], self._lost, self._losing, numbers=self.numbers)
 
     def _meet(self, island: str, started: Sequence[HostProcess]) -> None:

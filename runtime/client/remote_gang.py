@@ -3,6 +3,7 @@
 When one is gone all are: the others have threads in collectives that will never end, and are replaced with it.
 """
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +15,15 @@ import numpy as np
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.client.client_ids import ClientIds
+from pathways.runtime.client.ended_arrays import EndedArrays, Sink
 from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.control.gang_roll import hangs, roll_of
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import ConnectionEnded
 
 
 class RemoteGang:
@@ -30,11 +34,20 @@ class RemoteGang:
         island: str,
         connections: Mapping[str, Connection],
         on_lost: "Callable[[RemoteGang], None]",
-        on_losing: "Callable[[RemoteGang], None]",
+        on_losing: "Callable[[RemoteGang], None]" = lambda _: None,
+        *,
         numbers: ClientIds,
+        ordered: Sink | None = None,
+        epoch: int = 0,
+        kind: type[RemoteHost] = RemoteHost,
     ) -> None:
-        """`connections` are by name of the host."""
+        """`connections` are by name of the host, which is a `kind` of host; what must keep its order goes to `ordered`,
+        which tells all of them, if not to each."""
         self.island = island
+        self.epoch = epoch
+        self._ordered = ordered
+        self._ended_arrays = EndedArrays()
+        """What `ordered` has not been told of."""
         self._on_lost, self._on_losing = on_lost, on_losing
         self._numbers = numbers
         self._first: list[RemoteHost] = []
@@ -43,9 +56,12 @@ class RemoteGang:
         """Held while a message goes to all of them: they see all messages in one order."""
         self._ready = threading.Event()
         self.members = tuple(
-            RemoteHost(n, c, self._member_lost, self._member_losing, self._member_hangs, numbers=numbers)
+            kind(
+                n, c, self._member_lost, self._member_losing, self._member_hangs,
+                numbers=numbers, ordered=ordered, epoch=epoch,
+            )
             for n, c in connections.items()
-        )
+        )  # fmt: skip
         self._ready.set()
 
     @property
@@ -74,13 +90,28 @@ class RemoteGang:
         """Asks all of them; gives the answer of the first, which is theirs, too."""
         return ask_members(self, make)[0]
 
+    def order(self, message: m.Message) -> None:
+        """Sends a message to all of them, behind the runs that were started before."""
+        with self._order:
+            if self._ordered is None:
+                for member in self.members:
+                    member.order(message)
+            else:
+                with contextlib.suppress(ConnectionEnded):  # who has it hears of that itself
+                    self._ended_arrays.send(self._ordered)
+                    self._ordered.post_soon(message)
+
     def put(self, plan: int, number: int, values: bytes) -> int:
         array = self._numbers.take()
-        self.post(m.PutArray(array, plan, number, values))
+        with self._order:
+            for member in self.members:
+                member.post_argument(m.PutArray(array, plan, number, values))
         return array
 
     def flush(self) -> None:
-        """Runs take the same way as arguments do: none overtakes them."""
+        """Waits until all have the arguments that were sent to them, where runs could overtake them."""
+        for member in self.members:
+            member.flush()
 
     def run(self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None) -> None:
         """Starts a run on all of them; it ends when it has ended on the last."""
@@ -88,6 +119,16 @@ class RemoteGang:
         with self._order:
             for member in self.members:
                 member.run(message, ends.of_member(), relay)
+
+    def expect(self, number: int, run: RemoteRun) -> bool:
+        """Notes a run that is about to be started; fails it, and returns False, where one of them is gone."""
+        ends = _Ends(run, len(self.members))
+        return all([member.expect(number, ends.of_member()) for member in self.members])
+
+    def refuse(self, number: int, cause: Diagnostic) -> None:
+        """Ends a run that none of them will ever hear of."""
+        for member in self.members:
+            member.refuse(number, cause)
 
     def abandon(self) -> None:
         for member in self.members:
@@ -115,21 +156,33 @@ class RemoteGang:
 
     def copy(self, number: int) -> int:
         target = self._numbers.take()
-        self.post(m.CopyArray(number, target))
+        self.order(m.CopyArray(number, target))
         return target
 
     def put_poison(self, cause: Diagnostic) -> int:
         number = self._numbers.take()
-        self.post(m.PutPoison(number, write_diagnostic(cause)))
+        self.order(m.PutPoison(number, write_diagnostic(cause)))
         return number
 
     def free(self, number: int) -> None:
+        if self._ordered is not None:
+            self._ended_arrays.add(number)
+            return
         for member in self.members:
             member.free(number)
 
     def unload(self, plan: int) -> None:
+        if self._ordered is not None:
+            self._ended_arrays.add_plan(plan)
+            return
         for member in self.members:
             member.unload(plan)
+
+    def free_now(self) -> None:
+        """Sends the ends of arrays, where nothing else is sent."""
+        if self._ordered is not None and self.lost is None:
+            with contextlib.suppress(ConnectionEnded):
+                self._ended_arrays.send(self._ordered)
 
     def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
         self.members[0].lose(reason, cause)
@@ -160,16 +213,6 @@ class RemoteGang:
         if isinstance(cause, Hang) and hangs(float(cause.seconds), [a["idle"] for a in answers]):
             calls = roll_of(dict(zip(names, (a["calls"] for a in answers), strict=True)))
             self.lose("", replace(cause, calls=calls))
-
-
-def hangs(limit: float, idle: Sequence[float]) -> bool:
-    """Whether hosts that compute nothing for so many seconds each hang, where one has stood still for `limit`."""
-    return all(seconds >= limit / 2 for seconds in idle)
-
-
-def roll_of(calls: Mapping[str, Sequence[str]]) -> str:
-    """What each host of an island has launched, or that it has nothing to do."""
-    return "\n".join(f"{name}: {line}" for name, lines in calls.items() for line in lines or ["nothing runs there"])
 
 
 IslandHost: TypeAlias = RemoteHost | RemoteGang

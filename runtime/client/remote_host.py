@@ -4,14 +4,14 @@ import contextlib
 import itertools
 import json
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.client.client_ids import ClientIds
+from pathways.runtime.client.ended_arrays import EndedArrays, Sink
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.journal import note
@@ -20,27 +20,6 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.decided import Said
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
-
-
-class Sink(Protocol):
-    """Where messages to a host go that must keep their order among its runs."""
-
-    def post_soon(self, message: m.Message) -> None:
-        """Sends a message some time soon; never waits. Raises ConnectionEnded."""
-        ...
-
-
-MOST_FREED = 1 << 16
-"""The most arrays whose end one message tells of."""
-
-
-def _taken(numbers: deque[int], most: int) -> list[int]:
-    """Takes so many of some numbers, to which other threads add, and of which they take, too."""
-    found: list[int] = []
-    with contextlib.suppress(IndexError):
-        while len(found) < most:
-            found.append(numbers.popleft())
-    return found
 
 
 @dataclass(eq=False)
@@ -91,8 +70,7 @@ class RemoteHost:
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
         self._runs: dict[int, tuple[RemoteRun, Relay | None]] = {}
-        self._freed: deque[int] = deque()
-        self._unloaded: deque[int] = deque()
+        self._ended_arrays = EndedArrays()
         self._lock = threading.Lock()
         """Guards what is under way against the loss of the host."""
         threading.Thread(target=self._read, name=f"pathways-{island}", daemon=True).start()
@@ -122,7 +100,7 @@ class RemoteHost:
         """As `post`, behind the runs that were started before, and the ends of arrays."""
         if self.lost is None:
             try:
-                self._send_freed()
+                self._ended_arrays.send(self._ordered)
                 self._ordered.post_soon(message)
             except ConnectionEnded as error:
                 self._ended_early(str(error))
@@ -156,9 +134,12 @@ class RemoteHost:
     def put(self, plan: int, number: int, values: bytes) -> int:
         """Sends an argument of a plan, by the number of its input; returns the id of the array."""
         array = self._numbers.take()
-        self.post(m.PutArray(array, plan, number, values))
-        self._last_put = object()
+        self.post_argument(m.PutArray(array, plan, number, values))
         return array
+
+    def post_argument(self, message: m.PutArray) -> None:
+        self.post(message)
+        self._last_put = object()
 
     def flush(self) -> None:
         """Waits until the host has all arguments that were sent to it, where runs could overtake them."""
@@ -219,11 +200,11 @@ class RemoteHost:
         return number
 
     def free(self, number: int) -> None:
-        self._freed.append(number)
+        self._ended_arrays.add(number)
 
     def unload(self, plan: int) -> None:
         """Says that no run of a plan will come; may be called anywhere, as `free`."""
-        self._unloaded.append(plan)
+        self._ended_arrays.add_plan(plan)
 
     def abandon(self) -> None:
         """Gives back what a forked child has of the connection, which goes on where it was made."""
@@ -233,16 +214,9 @@ class RemoteHost:
         """Sends the ends of arrays, where nothing else is sent."""
         if self.lost is None:
             try:
-                self._send_freed()
+                self._ended_arrays.send(self._ordered)
             except ConnectionEnded as error:
                 self._ended_early(str(error))
-
-    def _send_freed(self) -> None:
-        """Sends what has ended; several threads may, and each sends what it takes."""
-        while arrays := _taken(self._freed, MOST_FREED):
-            self._ordered.post_soon(m.FreeArrays(tuple(arrays)))
-        for plan in _taken(self._unloaded, MOST_FREED):
-            self._ordered.post_soon(m.UnloadPlan(plan))
 
     def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
         """Ends all that waits for the host: its process has ended, hangs (the cause), or sent what is no message."""

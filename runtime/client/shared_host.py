@@ -12,15 +12,15 @@ WORD = 30.0
 """Seconds in which the controller says why a host is gone whose stream has ended."""
 
 
-class ToHost:
-    """The way to a host that goes by the controller: behind all runs of this client there."""
+class ToIsland:
+    """The way to the hosts of an island that goes by the controller: behind all runs of this client there."""
 
     def __init__(self, control: Connection, number: int, epoch: int) -> None:
         self._control, self._number, self._epoch = control, number, epoch
 
     def post_soon(self, message: m.Message) -> None:
         blob = b"".join(frame_of(*encode(message)))
-        self._control.post_soon(m.Relayed(self._number, self._epoch, blob))
+        self._control.post_soon(m.Relayed(self._number, self._epoch, 0, blob))
 
 
 class SharedHost(RemoteHost):

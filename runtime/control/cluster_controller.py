@@ -17,8 +17,10 @@ from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.dispatcher import Dispatcher, post, send
+from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer
-from pathways.runtime.control.members import HostLauncher, Member, Members, spec_of
+from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
+from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SchedulingPolicy
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
@@ -73,12 +75,11 @@ class ClusterController:
     def _meet(self, peer: Peer, message: m.Message, pid: int) -> None:
         match message:
             case m.Hello():
-                self.members.hello(peer, message, pid)
-                member = self.members.by_name[message.island]
-                peer.receive = lambda peer, kind, payload: self._from_host(member, kind, payload)
-                peer.on_end = lambda peer, reason: self.members.ended(member, peer, reason)
+                rank = self.members.hello(peer, message)
+                peer.receive = lambda peer, kind, payload: self._from_host(rank, kind, payload)
+                peer.on_end = lambda peer, reason: self.members.ended(rank, peer, reason)
                 for session in self._sessions.values():
-                    member.post(m.Expect(session.number, session.ticket))
+                    rank.post(m.Expect(session.number, session.ticket))
             case m.ComeIn():
                 self._come_in(peer, message, pid)
             case m.Ask():  # of who is no client, and has no need to be
@@ -143,39 +144,40 @@ class ClusterController:
             case _:
                 raise _unknown(message)
 
-    def _from_host(self, member: Member, kind: int, payload: bytes) -> None:
+    def _from_host(self, rank: Rank, kind: int, payload: bytes) -> None:
         """Takes what a host says; ends of runs are handed on to their clients as they are."""
         if kind == _DONE:
             run, nanoseconds = _ENDED.unpack_from(payload)
-            self._run_ended(member, run, nanoseconds, kind, payload)
+            self._run_ended(rank, run, nanoseconds, kind, payload)
             return
         message = decode(kind, payload)
         match message:
             case m.Failed():
-                self._run_ended(member, message.run, message.nanoseconds, kind, payload)
+                self._run_ended(rank, message.run, message.nanoseconds, kind, payload)
             case m.Decided() | m.Undecided() | m.Reached():
                 run = self.dispatcher.runs.get(message.run)
                 if run is not None and run.relay is not None:
-                    run.relay.hear(member.name, message)
+                    run.relay.hear(rank.name, message)
             case m.Answer():
-                self.members.hear(member, message)
+                self.members.hear(rank, message)
             case m.Hangs():
-                self.members.hangs(member, message)
+                self.members.hangs(rank, message)
             case m.Beat():
-                member.arrays = message.arrays
+                rank.arrays = message.arrays
             case _:
                 raise _unknown(message)
 
-    def _run_ended(self, member: Member, number: int, nanoseconds: int, kind: int, payload: bytes) -> None:
+    def _run_ended(self, rank: Rank, number: int, nanoseconds: int, kind: int, payload: bytes) -> None:
+        member = rank.member
         epoch = member.epoch.number
-        self.dispatcher.ended(member, number, nanoseconds)
+        self.dispatcher.ended(rank, number, nanoseconds)
         session = self._sessions.get(client_of(number))
         if session is not None:
-            session.peer.post(relayed(member.number, epoch, HEADER.pack(len(payload), kind) + payload))
+            session.peer.post(relayed(member.number, epoch, rank.rank, HEADER.pack(len(payload), kind) + payload))
 
     def _came(self, member: Member) -> None:
         for session in self._sessions.values():
-            post(session, m.HostCame(member.name, member.epoch.number, member.address))
+            post(session, m.HostCame(member.name, member.epoch.number, member.addresses))
 
     def _gone(self, member: Member, epoch: int, cause: Diagnostic) -> None:
         self.dispatcher.gone(member, cause)
@@ -183,7 +185,7 @@ class ClusterController:
             post(session, m.HostGone(member.name, epoch, write_diagnostic(cause)))
         if member.epoch.state == "away":
             for session in self._sessions.values():
-                post(session, m.HostCame(member.name, member.epoch.number, ""))
+                post(session, m.HostCame(member.name, member.epoch.number, {}))
 
     def _answer(self, peer: Peer, message: m.Ask) -> None:
         def answer(value: Any) -> None:
@@ -202,8 +204,9 @@ class ClusterController:
 
     def _stacks(self, answer: Callable[[Any], None]) -> None:
         """Says where each host is, as soon as all have said it, or two seconds have gone."""
-        said = {member.name: "it does not answer" for member in self.members.all}
-        missing = {member.name for member in self.members.all if member.peer is not None}
+        ranks = list(all_ranks(self.members.all))
+        said = {rank.name: "it does not answer" for rank in ranks}
+        missing = {rank.name for rank in ranks if rank.peer is not None}
         told: list[bool] = []
 
         def tell() -> None:
@@ -217,9 +220,9 @@ class ClusterController:
             if not missing:
                 tell()
 
-        for member in self.members.all:
-            if member.peer is not None:
-                self.members.ask(member, m.TellStacks, lambda a, name=member.name: hear(name, a))
+        for rank in ranks:
+            if rank.peer is not None:
+                self.members.ask(rank, m.TellStacks, lambda a, name=rank.name: hear(name, a))
         self._loop.after(2.0 if missing else 0.0, tell)
 
     def status(self) -> dict[str, Any]:
@@ -249,7 +252,7 @@ class ClusterController:
                     "arrays": member.arrays,
                     "epoch": member.epoch.number,
                     "state": member.epoch.state,
-                    "pid": member.process.pid if member.process is not None else None,
+                    "hosts": _hosts_of(member),
                 }
             )
         runs = Counter(run.session.number for run in self.dispatcher.runs.values())
@@ -262,6 +265,13 @@ class ClusterController:
         """Ends all hosts, and the loop."""
         self.members.close()
         self._loop.end()
+
+
+def _hosts_of(member: Member) -> list[dict[str, Any]]:
+    """The hosts of an island, for `pwc status`: a process is 0 where none is known."""
+    pids = list(member.process.pids) if member.process is not None else []
+    pids += [0] * (len(member.ranks) - len(pids))
+    return [{"name": r.name, "pid": pid, "arrays": r.arrays} for r, pid in zip(member.ranks, pids, strict=True)]
 
 
 def _left_early(peer: Peer, reason: str) -> None:

@@ -12,7 +12,7 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
 from pathways.runtime.control.loop import Peer
-from pathways.runtime.control.members import Member
+from pathways.runtime.control.member import Member, Rank
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
@@ -27,7 +27,7 @@ from pathways.runtime.wire.frames import HEADER, frame_of
 from pathways.runtime.wire.ids import COUNTER, MOST_RESULTS, NONE, check_names
 
 BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
-"""What a client may send to a host behind its runs."""
+"""What a client may send to an island behind its runs."""
 _RUN = MESSAGES.index(m.RunPlan)
 _SINGLE = 5
 """The numbers of a RunPlan before those of its arguments: its plan, itself, transfers, results, what is wanted."""
@@ -60,16 +60,17 @@ class Dispatcher:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
         parcels: dict[int, tuple[int, bytes]] = {}
         results = range(0)
-        for host, epoch, kind, payload in read_parcels(message.blob):
+        for island, epoch, kind, payload in read_parcels(message.blob):
             first = check_run(kind, payload, message, session.number)
             results = range(first, first + min(max(message.outputs, 0), MOST_RESULTS))
-            parcels[host] = epoch, HEADER.pack(len(payload), kind) + payload
-        if not parcels or any(host >= len(self._members) for host in parcels) or message.run in self.runs:
-            raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} hosts", rule="a run, once"))
+            parcels[island] = epoch, HEADER.pack(len(payload), kind) + payload
+        if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
+            raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
         program = plan.name
-        names = frozenset(self._members[host].name for host in parcels)
-        if any(not hosts <= names for _, hosts in (plan.branches or {}).values()):
+        names = frozenset(self._members[island].name for island in parcels)
+        there = {rank.name for island in parcels for rank in self._members[island].ranks}
+        if any(not hosts <= there for _, hosts in (plan.branches or {}).values()):
             raise PathwaysError(BadMessage(have_="branches on other hosts than the run's", rule="branches of the plan"))
         request = Request(
             message.run, session.label(message.inside), program,
@@ -85,8 +86,8 @@ class Dispatcher:
                 self._refuse(run, cause)
                 return
         self.runs[message.run] = run
-        for host in parcels:
-            session.lines[host].append(run)
+        for number in parcels:
+            session.lines[number].append(run)
         self._line_up(session, run)
 
     def _number(self, device: Hashable) -> int:
@@ -106,18 +107,18 @@ class Dispatcher:
     def pass_on(self, session: ClientSession, message: m.Relayed) -> None:
         """Sends what goes behind a client's runs on a host. Raises PWC0911 and PWC0916 for what may not."""
         check_behind(message.blob, session.number)
-        if not 0 <= message.host < len(self._members):
-            raise PathwaysError(BadMessage(have_=f"host {message.host}", rule="a host of this cluster"))
-        line = session.lines[message.host]
+        if not 0 <= message.island < len(self._members):
+            raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
+        line = session.lines[message.island]
         if line:
             line.append(Behind(message.epoch, message.blob))
         else:
-            self._send(message.host, message.epoch, message.blob)
+            self._send(message.island, message.epoch, message.blob)
 
-    def _send(self, host: int, epoch: int, data: bytes) -> None:
-        member = self._members[host]
-        if member.peer is not None and member.epoch.number == epoch:
-            member.peer.post(data)
+    def _send(self, island: int, epoch: int, data: bytes) -> None:
+        member = self._members[island]
+        if member.epoch.number == epoch:
+            member.send(data)
 
     def hold(self, session: ClientSession, message: m.Hold) -> None:
         """Counts what a client holds on devices."""
@@ -140,19 +141,19 @@ class Dispatcher:
 
     def _dispatch(self, run: ClusterRun) -> list[int]:
         """Sends a run to its hosts; returns the runs whose turn comes next."""
-        members = {host: self._members[host] for host in run.parcels}
-        gone = next((x for h, x in members.items() if not x.is_up or x.epoch.number != run.parcels[h][0]), None)
+        members = {island: self._members[island] for island in run.parcels}
+        gone = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n][0]), None)
         if gone is not None:
             cause = gone.lost or HostLost(island=gone.name, reason="another has taken its place")
             following = self._drop(run, cause)
         else:
             run.began = time.monotonic()
-            run.left = set(run.parcels)
+            run.left = {rank.number for member in members.values() for rank in member.ranks}
             if run.plan.branches is not None:
-                run.relay = Relay(run.request.number, {x.name: _Told(x) for x in members.values()}, run.plan.branches)
+                run.relay = _relay(run, members.values())
                 run.relay.begin()
-            for host, (epoch, data) in run.parcels.items():
-                self._send(host, epoch, data)
+            for island, (epoch, data) in run.parcels.items():
+                self._send(island, epoch, data)
             following = self.scheduler.enqueued(run.request.number, run.request.bytes or None)
         self._leave_line(run)
         return following
@@ -160,14 +161,14 @@ class Dispatcher:
     def _leave_line(self, run: ClusterRun) -> None:
         """Sends what waited behind a run in its client's line, up to the next; that may be the next in all of its."""
         session, following = run.session, dict[ClusterRun, None]()
-        for host in run.parcels:
-            line = session.lines[host]
+        for island in run.parcels:
+            line = session.lines[island]
             if line and line[0] is run:
                 line.popleft()
             else:
                 line.remove(run)
             while line and isinstance(behind := line[0], Behind):
-                self._send(host, *behind)
+                self._send(island, *behind)
                 line.popleft()
             if line and isinstance(line[0], ClusterRun):
                 following[line[0]] = None
@@ -183,23 +184,23 @@ class Dispatcher:
     def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
         """Tells the client, and the hosts that are there: later runs may read what this one would have made."""
         said = write_diagnostic(cause)
-        for host, (epoch, _) in run.parcels.items():
-            member = self._members[host]
+        for island, (epoch, _) in run.parcels.items():
+            member = self._members[island]
             if member.epoch.number == epoch:
                 for number in run.results:
                     member.post(m.PutPoison(number, said))
         post(run.session, m.RunRefused(run.request.number, said))
 
-    def ended(self, member: Member, number: int, nanoseconds: int) -> None:
+    def ended(self, rank: Rank, number: int, nanoseconds: int) -> None:
         """Hears that a host has ended its part of a run, which has taken so long there."""
         run = self.runs.get(number)
-        if run is not None and member.number in run.left:
-            member.worked = True
+        if run is not None and rank.number in run.left:
+            rank.member.worked = True
             run.seconds = max(run.seconds, nanoseconds / 1e9)
             if len(run.left) == 1:
                 cost = run.plan.cost
                 cost.seconds += (run.seconds - cost.seconds) / 8
-            self._part_ended(run, member.number)
+            self._part_ended(run, rank.number)
 
     def _part_ended(self, run: ClusterRun, host: int) -> None:
         run.left.discard(host)
@@ -208,11 +209,13 @@ class Dispatcher:
             self._begin(self.scheduler.finished(run.request.number))
 
     def gone(self, member: Member, cause: Diagnostic) -> None:
-        """Ends the parts of runs that a host had; what its clients have in line for it is refused in its turn."""
-        for run in [run for run in self.runs.values() if member.number in run.left]:
+        """Ends the parts of runs that an island had; what clients have in line for it is refused in its turn."""
+        hosts = {rank.number for rank in member.ranks}
+        for run in [run for run in self.runs.values() if hosts & run.left]:
             if run.relay is not None:
                 run.relay.doom(cause)
-            self._part_ended(run, member.number)
+            for host in hosts & run.left:
+                self._part_ended(run, host)
 
     def cancel(self, number: int, cause: Diagnostic) -> None:
         """Ends the loops of a run, or takes it out of line."""
@@ -292,15 +295,23 @@ def check_behind(frame: bytes, client: int) -> None:
     check_names(message, client, f"client {client}")
 
 
+def _relay(run: ClusterRun, members: Collection[Member]) -> Relay:
+    """What tells the hosts of a run what one of them has decided."""
+    assert run.plan.branches is not None
+    told = {rank.name: _Told(rank) for member in members for rank in member.ranks}
+    islands = {rank.name: member.name for member in members if len(member.ranks) > 1 for rank in member.ranks}
+    return Relay(run.request.number, told, run.plan.branches, islands)
+
+
 class _Told:
     """A host that hears what is decided of a run."""
 
-    def __init__(self, member: Member) -> None:
-        self._member, self._epoch = member, member.epoch.number
+    def __init__(self, rank: Rank) -> None:
+        self._rank, self._epoch = rank, rank.member.epoch.number
 
     def tell(self, message: m.Decided | m.Undecided) -> None:
-        if self._member.epoch.number == self._epoch:
-            self._member.post(message)
+        if self._rank.member.epoch.number == self._epoch:
+            self._rank.post(message)
 
 
 def post(session: ClientSession, message: m.Message) -> None:

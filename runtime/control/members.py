@@ -1,27 +1,29 @@
 """The hosts of a cluster: started, joined, looked after, fenced when they are gone, and started anew.
 
-All of it in the thread of the controller's loop: what is asked of a host is answered to a function.
+The hosts of an island are a gang: when one is gone all are, since the others have threads in collectives that will
+never end. All of it in the thread of the controller's loop: what is asked of a host is answered to a function.
 """
 
+import hmac
 import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island
-from pathways.runtime.control.epochs import Epoch
+from pathways.runtime.control.gang_roll import hangs, roll_of
+from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer
+from pathways.runtime.control.member import Member, Rank, members_of, all_ranks
 from pathways.runtime.control.silence import Silence, host_timeout
+from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import encode
 from pathways.runtime.wire.errors import HostLost
-from pathways.runtime.wire.frames import frame_of
 from pathways.runtime.wire.versions import difference
 
 MOST_STARTS = 5
@@ -33,74 +35,11 @@ AGAIN = 1.0
 TOGETHER = 0.1
 """Seconds for which hosts that have come wait for others that come, too."""
 START = 120.0
-"""Seconds that a host may take to start."""
-
-
-class Started(Protocol):
-    """The process of a host, or what stands for it where another machine has it."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def ended(self) -> str:
-        """Why it has ended, with its last words; empty while it runs."""
-        ...
-
-    def kill(self) -> None:
-        """Ends it now, also where it is frozen."""
-        ...
-
-
-class HostLauncher(Protocol):
-    """Starts hosts (runtime/launch/)."""
-
-    def start(self, island: Island, epoch: int) -> Started:
-        """Starts the host of an island; it will come by itself. Raises OSError where it cannot be started."""
-        ...
-
-
-@dataclass(eq=False)
-class Member:
-    """A host of the cluster, one after another."""
-
-    number: int
-    island: Island
-    epoch: Epoch = field(default_factory=Epoch)
-    process: Started | None = None
-    peer: Peer | None = None
-    """Where it is heard, once it has said hello."""
-    address: str = ""
-    """Where clients reach it."""
-    lost: Diagnostic | None = None
-    """Why the last one is gone; None while one is there, or comes for the first time."""
-    began: float = 0.0
-    worked: bool = False
-    """Whether any run has ended there."""
-    arrays: int = 0
-    """How many arrays it had when it last said so."""
-    idle: int = 0
-    """How many in a row have ended before any run of theirs did."""
-    asked: dict[int, Callable[[m.Answer | Diagnostic], None]] = field(
-        default_factory=dict[int, "Callable[[m.Answer | Diagnostic], None]"]
-    )
-
-    @property
-    def name(self) -> str:
-        return self.island.name
-
-    @property
-    def is_up(self) -> bool:
-        return self.epoch.state == "up"
-
-    def post(self, message: m.Message) -> None:
-        """Sends a message; nothing where it is not there."""
-        if self.peer is not None:
-            for data in frame_of(*encode(message)):
-                self.peer.post(bytes(data))
+"""Seconds that hosts may take to start."""
 
 
 class Members:
-    """All hosts of a cluster. `on_came` and `on_gone` hear of each that is there, or is not there any more."""
+    """All hosts of a cluster. `on_came` and `on_gone` hear of islands whose hosts are there, or are not any more."""
 
     def __init__(
         self,
@@ -112,8 +51,9 @@ class Members:
     ) -> None:
         self._loop, self._launcher = loop, launcher
         self._on_came, self._on_gone = on_came, on_gone
-        self.all = [Member(number, island) for number, island in enumerate(islands)]
-        self.by_name = {member.name: member for member in self.all}
+        self.all = members_of(islands)
+        self.by_name = {rank.name: rank for rank in all_ranks(self.all)}
+        """All hosts."""
         self._requests = itertools.count()
         self._joining = 0
         self._silence = Silence(host_timeout())
@@ -129,41 +69,45 @@ class Members:
         member.began = time.monotonic()
         member.worked = False
         try:
-            member.process = self._launcher.start(member.island, member.epoch.number)
+            member.process = self._launcher.start(member.island, member.epoch.number, member.give_tickets())
         except OSError as error:
             self._give_up(member, HostLost(island=member.name, reason=str(error)))
 
-    def hello(self, peer: Peer, hello: m.Hello, pid: int) -> None:
+    def hello(self, peer: Peer, hello: m.Hello) -> Rank:
         """Takes the process that says it is a host. Raises PWC0910 where it is none of ours, or of another version."""
-        member = self.by_name.get(hello.island)
-        if member is None or member.process is None or member.process.pid != pid or member.peer is not None:
-            raise PathwaysError(HostLost(island=hello.island, reason=f"process {pid} is not its host"))
+        rank = self.by_name.get(hello.island)
+        is_ours = rank is not None and bool(rank.ticket) and hmac.compare_digest(rank.ticket, hello.ticket)
+        if rank is None or not is_ours or rank.member.process is None or rank.peer is not None:
+            raise PathwaysError(HostLost(island=hello.island, reason=f"process {hello.pid} is not its host"))
         if other := difference(hello.versions):
-            cause = HostLost(island=member.name, reason=f"it is of another version: {other}")
-            self.lose(member, cause)
+            cause = HostLost(island=rank.name, reason=f"it is of another version: {other}")
+            self.lose(rank.member, cause)
             raise PathwaysError(cause)
-        member.peer, member.address = peer, hello.address
-        self._join_soon()
+        rank.peer, rank.address = peer, hello.address
+        if rank.member.is_met:
+            self._join_soon()
+        return rank
 
     def ask(
-        self, member: Member, make: Callable[[int], m.Message], answered: Callable[[m.Answer | Diagnostic], None]
+        self, rank: Rank, make: Callable[[int], m.Message], answered: Callable[[m.Answer | Diagnostic], None]
     ) -> None:
         """Sends a request; `answered` gets the answer, or why there is none."""
         number = next(self._requests)
-        member.asked[number] = answered
-        member.post(make(number))
+        rank.asked[number] = answered
+        rank.post(make(number))
 
     def _join_soon(self) -> None:
         """Joins when no other host has come for a moment: each time all of them are asked and told."""
         self._joining += 1
         joining = self._joining
-        waits = any(member.peer is None and member.process is not None for member in self.all)
+        waits = any(not member.is_met and member.process is not None for member in self.all)
         self._loop.after(TOGETHER if waits else 0.0, lambda: self._join() if joining == self._joining else None)
 
     def _join(self) -> None:
         """Tells all hosts that are there where the data of the others comes from, then lets new ones in."""
         self._joining += 1
-        joining, there = self._joining, {member.name: member for member in self.all if member.peer is not None}
+        joining, met = self._joining, [member for member in self.all if member.is_met]
+        there = {rank.name: rank for rank in all_ranks(met)}
         servers: dict[str, Mapping[str, str]] = {}
         told: set[str] = set()
 
@@ -186,13 +130,13 @@ class Members:
                 return
             told.add(name)
             if len(told) == len(there):
-                for member in there.values():
+                for member in met:
                     if not member.is_up:
                         self._came(member)
 
-        for name, member in there.items():
+        for name, rank in there.items():
             wanted = {other: "" for other in there if other != name}
-            self.ask(member, lambda n, wanted=wanted: m.Connect(n, wanted), lambda a, name=name: found(name, a))
+            self.ask(rank, lambda n, wanted=wanted: m.Connect(n, wanted), lambda a, name=name: found(name, a))
 
     def _must_ask_again(self, answer: m.Answer | Diagnostic) -> bool:
         """Whether a host could not say where its data are, or take where others' are: all are asked again, soon."""
@@ -207,34 +151,57 @@ class Members:
         note("host", member.name, f"joins, number {member.epoch.number}")
         self._on_came(member)
 
-    def hear(self, member: Member, answer: m.Answer) -> None:
+    def hear(self, rank: Rank, answer: m.Answer) -> None:
         """Takes what was asked of a host."""
-        if (answered := member.asked.pop(answer.request, None)) is not None:
+        if (answered := rank.asked.pop(answer.request, None)) is not None:
             answered(answer)
 
-    def ended(self, member: Member, peer: Peer, reason: str) -> None:
+    def ended(self, rank: Rank, peer: Peer, reason: str) -> None:
         """Hears that a host's stream has ended."""
-        if member.peer is peer:
-            said = member.process.ended() if member.process is not None else ""
-            self.lose(member, HostLost(island=member.name, reason=f"its process has ended: {said or reason}"))
+        if rank.peer is peer:
+            process = rank.member.process
+            said = process.ended() if process is not None else ""
+            self.lose(rank.member, HostLost(island=rank.name, reason=f"its process has ended: {said or reason}"))
 
-    def hangs(self, member: Member, message: m.Hangs) -> None:
-        self.lose(member, read_diagnostic(message.cause))
+    def hangs(self, rank: Rank, message: m.Hangs) -> None:
+        """Hears that nothing goes on at a host. Of several it may be another that they wait for: all are asked."""
+        member, cause = rank.member, read_diagnostic(message.cause)
+        if len(member.ranks) == 1 or not isinstance(cause, Hang):
+            self.lose(member, cause)
+            return
+        said: dict[str, m.Answer] = {}
+
+        def hear(name: str, answer: m.Answer | Diagnostic) -> None:
+            if not isinstance(answer, m.Answer) or answer.error:
+                return  # one of them is gone, and so are all
+            said[name] = answer
+            if len(said) == len(member.ranks):
+                answers = {r.name: json.loads(said[r.name].value) for r in member.ranks}
+                if hangs(float(cause.seconds), [a["idle"] for a in answers.values()]):
+                    calls = roll_of({name: a["calls"] for name, a in answers.items()})
+                    self.lose(member, replace(cause, calls=calls))
+
+        for each in member.ranks:
+            self.ask(each, m.CallRoll, lambda a, name=each.name: hear(name, a))
 
     def lose(self, member: Member, cause: Diagnostic) -> None:
-        """Kills what is left of a host, tells all others, and starts another in its place."""
+        """Kills what is left of an island's hosts, tells all others, and starts new ones in their place."""
         if self._closed:
             return
-        epoch, peer = member.epoch.number, member.peer
+        epoch, was_met = member.epoch.number, any(rank.peer is not None for rank in member.ranks)
         member.epoch.go()
-        member.lost, member.peer, member.address = cause, None, ""
+        member.lost = cause
         note("host", member.name, f"is gone: {cause.text(cause.have)}")
         print(f"note: {cause.text(cause.title)}: {cause.text(cause.have)}", file=sys.stderr, flush=True)
-        if peer is not None:
-            peer.end("the host is gone")
+        asked: list[Callable[[m.Answer | Diagnostic], None]] = []
+        for rank in member.ranks:
+            peer, rank.peer, rank.address, rank.ticket, rank.arrays = rank.peer, None, "", "", 0
+            if peer is not None:
+                peer.end("the host is gone")
+            asked += rank.asked.values()
+            rank.asked = {}
         if member.process is not None:
             member.process.kill()
-        asked, member.asked = list(member.asked.values()), {}
         for answered in asked:
             answered(cause)
         self.fence(member, cause)
@@ -244,11 +211,11 @@ class Members:
             self._give_up(member, cause)
         else:
             self._start(member)
-        if peer is not None:
+        if was_met:
             self._join_soon()  # those who were being joined with it are joined without
 
     def fence(self, member: Member, cause: Diagnostic) -> None:
-        """Tells all other hosts that one is gone, so that nothing waits for it."""
+        """Tells all other hosts that an island's are gone, so that nothing waits for them."""
         for other in self.all:
             if other is not member:
                 other.post(m.Fence(member.name, write_diagnostic(cause)))
@@ -263,31 +230,25 @@ class Members:
         """Loses hosts that have ended before they came, take too long to come, or are not heard of."""
         now = time.monotonic()
         for member in self.all:
-            if member.peer is None and member.process is not None:
+            if not member.is_met and member.process is not None:
                 if said := member.process.ended():
                     self.lose(member, HostLost(island=member.name, reason=f"it has not started: {said}"))
                 elif now - member.began > START:
-                    reason = f"it did not start in {START:g} seconds"
+                    missing = ", ".join(rank.name for rank in member.ranks if rank.peer is None)
+                    reason = f"{missing} did not start in {START:g} seconds"
                     self.lose(member, HostLost(island=member.name, reason=reason))
-        heard = {member.name: member.peer.heard for member in self.all if member.peer is not None}
+        heard = {name: rank.peer.heard for name, rank in self.by_name.items() if rank.peer is not None}
         for name, seconds in self._silence.judge(now, heard).items():
-            reason = f"nothing was heard of it for {seconds:.1f} seconds"
-            self.lose(self.by_name[name], HostLost(island=name, reason=reason))
+            if (rank := self.by_name[name]).peer is not None:  # else another of its island was lost just now
+                reason = f"nothing was heard of it for {seconds:.1f} seconds"
+                self.lose(rank.member, HostLost(island=name, reason=reason))
 
     def close(self) -> None:
         """Ends all hosts."""
         self._closed = True
         for member in self.all:
-            if member.peer is not None:
-                member.peer.end("the cluster is stopped")
+            for rank in member.ranks:
+                if rank.peer is not None:
+                    rank.peer.end("the cluster is stopped")
             if member.process is not None:
                 member.process.kill()
-
-
-def spec_of(members: Iterable[Member]) -> dict[str, str]:
-    """What a client must know of each host: its epoch, where it is, and why it will not come; for `Welcome`."""
-    found: dict[str, str] = {}
-    for each in members:
-        gone = write_diagnostic(each.lost) if each.epoch.state == "away" and each.lost is not None else ""
-        found[each.name] = json.dumps([each.epoch.number, each.address if each.is_up else "", gone])
-    return found

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.loop import Loop
@@ -35,7 +36,7 @@ def serve_cluster() -> None:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(folder / CONTROLLER))
             listener.listen(BACKLOG)
-            launcher = LocalLauncher(folder, chosen.platform)
+            launcher = LocalLauncher(folder, chosen.platform, ranks_in(topology))
             policy = SCHEDULING_POLICIES[chosen.policy]()
             controller = ClusterController(loop, topology, chosen.platform, policy, launcher, str(folder))
 

@@ -1,6 +1,6 @@
 """The clients of a cluster, and the order of what each of them sends to hosts.
 
-A client's runs go to a host in the order in which they were submitted, and what is to go behind one (the end of an
+A client's runs go to an island in the order in which they were submitted, and what is to go behind one (the end of an
 array, say) waits for it; nothing of one client waits for another's.
 """
 
@@ -15,7 +15,7 @@ from pathways.runtime.control.scheduling import Request
 
 
 class Behind(NamedTuple):
-    """What goes to a host behind the runs that were submitted before it: a frame, for the host of an epoch."""
+    """What goes to an island behind the runs that were submitted before it: a frame, for the hosts of an epoch."""
 
     epoch: int
     frame: bytes
@@ -42,18 +42,19 @@ class KnownPlan:
 
 @dataclass(eq=False, slots=True)
 class ClusterRun:
-    """A run of a client: what goes to each host, and which of them have not ended it."""
+    """A run of a client: what goes to each island, and which hosts have not ended it."""
 
     request: Request
     session: "ClientSession"
     parcels: dict[int, tuple[int, bytes]]
-    """By the number of a host: its epoch, and the frame that is sent to it."""
+    """By the number of an island: its epoch, and the frame that is sent to all of its hosts."""
     plan: KnownPlan
     results: range
     """The ids of its results."""
     seconds: float = 0.0
     """Of the host that was longest at it."""
     left: set[int] = field(default_factory=set[int])
+    """The numbers of hosts that have not ended it."""
     relay: Relay | None = None
     began: float = 0.0
     is_in_line: bool = False
@@ -72,7 +73,7 @@ class ClientSession:
     lines: dict[int, "deque[ClusterRun | Behind]"] = field(
         default_factory=lambda: defaultdict(deque[ClusterRun | Behind])
     )
-    """By the number of a host: what has not been sent there."""
+    """By the number of an island: what has not been sent there."""
     inside: dict[int, str] = field(default_factory=dict[int, str])
     """Names of the clients inside of the process, by number."""
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
@@ -84,5 +85,5 @@ class ClientSession:
         return f"{self.inside.get(inside, 'client')} of {self.name} {self.number}"
 
     def is_next(self, run: ClusterRun) -> bool:
-        """Whether nothing that this client has sent before waits for any of the run's hosts."""
-        return all(self.lines[host][0] is run for host in run.parcels)
+        """Whether nothing that this client has sent before waits for any of the run's islands."""
+        return all(self.lines[island][0] is run for island in run.parcels)

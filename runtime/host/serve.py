@@ -28,6 +28,7 @@ from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.host import host_of_island
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.credentials import TICKET
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import check_arrays
 from pathways.runtime.wire.tls import join_as, read_keys
@@ -70,7 +71,7 @@ def serve() -> None:
     clients = Clients(host, todo)
     if chosen.listen:
         clients.listen(chosen.listen)
-    connection.post(m.Hello(name, os.getpid(), VERSIONS, chosen.listen or ""))
+    connection.post(m.Hello(name, os.getpid(), VERSIONS, chosen.listen or "", os.environ.pop(TICKET, "")))
     host.start()
     folder = os.path.dirname(chosen.socket) if chosen.socket and not chosen.listen else ""
     threading.Thread(

@@ -21,6 +21,7 @@ from pathlib import Path
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
+from pathways.runtime.launch.group_service import GroupService, start_group_service
 from pathways.runtime.launch.spawn import last_words, spawn
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -41,7 +42,7 @@ class HostProcess:
     connection: Connection
     process: "subprocess.Popen[bytes]"
     log: Path
-    meeting: "subprocess.Popen[bytes] | None" = None
+    meeting: GroupService | None = None
     """Where the hosts of its island meet; ends with it."""
 
     def kill(self) -> None:
@@ -58,7 +59,7 @@ class HostProcess:
             self.process.kill()
             self.process.wait()
         if self.meeting is not None:
-            _end_service(self.meeting)
+            self.meeting.end()
         shutil.rmtree(self.log.parent, ignore_errors=True)
 
     def last_words(self) -> str:
@@ -77,20 +78,22 @@ def start_hosts(islands: Sequence[Island], platform: str, ranks: RankTable = ONE
         listener.bind(address)
         listener.listen(sum(ranks.count(i.name) for i in islands))
         started: dict[str, subprocess.Popen[bytes]] = {}
-        meetings: dict[str, subprocess.Popen[bytes]] = {}
+        meetings: dict[str, GroupService] = {}
         try:
             for island in islands:
-                port = 0
                 if ranks.are_several(island.name):
-                    port = _free_port()
-                    meetings[island.name] = _start_service(island, port, ranks, folder)
+                    log = log_of(folder, island.name)
+                    meetings[island.name] = start_group_service(ranks.count(island.name), log)
                 for rank, name in enumerate(ranks.names(island.name)):
-                    started[name] = _start(island, platform, address, folder, ranks, rank, port)
+                    meeting = meetings.get(island.name)
+                    started[name] = _start(island, platform, address, folder, ranks, rank, meeting)
             found = _greeted(listener, started, folder)
         except BaseException:
-            for process in (*started.values(), *meetings.values()):
+            for process in started.values():
                 process.kill()
                 process.wait()
+            for meeting in meetings.values():
+                meeting.end()
             shutil.rmtree(folder, ignore_errors=True)
             raise
     of = {ranks.names(island)[0]: meeting for island, meeting in meetings.items()}
@@ -99,35 +102,15 @@ def start_hosts(islands: Sequence[Island], platform: str, ranks: RankTable = ONE
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
-def _start_service(island: Island, port: int, ranks: RankTable, folder: Path) -> "subprocess.Popen[bytes]":
-    """Starts the service where the hosts of an island meet; it ends with this process, which keeps its input open."""
-    arguments = [f"127.0.0.1:{port}", str(ranks.count(island.name))]
-    return spawn("pathways.runtime.host.devices.group", arguments, log_of(folder, island.name), subprocess.PIPE)
-
-
-def _end_service(process: "subprocess.Popen[bytes]") -> None:
-    process.kill()
-    process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
-
-
 def _start(
-    island: Island, platform: str, address: str, folder: Path, ranks: RankTable, rank: int, port: int
+    island: Island, platform: str, address: str, folder: Path, ranks: RankTable, rank: int, meeting: GroupService | None
 ) -> "subprocess.Popen[bytes]":
     arguments = [
         "--socket", address, "--island", island.name, "--devices", str(island.size // ranks.count(island.name)),
         "--platform", platform, "--hosts", json.dumps(dict(ranks.hosts)), "--rank", str(rank),
     ]  # fmt: skip
-    if port:
-        arguments += ["--group", f"127.0.0.1:{port}"]
+    if meeting is not None:
+        arguments += ["--group", meeting.address]
     return spawn("pathways.runtime.host.serve", arguments, log_of(folder, ranks.names(island.name)[rank]))
 
 

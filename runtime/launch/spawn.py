@@ -4,21 +4,29 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def spawn(
-    module: str, arguments: Sequence[str], log: Path, stdin: int = subprocess.DEVNULL
+    module: str,
+    arguments: Sequence[str],
+    log: Path,
+    stdin: int = subprocess.DEVNULL,
+    environment: Mapping[str, str] = _NOTHING,
 ) -> "subprocess.Popen[bytes]":
     """Starts a module of this package in a session of its own; what it prints goes behind what the log has.
 
-    Raises OSError.
+    `environment` is what it finds there beside what this one has. Raises OSError.
     """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    found = {**os.environ, **paths, **environment}
     command = [sys.executable, "-P", "-m", module, *arguments]
     with log.open("ab") as out:
-        return subprocess.Popen(command, stdin=stdin, stdout=out, stderr=out, env=environment, start_new_session=True)
+        return subprocess.Popen(command, stdin=stdin, stdout=out, stderr=out, env=found, start_new_session=True)
 
 
 def last_words(log: Path) -> str:

@@ -21,8 +21,8 @@ class ComeIn:
 class Welcome:
     """The controller to a client, once: its number, what it shows to hosts (`ticket`), and what there is.
 
-    `topology` is a spec (docs/topologies.md); `hosts` has the epoch and the address of each host, by name, in the order
-    of their numbers, and why none will come any more; no address: it is not there yet.
+    `topology` is a spec (docs/topologies.md); `hosts` has the epoch of each island, by name, in the order of their
+    numbers, the addresses of its hosts, and why none will come any more; no address: they are not there yet.
     """
 
     client: int
@@ -66,20 +66,20 @@ class Flush:
 
 @dataclass(frozen=True)
 class HostGone:
-    """The controller to a client: the host of an epoch is gone, and why (a diagnostic)."""
+    """The controller to a client: the hosts of an island's epoch are gone, and why (a diagnostic)."""
 
-    host: str
+    island: str
     epoch: int
     cause: str
 
 
 @dataclass(frozen=True)
 class HostCame:
-    """The controller to a client: a host is there, at an address; without one, no host will come any more."""
+    """The controller to a client: the hosts of an island are there, at addresses by name; none: none will come."""
 
-    host: str
+    island: str
     epoch: int
-    address: str
+    addresses: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Introduce:
 
 @dataclass(frozen=True)
 class Submit:
-    """A client to the controller: run this when its turn comes. `blob` has the message to each host (`parcels`).
+    """A client to the controller: run this when its turn comes. `blob` has the message to each island (`parcels`).
 
     `outputs` is how many ids of results there are; `inside` is which of the clients inside of the process it is for,
     `weight` its weight times `WEIGHT`; `memory` has the bytes that it takes on devices (numbered over all islands), in
@@ -117,10 +117,14 @@ class Submit:
 
 @dataclass(frozen=True)
 class Relayed:
-    """What goes by the controller: a client's message to a host, behind its runs there, or a host's to a client."""
+    """What goes by the controller: a client's message to an island, behind its runs there, or a host's to a client.
 
-    host: int
+    `rank`: which of the hosts of the island says it; what a client says goes to all of them.
+    """
+
+    island: int
     epoch: int
+    rank: int
     blob: bytes
 
 

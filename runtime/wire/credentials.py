@@ -5,6 +5,9 @@ import struct
 
 _CREDENTIALS = struct.Struct("3i")
 
+TICKET = "PATHWAYS_TICKET"
+"""The environment variable in which a host finds the ticket by which its controller knows it."""
+
 
 def process_at(sock: socket.socket) -> tuple[int, int]:
     """The number of the process, and of its user."""

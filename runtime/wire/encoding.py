@@ -31,37 +31,37 @@ _HOT: frozenset[type[Any]] = frozenset(
 _CARRYING = frozenset(cls for cls in _HOT if "blob" in _HINTS[cls])
 _NUMBERS = {cls: [name for name in _HINTS[cls] if name != "blob"] for cls in _HOT}
 _COUNT = struct.Struct("<I")
-_RELAYED = struct.Struct("<QBIqq")
+_RELAYED = struct.Struct("<QBIqqq")
 _PARCEL = struct.Struct("<IIQB")
-"""The number of a host, its epoch, the size of the payload, the kind of message."""
+"""The number of an island, its epoch, the size of the payload, the kind of message."""
 
 
-def relayed(host: int, epoch: int, frame: bytes) -> bytes:
+def relayed(island: int, epoch: int, rank: int, frame: bytes) -> bytes:
     """The frame of a `Relayed`, which a controller writes once a host and run."""
-    return _RELAYED.pack(_COUNT.size + 16 + len(frame), _KINDS[m.Relayed], 2, host, epoch) + frame
+    return _RELAYED.pack(_COUNT.size + 24 + len(frame), _KINDS[m.Relayed], 3, island, epoch, rank) + frame
 
 
 def pack_parcels(parcels: Iterable[tuple[int, int, Message]]) -> bytes:
-    """Writes messages to several hosts, by number and epoch, for `Submit`."""
+    """Writes messages to several islands, by number and epoch, for `Submit`."""
     found: list[bytes] = []
-    for host, epoch, message in parcels:
+    for island, epoch, message in parcels:
         kind, payload, _ = encode(message)
-        found += (_PARCEL.pack(host, epoch, len(payload), kind), payload)
+        found += (_PARCEL.pack(island, epoch, len(payload), kind), payload)
     return b"".join(found)
 
 
 def read_parcels(blob: bytes) -> list[tuple[int, int, int, bytes]]:
-    """Reads what `pack_parcels` writes: host, epoch, kind and payload of each. Raises PWC0911 for what is none."""
+    """Reads what `pack_parcels` writes: island, epoch, kind and payload of each. Raises PWC0911 for what is none."""
     found: list[tuple[int, int, int, bytes]] = []
     at = 0
     while at < len(blob):
         if len(blob) < at + _PARCEL.size:
             raise _bad("a parcel that ends too early", "whole parcels")
-        host, epoch, size, kind = _PARCEL.unpack_from(blob, at)
+        island, epoch, size, kind = _PARCEL.unpack_from(blob, at)
         at += _PARCEL.size
         if len(blob) < at + size:
             raise _bad("a parcel that ends too early", "whole parcels")
-        found.append((host, epoch, kind, blob[at : at + size]))
+        found.append((island, epoch, kind, blob[at : at + size]))
         at += size
     return found
 

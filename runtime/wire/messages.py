@@ -31,6 +31,8 @@ class Hello:
     versions: dict[str, str]
     address: str = ""
     """Where clients reach it, where it has several."""
+    ticket: str = ""
+    """What its controller has given to it alone, where that is a process of its own."""
 
 
 @dataclass(frozen=True)

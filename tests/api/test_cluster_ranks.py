@@ -226,7 +226,7 @@ def test_hosts_of_an_island_that_load_different_plans_are_named(monkeypatch: pyt
 def test_nothing_is_left_of_an_island_of_several_hosts() -> None:
     with pw.cluster("islands=1,hosts=2,devices=1"):
         found = list(this_cluster().processes.values())
-        pids = [p.process.pid for p in found] + [p.meeting.pid for p in found if p.meeting is not None]
+        pids = [p.process.pid for p in found] + [p.meeting.process.pid for p in found if p.meeting is not None]
         assert len(pids) == 3 and all(is_alive(pid) for pid in pids)
     assert not any(is_alive(pid) for pid in pids)
 

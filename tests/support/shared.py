@@ -32,12 +32,16 @@ class SharedCluster:
     def island(self, name: str) -> dict[str, Any]:
         return next(island for island in self.status()["islands"] if island["name"] == name)
 
-    def pids(self) -> list[int]:
-        return [island["pid"] for island in self.status()["islands"]]
+    def hosts(self) -> dict[str, int]:
+        """The process of each host, by name."""
+        return {host["name"]: host["pid"] for island in self.status()["islands"] for host in island["hosts"]}
 
-    def send(self, island: str, how: signal.Signals) -> int:
-        """Sends a signal to the host of an island; returns the number of its process."""
-        pid: int = self.island(island)["pid"]
+    def pids(self) -> list[int]:
+        return list(self.hosts().values())
+
+    def send(self, host: str, how: signal.Signals) -> int:
+        """Sends a signal to a host; returns the number of its process."""
+        pid = self.hosts()[host]
         os.kill(pid, how)
         return pid
 

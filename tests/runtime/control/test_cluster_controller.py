@@ -6,7 +6,7 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,11 @@ from pathways.runtime.wire.versions import VERSIONS
 class HereAlready:
     """Starts nothing: the hosts are threads of this process."""
 
-    pid = os.getpid()
+    pids = (os.getpid(),)
+    tickets: Sequence[str] = ()
 
-    def start(self, island: Island, epoch: int) -> "HereAlready":
+    def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> "HereAlready":
+        self.tickets = tickets
         return self
 
     def ended(self) -> str:
@@ -49,8 +51,9 @@ class Running:
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
         self.listener.listen(64)
+        launcher = HereAlready()
         self.controller = ClusterController(
-            self.loop, Topology((Island("island0", devices=1),)), "cpu", SCHEDULING_POLICIES[STRIDE](), HereAlready(),
+            self.loop, Topology((Island("island0", devices=1),)), "cpu", SCHEDULING_POLICIES[STRIDE](), launcher,
             self.path,
         )  # fmt: skip
         self.loop.listen(self.listener, self.controller.accept)
@@ -59,7 +62,7 @@ class Running:
         self.forgotten: list[int] = []
         self.made: list[Connection] = []
         self.host = self.connect()
-        self.host.post(m.Hello("island0", os.getpid(), VERSIONS, "nowhere"))
+        self.host.post(m.Hello("island0", os.getpid(), VERSIONS, "nowhere", launcher.tickets[0]))
         threading.Thread(target=self._serve, daemon=True).start()
 
     def connect(self) -> Connection:
@@ -138,7 +141,7 @@ def noise(rng: random.Random) -> bytes:
             messages: list[m.Message] = [
                 m.Fence("island0", ""), m.Done(1, 2), m.Forget(1), m.Ask(1, "nothing"), m.Hold(0, (5, 1)),
                 m.Cancel(first_id(9), "{}"), m.Introduce(0, first_id(1), "x", "[[]]", ""), m.Hello("island0", 1, {}),
-                m.Relayed(0, 0, b""), m.Submit(first_id(1), first_id(1), 1, 0, 1, (), b"abc"), m.Beat(1, 1),
+                m.Relayed(0, 0, 0, b""), m.Submit(first_id(1), first_id(1), 1, 0, 1, (), b"abc"), m.Beat(1, 1),
             ]  # fmt: skip
             return b"".join(frame_of(*encode(rng.choice(messages))))
         case _:

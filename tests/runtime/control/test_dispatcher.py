@@ -11,7 +11,7 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control.dispatcher import Dispatcher
-from pathways.runtime.control.members import Member
+from pathways.runtime.control.member import Member, members_of
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.wire import messages as m
@@ -41,7 +41,7 @@ class Hall:
     """Hosts that end runs when a test says so, and clients."""
 
     def __init__(self, hosts: int, memory: int | None = None) -> None:
-        self.members = [Member(n, Island(f"island{n}", devices=1, memory=memory)) for n in range(hosts)]
+        self.members = members_of(Island(f"island{n}", devices=1, memory=memory) for n in range(hosts))
         for member in self.members:
             self.comes(member)
         self.dispatcher = Dispatcher(self.members, SCHEDULING_POLICIES[STRIDE]())
@@ -52,7 +52,7 @@ class Hall:
 
     def comes(self, member: Member) -> None:
         peer: Any = FakePeer()
-        member.peer = peer
+        member.ranks[0].peer = peer
         member.epoch.settle(member.epoch.number, "join")
 
     def client(self, *, loops: bool = False) -> ClientSession:
@@ -73,12 +73,12 @@ class Hall:
 
     def frees(self, session: ClientSession, host: int, array: int) -> None:
         frame = b"".join(frame_of(*encode(m.FreeArrays((first_id(session.number) + array,)))))
-        self.dispatcher.pass_on(session, m.Relayed(host, self.members[host].epoch.number, frame))
+        self.dispatcher.pass_on(session, m.Relayed(host, self.members[host].epoch.number, 0, frame))
 
     def look(self) -> None:
         """Takes what hosts were sent."""
         for number, member in enumerate(self.members):
-            peer: Any = member.peer
+            peer: Any = member.ranks[0].peer
             if peer is None:
                 continue
             for message in peer.got:
@@ -90,7 +90,7 @@ class Hall:
     def end(self, host: int) -> int:
         """Has a host end the run that it has had longest."""
         run = self.pending[host].pop(0)
-        self.dispatcher.ended(self.members[host], run, 1_000_000)
+        self.dispatcher.ended(self.members[host].ranks[0], run, 1_000_000)
         return run
 
     def goes(self, host: int) -> None:
@@ -98,7 +98,7 @@ class Hall:
         member = self.members[host]
         cause = HostLost(island=member.name, reason="killed")
         member.epoch.go()
-        member.peer, member.lost = None, cause
+        member.ranks[0].peer, member.lost = None, cause
         self.pending[host].clear()
         self.dispatcher.gone(member, cause)
         self.comes(member)
@@ -159,7 +159,7 @@ def test_what_follows_a_run_waits_for_it_and_overtakes_none() -> None:
     kinds: list[list[Any]] = []
     while waits not in hall.seen[0]:
         hall.end(0)
-        peers: list[Any] = [member.peer for member in hall.members]
+        peers: list[Any] = [member.ranks[0].peer for member in hall.members]
         kinds = [[type(message) for message in peer.got] for peer in peers]
         hall.look()
     assert kinds == [[m.RunPlan, m.FreeArrays], [m.RunPlan, m.FreeArrays, m.RunPlan]]
@@ -280,7 +280,7 @@ def test_a_client_sends_nothing_but_what_is_its_own(bad: m.Message) -> None:
     frame = b"".join(frame_of(*encode(bad)))
     for data in (frame, frame[:-1], frame + b"x", b""):
         with pytest.raises(PathwaysError) as caught:
-            hall.dispatcher.pass_on(hall.client(), m.Relayed(0, 0, data))
+            hall.dispatcher.pass_on(hall.client(), m.Relayed(0, 0, 0, data))
         assert caught.value.code in ("PWC0911", "PWC0916")
 
 
@@ -299,7 +299,7 @@ def test_memory_of_no_device_is_refused(memory: tuple[int, ...]) -> None:
 def test_later_runs_find_why_there_are_no_results_of_a_refused_one() -> None:
     hall = Hall(1, memory=100)
     client = hall.client()
-    peer: Any = hall.members[0].peer
+    peer: Any = hall.members[0].ranks[0].peer
     run = hall.submit(client, 1, [0], memory=101)
     assert [(x.array, read_diagnostic(x.cause).code) for x in peer.got] == [(run, "PWC0506")]
 

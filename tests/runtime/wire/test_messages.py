@@ -143,7 +143,7 @@ def test_other_versions_are_named() -> None:
 
 def test_what_carries_others_may_be_as_large_as_they_are() -> None:
     """A run of thousands of results that failed says so of each."""
-    large = m.Relayed(0, 0, bytes(4 << 20))
+    large = m.Relayed(0, 0, 0, bytes(4 << 20))
     kind, payload, blob = encoding.encode(large)
     assert len(payload) + len(blob) <= encoding.most_bytes(kind)
     assert encoding.decode(kind, payload + blob) == large

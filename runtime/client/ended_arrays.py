@@ -1,0 +1,48 @@
+"""Arrays and plans that have ended here, until their hosts are told."""
+
+import contextlib
+from collections import deque
+from typing import Protocol
+
+from pathways.runtime.wire import messages as m
+
+MOST_FREED = 1 << 16
+"""The most arrays whose end one message tells of."""
+
+
+class Sink(Protocol):
+    """Where messages to a host go that must keep their order among its runs."""
+
+    def post_soon(self, message: m.Message) -> None:
+        """Sends a message some time soon; never waits. Raises ConnectionEnded."""
+        ...
+
+
+class EndedArrays:
+    """What has ended; any thread may add to it at any time, also while it collects garbage."""
+
+    def __init__(self) -> None:
+        self._arrays: deque[int] = deque()
+        self._plans: deque[int] = deque()
+
+    def add(self, array: int) -> None:
+        self._arrays.append(array)
+
+    def add_plan(self, plan: int) -> None:
+        self._plans.append(plan)
+
+    def send(self, sink: Sink) -> None:
+        """Sends what has ended; several threads may, and each sends what it takes. Raises ConnectionEnded."""
+        while arrays := _taken(self._arrays, MOST_FREED):
+            sink.post_soon(m.FreeArrays(tuple(arrays)))
+        for plan in _taken(self._plans, MOST_FREED):
+            sink.post_soon(m.UnloadPlan(plan))
+
+
+def _taken(numbers: deque[int], most: int) -> list[int]:
+    """Takes so many of some numbers, to which other threads add, and of which they take, too."""
+    found: list[int] = []
+    with contextlib.suppress(IndexError):
+        while len(found) < most:
+            found.append(numbers.popleft())
+    return found

@@ -1,0 +1,34 @@
+"""What a controller asks of a launcher, which starts hosts here or has an engine start them (runtime/launch/)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pathways.dialect.topology import Island
+
+
+class Started(Protocol):
+    """The hosts of an island, or what stands for them where other machines have them: they start and end together."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Their processes, by rank; 0 where one is not known."""
+        ...
+
+    def ended(self) -> str:
+        """Why one of them has ended, with its last words; empty while all run, or have yet to be started."""
+        ...
+
+    def kill(self) -> None:
+        """Ends all of them now, also where one is frozen."""
+        ...
+
+
+class HostLauncher(Protocol):
+    """Starts hosts."""
+
+    def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> Started:
+        """Starts the hosts of an island, of which each finds its ticket, by rank, in its environment.
+
+        They come by themselves, and show it. Raises OSError where they cannot be started.
+        """
+        ...

@@ -1,0 +1,131 @@
+"""An island of a cluster and its hosts, as their controller knows them: which are there, and where."""
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pathways.dialect.diagnostic_json import write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.ranks import RankTable
+from pathways.dialect.topology import Island
+from pathways.runtime.control.epochs import Epoch
+from pathways.runtime.control.launcher import Started
+from pathways.runtime.control.loop import Peer
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.encoding import encode
+from pathways.runtime.wire.frames import frame_of
+
+
+@dataclass(eq=False)
+class Rank:
+    """One host of an island, one after another."""
+
+    number: int
+    """Among all hosts of the cluster."""
+    rank: int
+    name: str
+    """That of its island, where it is alone."""
+    member: "Member"
+    ticket: str = ""
+    """What the process shows that is this host."""
+    peer: Peer | None = None
+    """Where it is heard, once it has said hello."""
+    address: str = ""
+    """Where clients reach it."""
+    arrays: int = 0
+    """How many arrays it had when it last said so."""
+    asked: dict[int, Callable[[m.Answer | Diagnostic], None]] = field(
+        default_factory=dict[int, "Callable[[m.Answer | Diagnostic], None]"]
+    )
+
+    def post(self, message: m.Message) -> None:
+        """Sends a message; nothing where it is not there."""
+        if self.peer is not None:
+            for data in frame_of(*encode(message)):
+                self.peer.post(bytes(data))
+
+
+@dataclass(eq=False)
+class Member:
+    """An island and its hosts, which come and go together: they are one gang."""
+
+    number: int
+    island: Island
+    ranks: tuple[Rank, ...] = ()
+    epoch: Epoch = field(default_factory=Epoch)
+    process: Started | None = None
+    lost: Diagnostic | None = None
+    """Why the last hosts are gone; None while they are there, or come for the first time."""
+    began: float = 0.0
+    worked: bool = False
+    """Whether any run has ended there."""
+    idle: int = 0
+    """How many in a row have ended before any run of theirs did."""
+
+    @property
+    def name(self) -> str:
+        return self.island.name
+
+    @property
+    def is_up(self) -> bool:
+        return self.epoch.state == "up"
+
+    @property
+    def is_met(self) -> bool:
+        """Whether all of its hosts have said hello."""
+        return all(rank.peer is not None for rank in self.ranks)
+
+    @property
+    def arrays(self) -> int:
+        return max(rank.arrays for rank in self.ranks)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where clients reach its hosts, by name; nothing while they are not there."""
+        return {rank.name: rank.address for rank in self.ranks} if self.is_up else {}
+
+    def post(self, message: m.Message) -> None:
+        """Sends a message to all of its hosts: they see all messages in one order."""
+        for rank in self.ranks:
+            rank.post(message)
+
+    def send(self, data: bytes) -> None:
+        """As `post`, of a frame."""
+        for rank in self.ranks:
+            if rank.peer is not None:
+                rank.peer.post(data)
+
+    def give_tickets(self) -> list[str]:
+        """Makes new tickets for the hosts that are about to be started."""
+        for rank in self.ranks:
+            rank.ticket = secrets.token_hex(16)
+        return [rank.ticket for rank in self.ranks]
+
+
+def members_of(islands: Iterable[Island]) -> list[Member]:
+    """The islands of a cluster, with their hosts numbered over all of them."""
+    found: list[Member] = []
+    following = 0
+    for number, island in enumerate(islands):
+        member = Member(number, island)
+        names = RankTable({island.name: island.hosts}).names(island.name)
+        member.ranks = tuple(Rank(following + rank, rank, name, member) for rank, name in enumerate(names))
+        following += len(names)
+        found.append(member)
+    return found
+
+
+def all_ranks(members: Iterable[Member]) -> Iterator[Rank]:
+    """All hosts of a cluster, by number."""
+    for member in members:
+        yield from member.ranks
+
+
+def spec_of(members: Iterable[Member]) -> dict[str, str]:
+    """What a client must know of each island: its epoch, where its hosts are, and why none will come; for `Welcome`."""
+    found: dict[str, str] = {}
+    for each in members:
+        gone = write_diagnostic(each.lost) if each.epoch.state == "away" and each.lost is not None else ""
+        found[each.name] = json.dumps([each.epoch.number, each.addresses, gone])
+    return found

@@ -1,0 +1,47 @@
+"""Where the hosts of an island of several meet: a service, a process beside them.
+
+Where it was one of them, its end would abort the others.
+"""
+
+import contextlib
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathways.runtime.launch.spawn import spawn
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(eq=False)
+class GroupService:
+    """The service of one island's hosts. It ends with this process, which keeps its input open."""
+
+    address: str
+    process: "subprocess.Popen[bytes]"
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def end(self) -> None:
+        """Ends it, and gives back what this process has of it."""
+        self.process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(5)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+
+def start_group_service(count: int, log: Path, ip: str = LOOPBACK) -> GroupService:
+    """Starts the service of so many hosts, at an address that they reach. Raises OSError."""
+    address = f"{ip}:{_free_port(ip)}"
+    process = spawn("pathways.runtime.host.devices.group", [address, str(count)], log, subprocess.PIPE)
+    return GroupService(address, process)
+
+
+def _free_port(ip: str) -> int:
+    with socket.socket() as sock:
+        sock.bind((ip, 0))
+        port: int = sock.getsockname()[1]
+        return port
