@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -16,12 +17,13 @@ from pathways.runtime.client.hosts import HostedIslands, ask_each
 from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.epochs import Epoch
+from pathways.runtime.control.island_rules import refused_new, refused_removal
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.journal import note
 from pathways.runtime.launch.processes import HostProcess, start_hosts
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.errors import HostLost, NotOverProcesses
+from pathways.runtime.wire.errors import HostLost, IslandRemoved, NotOverProcesses
 
 MOST_STARTS = 5
 """So many hosts that end before a run of theirs does are enough."""
@@ -96,18 +98,16 @@ class Cluster(HostedIslands):
         return name in self._epochs and self._epochs[name].state == "starting"
 
     def add(self, island: Island) -> None:
-        name, several = island.name, island.hosts > 1
-        if several and self.ranks.count(name) != island.hosts:
-            have, rule = f"{name} of {island.hosts} hosts", "an island of one host, or one that was there at the start"
-            raise PathwaysError(NotOverProcesses(what="adding it", have_=have, rule=rule, where=caller()))
+        name = island.name
         with self._one_at_a_time:
-            self.check_new(island)
+            if (refused := refused_new(self.topology, island, self.ranks)) is not None:
+                raise PathwaysError(replace(refused, where=caller()))
             started = start_hosts([island], self.platform, self.ranks)
             with self._changed:
                 self._passing.add(name)
                 self._epochs[name] = epoch = Epoch()
                 self._idle[name] = 0
-            self._bind(island)
+            self.bind_hosted(island)
             self._meet(name, started)
             try:
                 self._join()
@@ -125,8 +125,9 @@ class Cluster(HostedIslands):
     def remove(self, name: str, drain: Callable[[str], None] | None) -> None:
         with self._one_at_a_time:
             if name not in self.removed or name not in self.hosts:  # else: one that was interrupted goes on
-                self.check_removable(name)
-                self.leave(name)
+                if (refused := refused_removal(self.topology, name)) is not None:
+                    raise PathwaysError(replace(refused, where=caller()))
+                self.leave(name, IslandRemoved(island=name))
         if drain is not None:
             drain(name)
             self.wait_for_moves(name)

@@ -10,7 +10,6 @@ from typing import ClassVar, TypeAlias
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
-from pathways.dialect.user_line import caller
 from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.control.relay import Relay
@@ -19,7 +18,6 @@ from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.errors import IslandRemoved, WrongIslands
 
 
 @dataclass(frozen=True)
@@ -153,9 +151,10 @@ class HostedIslands(Hosts):
         self.removed: dict[str, Diagnostic] = {}
         """Islands that were there, and why they are not any more."""
         for island in topology.islands:
-            self._bind(island)
+            self.bind_hosted(island)
 
-    def _bind(self, island: Island) -> None:
+    def bind_hosted(self, island: Island) -> None:
+        """Names the devices of an island that hosts have."""
         kind = self.platform if island.kind == "any" else island.kind
         self.bind(island.name, [RemoteDevice(island.name, at, self.platform, kind) for at in range(island.size)])
 
@@ -181,34 +180,17 @@ class HostedIslands(Hosts):
         """A name that no island has or had, and that is given only once."""
         return next(n for i in self._next if (n := f"island{i}") not in {*self.topology.names, *self.removed})
 
-    def check_new(self, island: Island) -> None:
-        """Raises PWC0923 for an island that is there."""
-        if island.name in self.topology.names:
-            problem, rule = f"{island.name} is there already", "a name of its own"
-            raise PathwaysError(WrongIslands(problem=problem, have_=str(self.topology), rule=rule, where=caller()))
-
-    def check_removable(self, name: str) -> None:
-        """Raises PWC0923 for an island that is not there, and for the last one."""
-        if name not in self.topology.names:
-            problem, rule = f"there is no {name}", "the name of an island"
-        elif len(self.topology.islands) == 1:
-            problem, rule = f"{name} is the last island", "another island, to go on with"
-        else:
-            return
-        raise PathwaysError(WrongIslands(problem=problem, have_=str(self.topology), rule=rule, where=caller()))
-
     def appear(self, island: Island) -> None:
         """Makes known that an island is there, and has devices: programs may be placed there from now on."""
         self.removed.pop(island.name, None)
         self.topology = replace(self.topology, islands=(*self.topology.islands, island))
 
-    def leave(self, name: str) -> Diagnostic:
-        """Makes known that an island goes: nothing is placed there from now on. Gives what arrays there will raise."""
+    def leave(self, name: str, cause: Diagnostic) -> None:
+        """Makes known that an island goes: nothing is placed there from now on. Arrays there will raise the cause."""
         left = tuple(i for i in self.topology.islands if i.name != name)
         self.topology = replace(self.topology, islands=left)
-        cause = self.removed[name] = IslandRemoved(island=name, there=str(self.topology))
+        self.removed[name] = cause
         self.give_up(name, "it was removed", cause)
-        return cause
 
     def give_up(self, name: str, reason: str, cause: Diagnostic | None) -> None:
         """Loses all devices of an island: programs that are placed there are placed anew when next called."""

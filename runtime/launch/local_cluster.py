@@ -72,15 +72,22 @@ def ask(address: str, what: str) -> Any:
 
     Raises PWC0918 where there is none, or where it does not answer.
     """
+    return request(address, m.Ask(0, what))
+
+
+def request(address: str, message: m.Ask | m.ChangeIslands) -> Any:
+    """As `ask`, of any request. Raises what it answers, too."""
     connection = Connection(connect_to(address))
     try:
-        connection.post(m.Ask(0, what))
+        connection.post(message)
         while True:
-            match message := connection.receive():
+            match answer := connection.receive():
                 case m.Answer():
-                    return json.loads(message.value)
+                    if answer.error:
+                        raise PathwaysError(read_diagnostic(answer.error))
+                    return json.loads(answer.value)
                 case m.RunRefused():
-                    raise PathwaysError(read_diagnostic(message.cause))
+                    raise PathwaysError(read_diagnostic(answer.cause))
                 case _:
                     pass
     except ConnectionEnded as error:

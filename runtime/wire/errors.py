@@ -24,12 +24,9 @@ class IslandRemoved(Diagnostic):
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "{island} was removed from the cluster"
     have: ClassVar[str] = "what lay or ran there"
-    need: ClassVar[str] = "an island of {there}"
-    hint: ClassVar[str] = (
-        "take values from another island, from before, or from pw.save; pw.add_island() adds an island"
-    )
+    need: ClassVar[str] = "values of islands that are there: pw.islands()"
+    hint: ClassVar[str] = "go on from arrays of other islands, or from pw.restore; pw.add_island() adds an island"
     island: str
-    there: str
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from pathways.runtime.wire.client_messages import Ask as Ask
 from pathways.runtime.wire.client_messages import Attach as Attach
 from pathways.runtime.wire.client_messages import Cancel as Cancel
+from pathways.runtime.wire.client_messages import ChangeIslands as ChangeIslands
 from pathways.runtime.wire.client_messages import ComeIn as ComeIn
 from pathways.runtime.wire.client_messages import Expect as Expect
 from pathways.runtime.wire.client_messages import Flush as Flush
@@ -15,6 +16,8 @@ from pathways.runtime.wire.client_messages import HostCame as HostCame
 from pathways.runtime.wire.client_messages import HostGone as HostGone
 from pathways.runtime.wire.client_messages import Ids as Ids
 from pathways.runtime.wire.client_messages import Introduce as Introduce
+from pathways.runtime.wire.client_messages import IslandCame as IslandCame
+from pathways.runtime.wire.client_messages import IslandLeaves as IslandLeaves
 from pathways.runtime.wire.client_messages import Relayed as Relayed
 from pathways.runtime.wire.client_messages import RunRefused as RunRefused
 from pathways.runtime.wire.client_messages import Submit as Submit
@@ -323,4 +326,7 @@ Message: TypeAlias = (
     | Hold
     | Cancel
     | TellStacks
+    | ChangeIslands
+    | IslandCame
+    | IslandLeaves
 )
