@@ -337,7 +337,7 @@ def test_nothing_is_left_of_islands_that_came_and_went(
 def events_of(seed: int, steps: int) -> dict[str, list[int]]:
     """When islands come and go, of two at the start."""
     rng, count, found = random.Random(seed), 2, dict[str, list[int]]()
-    for step in sorted(rng.sample(range(1, steps - 1), 3)):
+    for step in sorted(rng.sample(range(1, steps - 1), 2)):
         kind = rng.choice(["add_at", "remove_at", "kill_at"] if count > 1 else ["add_at"])
         count += 1 if kind == "add_at" else -1
         found.setdefault(kind, []).append(step)
@@ -347,9 +347,9 @@ def events_of(seed: int, steps: int) -> dict[str, list[int]]:
 @pytest.mark.usefixtures("two")
 @pytest.mark.parametrize("seed", range(5))
 def test_training_over_islands_that_come_and_go_equals_plain_jax(seed: int, root: Path) -> None:
-    sample, steps = load_file(root / "samples" / "elastic.py"), 12
+    sample, steps = load_file(root / "samples" / "elastic.py"), 8
     events, recover = events_of(seed, steps), ("arrays", "snapshot")[seed % 2]
     losses, schedule, happened = sample.train(steps=steps, recover=recover, snapshot_every=4, **events)
     print(f"\n{events}, from {recover}: islands {schedule}, {happened}", end="")
-    assert len(losses) == len(schedule) == steps and len(happened) == 3
+    assert len(losses) == len(schedule) == steps and len(happened) == 2
     np.testing.assert_allclose(losses, sample.plain_losses(schedule), rtol=1e-5)
