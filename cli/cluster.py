@@ -8,12 +8,13 @@ import click
 
 from pathways.api.shared_cluster import start_shared
 from pathways.cli.cluster_members import HOST_PORT, join_, keys_
-from pathways.dialect.topology import parse_topology
+from pathways.dialect.topology import parse_topology, write_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.local_cluster import DEFAULT, MemberPort, cluster_folder
 from pathways.runtime.launch.local_hosts import LOGS
-from pathways.runtime.launch.reach import ADDRESS, KEYS, ask, chosen_address, chosen_keys
+from pathways.runtime.launch.reach import ADDRESS, KEYS, ask, chosen_address, chosen_keys, request
 from pathways.runtime.status import read_status
+from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import Address, read_address
 
 _EXAMPLE = """
@@ -22,6 +23,7 @@ Examples:
   pwc cluster start islands=2,devices=4
   PATHWAYS_ADDRESS=default python train.py    # any program of pathways runs there
   pwc status --watch
+  pwc cluster add devices=4                   # one more island; pwc cluster remove island2 ends it
   pwc cluster stop
   pwc cluster start pods.toml --bind 10.0.0.1:7000 --keys keys --join   # hosts on other machines
 """
@@ -108,6 +110,30 @@ def stop_(address: str | None, keys: Path | None) -> None:
         time.sleep(0.02)
 
 
+@click.command("add")
+@click.argument("spec")
+def add_(spec: str, address: str | None, keys: Path | None) -> None:
+    """Start one more island, and print its name when it is there. All clients hear of it.
+
+    SPEC is that of one island: devices=4, or devices=4,memory=1GiB,name=pod7.
+    """
+    topology = parse_topology(spec)
+    if len(topology.islands) != 1:
+        raise click.BadParameter(f"{len(topology.islands)} islands; they are added one by one")
+    named = "name=" in spec
+    change = m.ChangeIslands(0, write_topology(topology), "", named=named, now=False)
+    click.echo(request(chosen_address(address), change, chosen_keys(keys)))
+
+
+@click.command("remove")
+@click.argument("island")
+@click.option("--now", is_flag=True, help="Fail what runs there, and do not wait for its end.")
+def remove_(island: str, now: bool, address: str | None, keys: Path | None) -> None:
+    """End an island when what runs there has ended. What lies there is lost to all clients (PWC0922)."""
+    change = m.ChangeIslands(0, "", island, named=True, now=now)
+    request(chosen_address(address), change, chosen_keys(keys))
+
+
 @click.command("stack")
 def stack_(address: str | None, keys: Path | None) -> None:
     """Show where each host is, now: the calls of all of its threads."""
@@ -135,7 +161,7 @@ def logs_(lines: int, address: str | None, keys: Path | None) -> None:
 
 
 start_.params.append(_address())
-for _command in (status_, stop_, logs_, stack_):
+for _command in (status_, stop_, logs_, add_, remove_, stack_):
     _command.params += [_address(), _keys()]
-for _command in (start_, status_, stop_, logs_, keys_, join_):
+for _command in (start_, status_, stop_, logs_, add_, remove_, keys_, join_):
     cluster_.add_command(_command)

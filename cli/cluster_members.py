@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from pathways.runtime.launch.reach import KEYS, asked_of, chosen_keys
+from pathways.runtime.launch.reach import KEYS, answer_of, chosen_keys
 from pathways.runtime.launch.spawn import become
+from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, show_address
 from pathways.runtime.wire.certificates import make_folders, member_folder
 from pathways.runtime.wire.tls import checked_keys, join_as
@@ -92,7 +93,7 @@ def join_(controller: Address, island: str, rank: int | None, keys: Path | None,
     if rank is not None:
         click.echo(f"{name} waits for the other hosts of {island}")
         sys.stdout.flush()
-    spec = asked_of(connection, show_address(controller), "host")
+    spec = answer_of(connection, show_address(controller), m.Ask(0, "host"))
     if ip == LOOPBACK and controller[0] not in (LOOPBACK, "localhost"):
         click.echo(f"note: --ip is {LOOPBACK}, at which no other machine reaches this host", err=True)
     click.echo(f"{name} joins {show_address(controller)}: {spec['devices']} x {spec['platform']}")

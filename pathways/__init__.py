@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathways.api.client import Client as Client
     from pathways.api.cluster import cluster as cluster
     from pathways.api.cluster import connect as connect
+    from pathways.api.islands import add_island as add_island
+    from pathways.api.islands import islands as islands
+    from pathways.api.islands import remove_island as remove_island
     from pathways.api.process import status as status
     from pathways.api.program import Program as Program
     from pathways.api.program import program as program
@@ -44,11 +47,14 @@ _WHERE = {
     "VirtualDevice": "pathways.compiler.frontends.jax.devices",
     "VirtualDeviceSet": "pathways.compiler.frontends.jax.devices",
     "VirtualSlice": "pathways.compiler.frontends.jax.devices",
+    "add_island": "pathways.api.islands",
     "cluster": "pathways.api.cluster",
     "connect": "pathways.api.cluster",
+    "islands": "pathways.api.islands",
     "load": "pathways.api.stages",
     "make_virtual_device_set": "pathways.compiler.frontends.jax.devices",
     "program": "pathways.api.program",
+    "remove_island": "pathways.api.islands",
     "restore": "pathways.api.snapshots",
     "save": "pathways.api.snapshots",
     "status": "pathways.api.process",
@@ -84,11 +90,14 @@ __all__ = [
     "VirtualDeviceSet",
     "VirtualSlice",
     "__version__",
+    "add_island",
     "cluster",
     "connect",
+    "islands",
     "load",
     "make_virtual_device_set",
     "program",
+    "remove_island",
     "restore",
     "save",
     "status",

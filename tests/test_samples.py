@@ -54,6 +54,16 @@ def test_decoding_with_two_models_equals_one(root: Path) -> None:
     assert int(rounds) < sample.LENGTH - len(sample.prompt)
 
 
+def test_training_goes_on_while_islands_come_and_go(root: Path) -> None:
+    """The script compares each loss with that of plain JAX on the same batches."""
+    events = ("--remove-at", "6", "--kill-at", "10", "--add-at", "14", "--check")
+    done = run_python(str(root / "samples" / "elastic.py"), "--islands", "3", "--steps", "18", *events)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in ("island2 was removed: 0 steps lost", "the host of island1 is gone", "island3 was added", "1 islands"):
+        assert said in done.stdout
+    assert "largest relative difference" in done.stdout
+
+
 def test_samples_run_as_scripts(root: Path) -> None:
     done = run_python(str(root / "samples" / "mixture_of_experts.py"), "--steps", "1")
     assert done.returncode == 0, done.stderr

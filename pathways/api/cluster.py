@@ -20,7 +20,7 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
     to another without passing through this one (paper, 4.2 to 4.5). When the block ends the processes do; arrays that
     were made there cannot be read any more: take what is wanted out with `np.asarray`. A process that dies or freezes
     takes its island's arrays with it (PWC0910), those of others stay; the island is started anew, and the next call of
-    a program finds it there.
+    a program finds it there. Gives the topology at the start; `pw.add_island` and `pw.remove_island` change it.
 
     Host callbacks and some faults are refused there (PWC0912).
     Raises PWC0704 for a topology that is none, PWC0910 where a process does not start.
@@ -33,7 +33,7 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
     chosen = parse_topology(topology) if isinstance(topology, str) else topology
     outer = process()
     machine = Cluster(chosen, outer.platform)
-    inner = process_on(machine, chosen, type(outer.controller.policy)())
+    inner = process_on(machine, type(outer.controller.policy)())
     inner.controller.fetch_limit = outer.controller.fetch_limit
     with _inside(inner, machine):
         yield chosen

@@ -27,8 +27,8 @@ from pathways.dialect.topology import Island, Topology
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
 from pathways.runtime.client.attached import Attached
-from pathways.runtime.client.cluster import Cluster
 from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.hosts import HostedIslands
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, SchedulingPolicy
 from pathways.runtime.control.scheduling.scheduler import DEPTH
@@ -48,13 +48,11 @@ class Process:
 
     platform: str
     controller: Controller
-    topology: Topology | None = None
-    """The islands that there are, where they are not made for programs."""
     islands: dict[int, tuple[Island, Binding]] = field(default_factory=dict[int, tuple[Island, Binding]])
     number: int = field(default_factory=itertools.count().__next__)
     """No other has it."""
     _bindings: dict[int, Binding] = field(default_factory=dict[int, Binding])
-    """By slice, where it was placed among the islands of `topology`."""
+    """By slice, where it was placed among the islands of a cluster."""
     _made: int = 0
     _noted: set[str | None] = field(default_factory=set[str | None])
 
@@ -62,23 +60,36 @@ class Process:
         """Makes the session for placement, on the given topology or one that keeps the bindings of earlier programs."""
         if topology is not None:
             return Session(topology)
-        if self.topology is not None:
-            return Session(self.topology, self._bound(slices))
+        if (there := self.cluster_topology) is not None:
+            return Session(there, self._bound(slices, there))
         if platform_named(self.platform).made_at_will is None:
             return Session(host_topology())
         return self._made_session(program, slices)
 
-    def _bound(self, slices: Mapping[str, VirtualSlice]) -> dict[str, Binding]:
+    @property
+    def cluster_topology(self) -> Topology | None:
+        """The islands of a cluster where programs can be placed now; None where islands are made for programs.
+
+        Where all are lost, all of them: calls will say why.
+        """
+        if not isinstance(self.machine, HostedIslands):
+            return None
+        lost, all_of_them = self.lost_islands(), self.machine.topology
+        there = tuple(i for i in all_of_them.islands if i.name not in lost)
+        return replace(all_of_them, islands=there or all_of_them.islands)
+
+    def _bound(self, slices: Mapping[str, VirtualSlice], topology: Topology) -> dict[str, Binding]:
         """Where slices are that an earlier program has placed: their arrays lie there.
 
         Of slices that no program had together, and that would share devices, the first stays.
         """
-        lost, taken = self.lost_islands(), set[tuple[str, int]]()
+        sizes, taken = {i.name: i.size for i in topology.islands}, set[tuple[str, int]]()
         found: dict[str, Binding] = {}
         for symbol, virtual in slices.items():
             bound = self._bindings.get(virtual.number)
             devices = {(bound.island, d) for d in bound.devices} if bound is not None else set[tuple[str, int]]()
-            if bound is not None and bound.island not in lost and taken.isdisjoint(devices):
+            fits = bound is not None and max(bound.devices) < sizes.get(bound.island, 0)
+            if bound is not None and fits and taken.isdisjoint(devices):
                 found[symbol] = bound
                 taken |= devices
         return found
@@ -86,7 +97,7 @@ class Process:
     def keep_bindings(self, plan: Plan, slices: Mapping[str, VirtualSlice]) -> None:
         """Notes where a plan has placed slices, for the programs that come."""
         for one in plan.slices:
-            if one.name in slices and self.topology is not None:
+            if one.name in slices and isinstance(self.machine, HostedIslands):
                 self._bindings[slices[one.name].number] = Binding(one.island, one.devices)
 
     def _made_session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice]) -> Session:
@@ -113,8 +124,8 @@ class Process:
         return Session(Topology(tuple(islands.values())), bindings)
 
     def lost_islands(self) -> frozenset[str]:
-        """Names the islands that have lost a device: nothing is placed there."""
-        return frozenset(i.name for i in self.machine.islands if i.lost)
+        """Names the islands that have lost a device, or were removed: nothing is placed there."""
+        return self.machine.lost_islands
 
     def load(self, plan: Plan, path: str = "plan", *, sequential: bool = False) -> LoadedPlan:
         self._note_preferences(plan)
@@ -221,9 +232,7 @@ def find_scheduling_policy(name: str) -> SchedulingPolicy:
     return made
 
 
-def process_on(
-    machine: Cluster | Attached, topology: Topology, policy: SchedulingPolicy, depth: int = DEPTH
-) -> Process:
+def process_on(machine: HostedIslands, policy: SchedulingPolicy, depth: int = DEPTH) -> Process:
     """Makes a process whose programs run on hosts elsewhere."""
     controller = Controller(machine, policy, depth=depth)
 
@@ -232,7 +241,7 @@ def process_on(
             controller.store.lose(device, Poison(cause))
 
     machine.on_lost = forget
-    return Process(machine.platform, controller, topology=topology)
+    return Process(machine.platform, controller)
 
 
 def attach(address: str | None, name: str | None = None, keys: str | Path | None = None) -> Attached:
@@ -246,7 +255,7 @@ def attach(address: str | None, name: str | None = None, keys: str | Path | None
 
 def attached_process(machine: Attached) -> Process:
     """Makes a process that is a client of a cluster: its controller says whose turn it is, and who lacks memory."""
-    made = process_on(machine, machine.topology, SCHEDULING_POLICIES[STRIDE](), depth=sys.maxsize)
+    made = process_on(machine, SCHEDULING_POLICIES[STRIDE](), depth=sys.maxsize)
     made.controller.numbers = itertools.count(first_id(machine.client))
     made.controller.store.changed = machine.hold
     return made

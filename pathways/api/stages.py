@@ -155,13 +155,16 @@ class Recipe:
         topology = self.topology
         if topology is not None:
             topology = Topology(tuple(i for i in topology.islands if i.name not in lost), topology.dcn_gbps)
-        return self.lowered.compiled(topology, self.options).plan()
+        plan = self.lowered.compiled(topology, self.options).plan()
+        if topology is None:
+            process().keep_bindings(plan, self.lowered.slices)
+        return plan
 
 
 class Compiled:
     """A plan bound to this process's devices. Calling it runs it; results are `pw.Array`s, at once.
 
-    Where a device is lost, the next run is placed anew, on islands that have all their devices.
+    Where a device is lost or an island removed, the next run is placed anew, on islands that have all their devices.
     """
 
     def __init__(
@@ -238,26 +241,36 @@ class Compiled:
             lost = self._loaded.lost
             if lost is None:  # another thread has placed it
                 return
-            if self._recipe is None:
-                have, needs = "a plan from a file", "a program that was traced in this process"
-                raise self._cannot_replace(lost.key, have, needs, "run the program from its source, or start again")
-            try:
-                plan = self._recipe.remake(process().lost_islands())
-            except PathwaysError as error:
-                if error.code != "PWC0301":
-                    raise
-                problem = error.diagnostic
-                have, needs = problem.text(problem.have), problem.text(problem.need)
-                advice = "a topology with a spare island, or wait until the device is back"
-                raise self._cannot_replace(lost.key, have, needs, advice) from error
+            plan = self.plan if self._has_its_islands() else self._made_anew(lost.key)
             moved = ", ".join(f"{s.name} -> {s.island}" for s in plan.slices)
             reason = next(iter(lost.lost.values()), "it was away")
-            print(f"note: {lost.key} lost a device ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
+            what = "lost a device" if len(lost.lost) < len(lost.devices) else "is gone"
+            print(f"note: {lost.key} {what} ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
             loaded = process().load(plan, sequential=self._sequential)
             if loaded.lost is lost:  # it names the island, or there is no other
                 have, needs = f"a placement on {lost.key} again", "islands that have all their devices"
                 raise self._cannot_replace(lost.key, have, needs, "a slice that may be elsewhere, or a spare island")
             self.plan, self._loaded, self._shardings = plan, loaded, [None] * len(plan.results)
+
+    def _has_its_islands(self) -> bool:
+        """Whether all islands of the plan are there: others of their names, of the same size."""
+        there = {(i.name, len(i.devices)) for i in process().machine.islands if not i.lost}
+        return all((s.island, self.plan.topology.island(s.island).size) in there for s in self.plan.streams)
+
+    def _made_anew(self, lost: str) -> Plan:
+        """The plan for the islands that there are. Raises PWC0513 where it fits nowhere."""
+        if self._recipe is None:
+            have, needs = "a plan from a file", "a program that was traced in this process"
+            raise self._cannot_replace(lost, have, needs, "run the program from its source, or start again")
+        try:
+            return self._recipe.remake(process().lost_islands())
+        except PathwaysError as error:
+            if error.code != "PWC0301":
+                raise
+            problem = error.diagnostic
+            have, needs = problem.text(problem.have), problem.text(problem.need)
+            advice = "a topology with a spare island, pw.add_island(), or wait until the device is back"
+            raise self._cannot_replace(lost, have, needs, advice) from error
 
     def _cannot_replace(self, island: str, have: str, needs: str, advice: str) -> PathwaysError:
         error = CannotReplace(

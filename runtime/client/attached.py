@@ -8,21 +8,22 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ranks_in
-from pathways.dialect.topology import topology_of
+from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.held_bytes import HeldBytes
 from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
+from pathways.runtime.client.places import HostPlace, come_in, host_place
 from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
 from pathways.runtime.client.shared_host import SharedHost, ToIsland
 from pathways.runtime.control.silence import Silence, host_timeout
@@ -35,10 +36,9 @@ from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import decode, pack_parcels
-from pathways.runtime.wire.errors import ControllerLost, NoCluster, NoPeer, NotOverProcesses
+from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer, NotOverProcesses
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
-from pathways.runtime.wire.versions import VERSIONS
 
 WINDOW = 32
 """So many runs of a client may be under way: who calls a program waits while there are more."""
@@ -46,20 +46,6 @@ UNREACHED = 15.0
 """Seconds for which a host is tried that is there, as the controller says, and is not reached."""
 TEND = 0.25
 """Seconds between two looks at what is to be said where nothing else is."""
-
-
-@dataclass(eq=False)
-class _Place:
-    """What the controller says of the hosts of an island."""
-
-    number: int
-    epoch: int
-    addresses: dict[str, str]
-    """By the names of the hosts; nothing while they are not there."""
-    cause: Diagnostic | None = None
-    """Why the last one is gone."""
-    away: bool = False
-    """Whether none will come any more."""
 
 
 class Attached(HostedIslands):
@@ -73,15 +59,15 @@ class Attached(HostedIslands):
         self._is_elsewhere = read_address(address) is not None
         """Whether its controller is reached by a port: no Unix socket of its machine is."""
         self._control = connect_to(address, keys)
-        welcome = _come_in(self._control, name, address)
+        welcome = come_in(self._control, name, address)
         super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client)
         self._ticket = welcome.ticket
         self.policy = welcome.policy
         self.ended: Diagnostic | None = None
         """Why there is no controller any more."""
         self.ranks = ranks_in(self.topology)
-        self._places = {island: _place(number, said) for number, (island, said) in enumerate(welcome.hosts.items())}
-        self._by_number = list(welcome.hosts)
+        self._places = {island: host_place(number, said) for number, (island, said) in enumerate(welcome.hosts.items())}
+        self._by_number = dict(enumerate(welcome.hosts))
         devices = [device for island in self.islands for device in island.devices]
         self._numbered: dict[Hashable, int] = {device: number for number, device in enumerate(devices)}
         self._there: dict[str, IslandHost] = {}
@@ -96,8 +82,11 @@ class Attached(HostedIslands):
         self._inside = itertools.count()
         self._labels: dict[str, int] = {}
         """Numbers of the clients inside of this process."""
-        self._held: deque[tuple[int, int]] = deque()
+        self._held = HeldBytes()
         self._closed = threading.Event()
+        for name, place in self._places.items():
+            if place.away:
+                self._stays_away(name, place)
         threading.Thread(target=self._read, name="pathways-controller", daemon=True).start()
         threading.Thread(target=self._tend, name="pathways-tend", daemon=True).start()
 
@@ -132,7 +121,7 @@ class Attached(HostedIslands):
         if self.ended is not None:
             raise PathwaysError(self.ended)
 
-    def _attach(self, name: str, place: _Place) -> None:
+    def _attach(self, name: str, place: HostPlace) -> None:
         """Connects to the hosts of an island."""
         made: dict[str, Connection] = {}
         try:
@@ -161,7 +150,7 @@ class Attached(HostedIslands):
             raise PathwaysError(cause or ControllerLost(address=self.address, reason=f"{name} says {answer}"))
         return connection
 
-    def _met(self, name: str, place: _Place, connections: dict[str, Connection]) -> IslandHost:
+    def _met(self, name: str, place: HostPlace, connections: dict[str, Connection]) -> IslandHost:
         """What has an island, now that its hosts have let this client in."""
         sink, epoch = ToIsland(self._control, place.number, place.epoch), place.epoch
         if len(connections) > 1:
@@ -176,6 +165,36 @@ class Attached(HostedIslands):
 
     def fence(self, host: IslandHost) -> None:
         """The controller does that."""
+
+    def add(self, island: Island) -> None:
+        spec = write_topology(replace(self.topology, islands=(island,)))
+        self._request(lambda number: m.ChangeIslands(number, spec, "", named=True, now=False))
+
+    def remove(self, name: str, drain: Callable[[str], None] | None) -> None:
+        """The controller knows the runs of all clients, and does what `drain` does for one."""
+        self._request(lambda number: m.ChangeIslands(number, "", name, named=True, now=drain is None))
+
+    def _island_came(self, message: m.IslandCame) -> None:
+        """Names the devices of an island that comes, whose host may not be there yet."""
+        (island,) = topology_of(message.topology, self.address).islands
+        if (old := self.named(island.name)) is not None:
+            self.unbind(old)
+        self.bind_hosted(island)
+        made = self.named(island.name)
+        assert made is not None
+        self._numbered |= {device: number for number, device in enumerate(made.devices, message.first)}
+        with self._changed:
+            self._by_number[message.number] = island.name
+            self._places[island.name] = HostPlace(message.number, -1, {})
+        self.appear(island)
+
+    def _stays_away(self, name: str, place: HostPlace) -> None:
+        """Hears that no host of an island will come any more: it was removed, or is given up."""
+        assert place.cause is not None
+        if isinstance(place.cause, IslandRemoved):
+            self.leave(name, place.cause)
+        else:
+            self.give_up(name, "its host is not started any more", place.cause)
 
     def next_move(self) -> int:
         return next(self._moves)
@@ -238,19 +257,26 @@ class Attached(HostedIslands):
 
     def hold(self, devices: tuple[Hashable, ...], size: int) -> None:
         """Counts bytes that arrays of this process take on devices; may be called anywhere."""
-        self._held.extend((self._numbered[d], size) for d in devices if d in self._numbered)
+        for device in devices:
+            if device in self._numbered:
+                self._held.add(self._numbered[device], size)
 
     def ask(self, what: str) -> Any:
         """Asks the controller for `status`, `stacks` or to `stop`. Raises PWC0917 where it is gone."""
+        return self._request(lambda number: m.Ask(number, what))
+
+    def _request(self, make: Callable[[int], m.Message]) -> Any:
         number, answers = next(self._following), deque[m.Answer]()
         with self._changed:
             self._requests[number] = answers
-        self._post(m.Ask(number, what))
+        self._post(make(number))
         with self._changed:
             self._changed.wait_for(lambda: bool(answers) or self.ended is not None)
-            if answers:
-                return json.loads(answers[0].value)
-            self._check_there()
+            if not answers:
+                self._check_there()
+        if answers[0].error:
+            raise PathwaysError(replace(read_diagnostic(answers[0].error), where=caller()))
+        return json.loads(answers[0].value)
 
     def _post(self, message: m.Message) -> None:
         """Sends a message to the controller; where that is gone, who waits hears it from the thread that reads."""
@@ -298,6 +324,12 @@ class Attached(HostedIslands):
                     place = self._places[message.island]
                     place.epoch, place.addresses, place.away = message.epoch, message.addresses, not message.addresses
                     self._changed.notify_all()
+                if place.away:
+                    self._stays_away(message.island, place)
+            case m.IslandCame():
+                self._island_came(message)
+            case m.IslandLeaves():
+                self.leave(message.island, read_diagnostic(message.cause))
             case m.Beat():
                 pass
             case m.Answer():
@@ -349,13 +381,8 @@ class Attached(HostedIslands):
 
     def _tell_held(self) -> None:
         """Says what is held since this was last said."""
-        held: Counter[int] = Counter()
-        with contextlib.suppress(IndexError):
-            while True:
-                device, size = self._held.popleft()
-                held[device] += size
-        if pairs := [n for device, size in held.items() if size for n in (device, size)]:
-            self._post(m.Hold(0, tuple(pairs)))
+        if pairs := self._held.take():
+            self._post(m.Hold(0, pairs))
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""
@@ -375,23 +402,3 @@ class Attached(HostedIslands):
         self._control.close()
         for host in list(self._there.values()):
             host.lose("the connection has been closed")
-
-
-def _place(number: int, said: str) -> _Place:
-    """Reads what `Welcome` says of an island."""
-    epoch, addresses, gone = json.loads(said)
-    return _Place(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone))
-
-
-def _come_in(control: Connection, name: str, address: str) -> m.Welcome:
-    """Says who this is. Raises PWC0918 where it is not let in."""
-    try:
-        control.post_soon(m.ComeIn(name, os.getpid(), VERSIONS))
-        message = control.receive()
-    except ConnectionEnded as error:
-        raise PathwaysError(NoCluster(address=address, reason=str(error))) from None
-    if isinstance(message, m.RunRefused):
-        raise PathwaysError(read_diagnostic(message.cause))
-    if not isinstance(message, m.Welcome):
-        raise PathwaysError(NoCluster(address=address, reason=f"it says {type(message).__name__}"))
-    return message

@@ -252,6 +252,12 @@ class Controller:
         self.machine.lose(island, position, reason, cause)
         self.store.lose(device, lost_poison(island, position))
 
+    def wait_for_runs(self, island: str) -> None:
+        """Waits until no run is in line, enqueuing or in flight on an island, by its key."""
+        while self.turns.ask(lambda s: any(island in r.islands for r in (*s.waiting.values(), *s.running.values()))):
+            self.flights.hurry()
+            time.sleep(0.002)
+
     def end_hang(self, hang: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
         """Loses the devices of a hang, and all arrays on them; threads that wait for those go on."""
         for island in self.machine.islands:

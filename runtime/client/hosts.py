@@ -1,9 +1,10 @@
 """The hosts that execute the islands of a machine, whichever processes they are in."""
 
 import abc
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -73,6 +74,8 @@ class Hosts(Machine, abc.ABC):
         """How many processes the host of an island is."""
         self.faults = 0
         """Faults that happened on hosts that are gone."""
+        self._moving: dict[int, tuple[frozenset[str], Sequence[RemoteRun]]] = {}
+        """Moves of arrays between programs that may be under way, by number: between which islands."""
 
     @abc.abstractmethod
     def host_of(self, island: str) -> str:
@@ -113,7 +116,18 @@ class Hosts(Machine, abc.ABC):
             host.run(message, part, relay)
         if relay is not None:
             relay.begin()
+        if run.request is None:
+            for number, (_, parts_of_it) in list(self._moving.items()):
+                if all(part.is_ready() for part in parts_of_it):
+                    self._moving.pop(number, None)
+            self._moving[run.number] = frozenset(host.island for host, _ in parcels), runs
         return runs
+
+    def wait_for_moves(self, island: str) -> None:
+        """Waits until no array moves from an island to another, or to it."""
+        for islands, parts in list(self._moving.values()):
+            for part in parts if island in islands else ():
+                part.block_until_ready()
 
     def inject(self, fault: str) -> int:
         """Brings a fault (JSON) to this client's runs on all hosts; without one, ends it and gives how often it was."""
@@ -134,9 +148,57 @@ class HostedIslands(Hosts):
         """Called when a host is gone: whatever lay there is."""
         self.is_forked = False
         """Whether this is a copy, in a process that was forked: the connections are those of the one that made them."""
+        self._next = itertools.count()
+        """Of names that are not chosen."""
+        self.removed: dict[str, Diagnostic] = {}
+        """Islands that were there, and why they are not any more."""
         for island in topology.islands:
-            kind = platform if island.kind == "any" else island.kind
-            self.bind(island.name, [RemoteDevice(island.name, at, platform, kind) for at in range(island.size)])
+            self.bind_hosted(island)
+
+    def bind_hosted(self, island: Island) -> None:
+        """Names the devices of an island that hosts have."""
+        kind = self.platform if island.kind == "any" else island.kind
+        self.bind(island.name, [RemoteDevice(island.name, at, self.platform, kind) for at in range(island.size)])
+
+    @property
+    def lost_islands(self) -> frozenset[str]:
+        return super().lost_islands.union(self.removed)
+
+    @abc.abstractmethod
+    def add(self, island: Island) -> None:
+        """Starts the processes of one more island, and joins them with the others.
+
+        Raises PWC0910 where they do not start, PWC0912 for what cannot be added, PWC0923 for a name that is taken.
+        """
+
+    @abc.abstractmethod
+    def remove(self, name: str, drain: Callable[[str], None] | None) -> None:
+        """Ends an island: what lies there raises PWC0922. `drain` waits for what runs there; without, that fails.
+
+        Raises PWC0923 for a name that is none, and for the last island.
+        """
+
+    def new_name(self) -> str:
+        """A name that no island has or had, and that is given only once."""
+        return next(n for i in self._next if (n := f"island{i}") not in {*self.topology.names, *self.removed})
+
+    def appear(self, island: Island) -> None:
+        """Makes known that an island is there, and has devices: programs may be placed there from now on."""
+        self.removed.pop(island.name, None)
+        self.topology = replace(self.topology, islands=(*self.topology.islands, island))
+
+    def leave(self, name: str, cause: Diagnostic) -> None:
+        """Makes known that an island goes: nothing is placed there from now on. Arrays there will raise the cause."""
+        left = tuple(i for i in self.topology.islands if i.name != name)
+        self.topology = replace(self.topology, islands=left)
+        self.removed[name] = cause
+        self.give_up(name, "it was removed", cause)
+
+    def give_up(self, name: str, reason: str, cause: Diagnostic | None) -> None:
+        """Loses all devices of an island: programs that are placed there are placed anew when next called."""
+        if (island := self.named(name)) is not None:
+            for position in range(len(island.devices)):
+                self.lose(island, position, reason, cause)
 
     def host_of(self, island: str) -> str:
         return island

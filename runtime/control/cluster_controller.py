@@ -17,6 +17,7 @@ from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.dispatcher import Dispatcher, post, send
+from pathways.runtime.control.island_changes import IslandChanges
 from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer, Transport
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
@@ -57,7 +58,7 @@ class ClusterController:
         launcher: HostLauncher,
         address: str,
     ) -> None:
-        self._loop, self._topology, self._platform, self._address = loop, topology, platform, address
+        self._loop, self._platform, self._address = loop, platform, address
         self._sessions: dict[int, ClientSession] = {}
         self.bind = ""
         """Where members from elsewhere reach it, too; empty: nowhere."""
@@ -65,6 +66,7 @@ class ClusterController:
         self._policy = policy
         self.members = Members(loop, launcher, topology.islands, self._came, self._gone)
         self.dispatcher = Dispatcher(self.members.all, policy)
+        self.changes = IslandChanges(loop, topology, self.members, self.dispatcher, self._tell)
         self.members.begin()
         loop.every(PATIENCE, lambda: self.dispatcher.refuse_hopeless(self._sessions.values()))
         loop.every(BEAT, self._beat)
@@ -112,6 +114,8 @@ class ClusterController:
             case m.Ask():  # of who is no client, and has no need to be
                 caller.check("client", self._address)
                 self._answer(peer, message)
+            case m.ChangeIslands():
+                self._change(peer, message)
             case _:
                 raise _unknown(message)
 
@@ -139,14 +143,27 @@ class ClusterController:
         peer.on_end = lambda peer, reason: self._client_left(session, reason)
         for member in self.members.all:
             member.post(m.Expect(session.number, session.ticket))
-        topology, policy = write_topology(self._topology), self._policy.name
+        topology, policy = write_topology(self.changes.numbered), self._policy.name
         hosts = spec_of(self.members.all)
         post(session, m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
+        for said in self.changes.leaving:
+            post(session, said)
+
+    def _tell(self, message: m.Message) -> None:
+        """Sends a message to all clients."""
+        for session in self._sessions.values():
+            post(session, message)
 
     def _beat(self) -> None:
         """Gives all clients a sign of life."""
-        for session in self._sessions.values():
-            post(session, m.Beat(0, 0))
+        self._tell(m.Beat(0, 0))
+
+    def _change(self, peer: Peer, message: m.ChangeIslands) -> None:
+        def answer(name: str, cause: Diagnostic | None) -> None:
+            error = "" if cause is None else write_diagnostic(cause)
+            send(peer, m.Answer(message.request, value=json.dumps(name), error=error))
+
+        self.changes.change(message, answer)
 
     def _client_left(self, session: ClientSession, reason: str) -> None:
         del self._sessions[session.number]
@@ -174,6 +191,8 @@ class ClusterController:
                     )
             case m.Ask():
                 self._answer(session.peer, message)
+            case m.ChangeIslands():
+                self._change(session.peer, message)
             case _:
                 raise _unknown(message)
 
@@ -211,16 +230,13 @@ class ClusterController:
             session.peer.post(relayed(member.number, epoch, rank.rank, HEADER.pack(len(payload), kind) + payload))
 
     def _came(self, member: Member) -> None:
-        for session in self._sessions.values():
-            post(session, m.HostCame(member.name, member.epoch.number, member.addresses))
+        self._tell(m.HostCame(member.name, member.epoch.number, member.addresses))
 
     def _gone(self, member: Member, epoch: int, cause: Diagnostic) -> None:
         self.dispatcher.gone(member, cause)
-        for session in self._sessions.values():
-            post(session, m.HostGone(member.name, epoch, write_diagnostic(cause)))
+        self._tell(m.HostGone(member.name, epoch, write_diagnostic(cause)))
         if member.epoch.state == "away":
-            for session in self._sessions.values():
-                post(session, m.HostCame(member.name, member.epoch.number, {}))
+            self._tell(m.HostCame(member.name, member.epoch.number, {}))
 
     def _answer(self, peer: Peer, message: m.Ask) -> None:
         def answer(value: Any) -> None:
@@ -267,6 +283,8 @@ class ClusterController:
         first = 0
         for member in self.members.all:
             numbers = range(first, first := first + member.island.size)
+            if member.leaves is not None and member.epoch.state == "away":
+                continue
             held = {
                 label: max((counts[n] for n in numbers), default=0)
                 for session in self._sessions.values()

@@ -40,15 +40,27 @@ class Dispatcher:
 
     def __init__(self, members: Sequence[Member], policy: SchedulingPolicy) -> None:
         self._members = members
-        self._devices: list[tuple[str, int]] = [(x.name, at) for x in members for at in range(x.island.size)]
+        self._devices: list[tuple[str, int]] = []
         self.ledger = Ledger()
-        for name, at in self._devices:
-            island = next(x.island for x in members if x.name == name)
-            if island.memory is not None:
-                self.ledger.limit((name, at), island.memory)
+        for member in members:
+            self.add(member)
         self.scheduler = Scheduler(policy, self.ledger)
         self.runs: dict[int, ClusterRun] = {}
         self._costs: dict[str, Cost] = {}
+
+    def add(self, member: Member) -> int:
+        """Numbers the devices of an island that has come, unless it was there before; returns the first number."""
+        first = next((number for number, (name, _) in enumerate(self._devices) if name == member.name), None)
+        if first is None:
+            first = len(self._devices)
+            self._devices += [(member.name, at) for at in range(member.island.size)]
+        for at in range(member.island.size) if member.island.memory is not None else ():
+            self.ledger.limit((member.name, at), member.island.memory or 0)
+        return first
+
+    def is_used(self, member: Member) -> bool:
+        """Whether any run is to go there, or is there."""
+        return any(member.number in run.parcels for run in self.runs.values())
 
     def cost_of(self, digest: str) -> Cost:
         """What runs of a plan cost, whichever clients have it: of one's alone, how they alternate would be a part."""

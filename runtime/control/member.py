@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,8 @@ class Member:
     began: float = 0.0
     worked: bool = False
     """Whether any run has ended there."""
+    leaves: Diagnostic | None = None
+    """Why it is there no more, or will not be in a moment: it was removed."""
     idle: int = 0
     """How many in a row have ended before any run of theirs did."""
 
@@ -109,14 +111,17 @@ class Member:
 def members_of(islands: Iterable[Island]) -> list[Member]:
     """The islands of a cluster, with their hosts numbered over all of them."""
     found: list[Member] = []
-    following = 0
-    for number, island in enumerate(islands):
-        member = Member(number, island)
-        names = RankTable({island.name: island.hosts}).names(island.name)
-        member.ranks = tuple(Rank(following + rank, rank, name, member) for rank, name in enumerate(names))
-        following += len(names)
-        found.append(member)
+    for island in islands:
+        found.append(member_after(found, island))
     return found
+
+
+def member_after(members: Sequence[Member], island: Island) -> Member:
+    """One more island, behind those that there are."""
+    member, following = Member(len(members), island), sum(len(each.ranks) for each in members)
+    names = RankTable({island.name: island.hosts}).names(island.name)
+    member.ranks = tuple(Rank(following + rank, rank, name, member) for rank, name in enumerate(names))
+    return member
 
 
 def all_ranks(members: Iterable[Member]) -> Iterator[Rank]:

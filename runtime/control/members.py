@@ -17,10 +17,11 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island
+from pathways.runtime.control.epochs import Epoch
 from pathways.runtime.control.gang_roll import hangs, roll_of
 from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer
-from pathways.runtime.control.member import Member, Rank, all_ranks, members_of
+from pathways.runtime.control.member import Member, Rank, all_ranks, member_after, members_of
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
@@ -69,9 +70,29 @@ class Members:
         """Starts all hosts."""
         self._loop.every(LOOK, self._look)
         for member in self.all:
-            self._start(member)
+            self.start(member)
 
-    def _start(self, member: Member) -> None:
+    def add(self, island: Island) -> Member:
+        """Notes one more island, or another of this name that was removed: that has its number."""
+        member = next((each for each in self.all if each.name == island.name), None)
+        if member is None:
+            member = member_after(self.all, island)
+            self.by_name |= {rank.name: rank for rank in member.ranks}
+            self.all.append(member)
+        else:
+            member.island, member.epoch = island, Epoch(member.epoch.number + 1)
+            member.lost = member.leaves = None
+            member.idle = 0
+        return member
+
+    def end(self, member: Member) -> None:
+        """Ends the hosts of an island that leaves; no others are started."""
+        assert member.leaves is not None
+        if member.epoch.state != "away":
+            self.lose(member, member.leaves)
+
+    def start(self, member: Member) -> None:
+        """Starts the hosts of an island; they will come by themselves."""
         member.began = time.monotonic()
         member.worked = False
         try:
@@ -272,10 +293,14 @@ class Members:
         self.fence(member, cause)
         self._on_gone(member, epoch, cause)
         member.idle = 0 if member.worked else member.idle + 1
-        if member.idle >= MOST_STARTS and (member.process is None or not member.process.comes_by_itself):
+        if member.leaves is not None:
+            member.epoch.settle(member.epoch.number, "stay away")
+            member.lost, member.process = member.leaves, None
+            self._on_gone(member, member.epoch.number, member.leaves)
+        elif member.idle >= MOST_STARTS and (member.process is None or not member.process.comes_by_itself):
             self._give_up(member, cause)
         else:
-            self._start(member)
+            self.start(member)
         if was_met:
             self._join_soon()  # those who were being joined with it are joined without
 
@@ -283,7 +308,7 @@ class Members:
         """Tells all other hosts that an island's are gone, so that nothing waits for them."""
         for other in self.all:
             if other is not member:
-                other.post(m.Fence(member.name, write_diagnostic(cause)))
+                other.post(m.Fence(member.name, write_diagnostic(cause), leaves=member.leaves is not None))
 
     def _give_up(self, member: Member, cause: Diagnostic) -> None:
         member.epoch.settle(member.epoch.number, "stay away")

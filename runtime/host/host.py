@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
-from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
@@ -34,11 +34,11 @@ from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
 from pathways.runtime.host.run.decisions import Decisions
-from pathways.runtime.host.run.failures import failure_of
+from pathways.runtime.host.run.failures import text_of, why_failed
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
-from pathways.runtime.host.run.store import Origin, Poison
+from pathways.runtime.host.run.store import Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
 from pathways.runtime.host.snapshots import Post, Snapshots
 from pathways.runtime.journal import note
@@ -126,7 +126,10 @@ class Host:
             case m.WriteArray():
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
-                self.neighbors.forget(message.island)
+                if message.leaves:
+                    self.neighbors.forget_left()
+                else:
+                    self.neighbors.forget(message.island)
             case m.Mend():
                 self.neighbors.mend(message.island)
             case m.Inject():
@@ -159,7 +162,7 @@ class Host:
         try:
             return make()
         except (MemoryError, ValueError, *pjrt.FAILURES) as error:
-            return Poison(ComputationFailed(computation=what, island=self.name, cause=_text(error)))
+            return Poison(ComputationFailed(computation=what, island=self.name, cause=text_of(error)))
 
     def notice(self, message: m.Message, post: Post | None = None) -> bool:
         """Does at once what must not wait behind a run; returns whether the message comes in its turn, too.
@@ -170,6 +173,8 @@ class Host:
         match message:
             case m.Fence() | m.Mend():
                 self.neighbors.lose(message.island, read_diagnostic(message.cause))
+                if isinstance(message, m.Fence) and message.leaves:
+                    self.neighbors.leave(message.island)
             case m.RunPlan():
                 self.decisions.begin(message.run)
             case m.Decided() | m.Undecided():
@@ -233,7 +238,7 @@ class Host:
         except PathwaysError as error:
             answer = m.Answer(request, error=write_diagnostic(error.diagnostic))
         except Exception as error:  # who has asked waits for an answer, whatever happens here
-            failed = ComputationFailed(computation="a request", island=self.name, cause=_text(error))
+            failed = ComputationFailed(computation="a request", island=self.name, cause=text_of(error))
             answer = m.Answer(request, error=write_diagnostic(failed))
         post(answer)
 
@@ -292,7 +297,7 @@ class Host:
         """Tells the controller of the end of a run, and of results that will never be there."""
         causes: dict[str, str] = {}
         for result, value in results:
-            if (cause := _failure(value, result.origin)) is not None:
+            if (cause := why_failed(value, result.origin)) is not None:
                 causes[str(result.number)] = write_diagnostic(cause)
         note("run", number, f"ended, {len(causes)} bad results" if causes else "ended")
         spent = int(seconds * 1e9)
@@ -354,7 +359,7 @@ class Host:
         except PathwaysError as error:
             answer = m.Answer(message.request, error=write_diagnostic(error.diagnostic))
         except Exception as error:  # as above
-            failed = ComputationFailed(computation="a copy to the host", island=self.name, cause=_text(error))
+            failed = ComputationFailed(computation="a copy to the host", island=self.name, cause=text_of(error))
             answer = m.Answer(message.request, error=write_diagnostic(failed))
         post(answer)
 
@@ -388,21 +393,3 @@ def _handed_out(frame: Frame, result: PartResult) -> Any:
 
 def _copied(array: Any) -> Any:
     return pjrt.copy_again(array) if pjrt.is_array(array) else array
-
-
-def _failure(value: Any, origin: Origin) -> Diagnostic | None:
-    """Waits for a result; gives the reason why it will never be there."""
-    if isinstance(value, Poison):
-        return value.cause
-    try:
-        value.block_until_ready()
-    except pjrt.FAILURES as error:
-        if value.is_deleted():  # a later run has overwritten it
-            return None
-        name, island, where = origin
-        return failure_of(name, island, _text(error), where)
-    return None
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -77,19 +77,26 @@ def ask(address: str, what: str, keys: Path | None = None) -> Any:
 
     Raises PWC0918 where there is none, or where it does not answer, PWC0913 where it is not reached.
     """
-    return asked_of(connect_to(address, keys), address, what)
+    return request(address, m.Ask(0, what), keys)
 
 
-def asked_of(connection: Connection, address: str, what: str) -> Any:
+def request(address: str, message: m.Ask | m.ChangeIslands, keys: Path | None = None) -> Any:
+    """As `ask`, of any request. Raises what it answers, too."""
+    return answer_of(connect_to(address, keys), address, message)
+
+
+def answer_of(connection: Connection, address: str, message: m.Ask | m.ChangeIslands) -> Any:
     """Asks the controller at the other end of a connection, which ends then."""
     try:
-        connection.post(m.Ask(0, what))
+        connection.post(message)
         while True:
-            match message := connection.receive():
+            match answer := connection.receive():
                 case m.Answer():
-                    return json.loads(message.value)
+                    if answer.error:
+                        raise PathwaysError(read_diagnostic(answer.error))
+                    return json.loads(answer.value)
                 case m.RunRefused():
-                    raise PathwaysError(read_diagnostic(message.cause))
+                    raise PathwaysError(read_diagnostic(answer.cause))
                 case _:
                     pass
     except ConnectionEnded as error:

@@ -83,6 +83,41 @@ class HostCame:
 
 
 @dataclass(frozen=True)
+class ChangeIslands:
+    """A client to the controller: add the island of a topology (a TOML file), or remove one, by its name.
+
+    `named` is whether it is to have the name that it has there; `now`: what runs there fails. The answer's value is the
+    name of the island.
+    """
+
+    request: int
+    topology: str
+    island: str
+    named: bool
+    now: bool
+
+
+@dataclass(frozen=True)
+class IslandCame:
+    """The controller to a client: there is another island, the one of a topology (a TOML file), of this number.
+
+    `first` is the number of its first device.
+    """
+
+    number: int
+    first: int
+    topology: str
+
+
+@dataclass(frozen=True)
+class IslandLeaves:
+    """The controller to a client: an island is being removed (`cause`: a diagnostic); nothing is to be placed there."""
+
+    island: str
+    cause: str
+
+
+@dataclass(frozen=True)
 class Introduce:
     """A client to the controller: one of its plans, or of the clients inside of it (`plan` is -1), has this name.
 

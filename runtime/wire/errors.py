@@ -19,6 +19,29 @@ class HostLost(Diagnostic):
 
 
 @dataclass(frozen=True)
+class IslandRemoved(Diagnostic):
+    code: ClassVar[str] = "PWC0922"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "{island} was removed from the cluster"
+    have: ClassVar[str] = "what lay or ran there"
+    need: ClassVar[str] = "values of islands that are there: pw.islands()"
+    hint: ClassVar[str] = "go on from arrays of other islands, or from pw.restore; pw.add_island() adds an island"
+    island: str
+
+
+@dataclass(frozen=True)
+class WrongIslands(Diagnostic):
+    code: ClassVar[str] = "PWC0923"
+    title: ClassVar[str] = "islands cannot be changed so: {problem}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "pw.islands() has those that are there"
+    problem: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class BadMessage(Diagnostic):
     code: ClassVar[str] = "PWC0911"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -127,7 +150,7 @@ class ClusterThere(Diagnostic):
 
 @dataclass(frozen=True)
 class NothingComesThrough(Diagnostic):
-    code: ClassVar[str] = "PWC0929"
+    code: ClassVar[str] = "PWC0924"
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "values of {source} do not come through to {target}"
     have: ClassVar[str] = "nothing in {seconds} seconds, in which no host of the run has computed anything"

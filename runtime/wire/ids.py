@@ -57,6 +57,8 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return ()
         case m.Submit() | m.Relayed() | m.Cancel():  # what is inside: control/dispatcher.py
             return ()
+        case m.ChangeIslands() | m.IslandCame() | m.IslandLeaves():
+            return ()
         case m.Welcome() | m.Expect() | m.Forget() | m.HostGone() | m.HostCame() | m.RunRefused():
             return ()
         case m.Hello() | m.Answer() | m.Done() | m.Failed() | m.Hangs() | m.Missing() | m.Beat():

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from pathways.runtime.wire.client_messages import Ask as Ask
 from pathways.runtime.wire.client_messages import Attach as Attach
 from pathways.runtime.wire.client_messages import Cancel as Cancel
+from pathways.runtime.wire.client_messages import ChangeIslands as ChangeIslands
 from pathways.runtime.wire.client_messages import ComeIn as ComeIn
 from pathways.runtime.wire.client_messages import Expect as Expect
 from pathways.runtime.wire.client_messages import Flush as Flush
@@ -15,6 +16,8 @@ from pathways.runtime.wire.client_messages import HostCame as HostCame
 from pathways.runtime.wire.client_messages import HostGone as HostGone
 from pathways.runtime.wire.client_messages import Ids as Ids
 from pathways.runtime.wire.client_messages import Introduce as Introduce
+from pathways.runtime.wire.client_messages import IslandCame as IslandCame
+from pathways.runtime.wire.client_messages import IslandLeaves as IslandLeaves
 from pathways.runtime.wire.client_messages import Relayed as Relayed
 from pathways.runtime.wire.client_messages import RunRefused as RunRefused
 from pathways.runtime.wire.client_messages import Submit as Submit
@@ -255,10 +258,14 @@ class Beat:
 
 @dataclass(frozen=True)
 class Fence:
-    """The host of an island is gone: nothing that it was to send will come. `cause`: a diagnostic."""
+    """The host of an island is gone: nothing that it was to send will come. `cause`: a diagnostic.
+
+    `leaves`: no other takes its place.
+    """
 
     island: str
     cause: str
+    leaves: bool = False
 
 
 @dataclass(frozen=True)
@@ -340,4 +347,7 @@ Message: TypeAlias = (
     | Hold
     | Cancel
     | TellStacks
+    | ChangeIslands
+    | IslandCame
+    | IslandLeaves
 )

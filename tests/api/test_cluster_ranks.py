@@ -352,3 +352,19 @@ def test_a_snapshot_is_written_by_the_hosts_that_have_the_shards(
         assert isinstance(back, pw.Array)
         np.testing.assert_array_equal(np.asarray(double(back)), x * 4)
     np.testing.assert_array_equal(np.asarray(pw.restore(x, tmp_path / "s")), x * 2)
+
+
+def test_an_island_of_several_hosts_goes_and_comes_back(embedded: Process) -> None:
+    """All of its processes end, and others of its name are joined with those of the other island."""
+    f, g = (jit(lambda x: x * 2 + x.sum(), in_shardings=on(mesh, "x", "y")) for mesh in (HERE, THERE))
+    both = pw.program(lambda x: (y := f(x), g(y)))
+    results = equal(embedded, both, X, rtol=1e-6)
+    want, (goes,) = values(results), {r.handle.buffer.origin[1] for r in results} - {"island0"}
+    old = [this_cluster().processes[f"{goes}/{rank}"].process.pid for rank in range(2)]
+    pw.remove_island(goes)
+    assert not any(map(is_alive, old)) and code_of(np.asarray, results[1]) == "PWC0922"
+    assert code_of(pw.add_island) == "PWC0912"  # hosts know how many others there are of names from the start alone
+    pw.add_island(pw.Island(goes, devices=4, hosts=2))
+    for ours, theirs in zip(values(both(X)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(np.asarray(results[0]), want[0])

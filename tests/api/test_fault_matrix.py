@@ -194,7 +194,7 @@ def test_nothing_comes_through_between_two_islands(kind: str, shared: bool, monk
             for proxy in proxies.values():
                 proxy.cut()
             under_way = value(X)
-            noticed(f"partition of {kind}", lambda v=under_way: np.asarray(v), "PWC0929", 20)
+            noticed(f"partition of {kind}", lambda v=under_way: np.asarray(v), "PWC0924", 20)
             for proxy in proxies.values():
                 proxy.mend()
             np.testing.assert_allclose(np.asarray(there_and_back(X)), want, rtol=1e-6)

@@ -99,6 +99,11 @@ class Machine:
             pjrt.keep_for_ever(device)
 
     @property
+    def lost_islands(self) -> frozenset[str]:
+        """The names of islands where nothing can be placed: they have lost a device."""
+        return frozenset(i.name for i in self.islands if i.lost)
+
+    @property
     def islands(self) -> list[PhysicalIsland]:
         """All islands in the order in which they were bound; other threads may bind more meanwhile."""
         return list(self._bound.values())
@@ -137,6 +142,11 @@ class Machine:
         taken = {bound.key for bound in self._bound.values()}
         key = name if name not in taken else f"{name}({len(devices)})"
         self._bound[name, len(devices)] = PhysicalIsland(name, tuple(devices), queues, key)
+
+    def unbind(self, island: PhysicalIsland) -> None:
+        """Forgets an island: one of its name that is bound from now on is another."""
+        with self._lock:
+            self._bound.pop((island.name, len(island.devices)), None)
 
     def join(self, island: Island, group: ProcessGroup, key: str) -> None:
         """Binds an island to devices that this process has together with others: of each, so many of the first.

@@ -50,6 +50,8 @@ class Neighbors:
     _addresses: dict[str, str] = field(default_factory=dict[str, str])
     awaited: AwaitedValues = field(default_factory=AwaitedValues)
     """What the run that is being enqueued waits for."""
+    _left: list[TransferServer] = field(default_factory=list[TransferServer])
+    """Those for hosts that left, until the runs that may still offer there are enqueued."""
 
     @property
     def in_step(self) -> bool:
@@ -101,6 +103,22 @@ class Neighbors:
         """Drops what was offered to an island, whose hosts are gone."""
         for host in self.ranks.names(island):
             self.server_for(host).forget()
+
+    def leave(self, island: str) -> None:
+        """Gives up what there is for an island that was removed: one of the same name has servers of its own."""
+        with self._changed:
+            for host in self.ranks.names(island):
+                self._addresses.pop(host, None)
+                self.sources.pop(host, None)
+                if host in self.servers:
+                    self._left.append(self.servers.pop(host))
+
+    def forget_left(self) -> None:
+        """Drops what was offered to islands that were removed."""
+        with self._changed:
+            left, self._left = self._left, []
+        for server in left:
+            server.forget()
 
     def cause(self, edge: Edge, frame: Frame, error: Exception, where: Where | None) -> Diagnostic:
         """The first cause of what did not arrive: as the source said it, or why its host is gone."""

@@ -1,8 +1,12 @@
 """What users see of a computation that has failed: its own error, or that a host which took part in it is gone."""
 
+from typing import Any
+
 from pathways.dialect.diagnostics import Diagnostic, Where
 from pathways.dialect.platforms import is_broken_collective
 from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.devices.pjrt import FAILURES
+from pathways.runtime.host.run.store import Origin, Poison
 from pathways.runtime.wire.errors import HostLost
 
 
@@ -12,3 +16,21 @@ def failure_of(name: str, island: str, cause: str, where: Where | None) -> Diagn
     if is_broken_collective(cause):
         return HostLost(island=island, reason=f"a collective of {name} has lost one of its hosts: {cause}", where=where)
     return ComputationFailed(computation=name, island=island, cause=cause, where=where)
+
+
+def why_failed(value: Any, origin: Origin) -> Diagnostic | None:
+    """Waits for a result; gives the reason why it will never be there."""
+    if isinstance(value, Poison):
+        return value.cause
+    try:
+        value.block_until_ready()
+    except FAILURES as error:
+        if value.is_deleted():  # a later run has overwritten it
+            return None
+        name, island, where = origin
+        return failure_of(name, island, text_of(error), where)
+    return None
+
+
+def text_of(error: Exception) -> str:
+    return str(error) or type(error).__name__

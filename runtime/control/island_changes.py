@@ -1,0 +1,126 @@
+"""Islands that are added to a cluster, and removed, while clients use it. In the thread of the controller's loop.
+
+An island that was removed keeps its number, and its devices theirs: another of its name takes them, of the same size.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from pathways.dialect.diagnostic_json import write_diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.ranks import ranks_in
+from pathways.dialect.topology import Topology, topology_of, write_topology
+from pathways.runtime.control.dispatcher import Dispatcher
+from pathways.runtime.control.island_rules import new_names, refused_new, refused_removal
+from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.member import Member
+from pathways.runtime.control.members import Members
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.errors import IslandRemoved, WrongIslands
+
+LOOK = 0.05
+"""Seconds between two looks at islands that leave: whether anything runs there still."""
+
+Answer: TypeAlias = Callable[[str, Diagnostic | None], None]
+"""Hears the name of an island that has come or is gone, or why not."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    member: Member
+    answer: Answer
+
+
+class IslandChanges:
+    """What is being changed. `tell` sends a message to all clients."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        topology: Topology,
+        members: Members,
+        dispatcher: Dispatcher,
+        tell: Callable[[m.Message], None],
+    ) -> None:
+        self._members, self._dispatcher, self._tell = members, dispatcher, tell
+        self._rates = replace(topology, islands=())
+        self._ranks = ranks_in(topology)
+        self._coming: list[_Change] = []
+        self._leaving: list[_Change] = []
+        loop.every(LOOK, self._look)
+
+    @property
+    def topology(self) -> Topology:
+        """The islands that there are, or that come; not those that were removed."""
+        return replace(self._rates, islands=tuple(x.island for x in self._members.all if x.leaves is None))
+
+    @property
+    def numbered(self) -> Topology:
+        """All islands that there were, in the order of their numbers."""
+        return replace(self._rates, islands=tuple(x.island for x in self._members.all))
+
+    @property
+    def leaving(self) -> list[m.IslandLeaves]:
+        """What clients are told that come in while islands leave."""
+        going = [change.member for change in self._leaving if change.member.epoch.state != "away"]
+        return [m.IslandLeaves(x.name, write_diagnostic(x.leaves)) for x in going if x.leaves is not None]
+
+    def change(self, message: m.ChangeIslands, answer: Answer) -> None:
+        """Adds or removes an island; what is refused is answered at once."""
+        try:
+            if message.topology:
+                self._add(message, answer)
+            else:
+                self._remove(message, answer)
+        except PathwaysError as error:
+            answer("", error.diagnostic)
+
+    def _add(self, message: m.ChangeIslands, answer: Answer) -> None:
+        (island,) = topology_of(message.topology, "an island").islands[:1]
+        if not message.named:
+            island = replace(island, name=next(new_names({x.name for x in self._members.all})))
+        if (refused := refused_new(self.topology, island, self._ranks)) is not None:
+            raise PathwaysError(refused)
+        before = next((x for x in self._members.all if x.name == island.name), None)
+        if before is not None and (before.island.size != island.size or before.epoch.state != "away"):
+            have = f"{before.name} of {before.island.size} devices, which was removed"
+            rule = f"as many devices under this name, or another name than {island.name}"
+            raise PathwaysError(WrongIslands(problem="its name had another", have_=have, rule=rule))
+        member = self._members.add(island)
+        first = self._dispatcher.add(member)
+        self._tell(m.IslandCame(member.number, first, write_topology(replace(self._rates, islands=(island,)))))
+        self._members.start(member)
+        self._coming.append(_Change(member, answer))
+
+    def _remove(self, message: m.ChangeIslands, answer: Answer) -> None:
+        member = next((x for x in self._members.all if x.name == message.island), None)
+        if member is None or member.leaves is None:  # else: one that is under way, and may be wanted sooner
+            if (refused := refused_removal(self.topology, message.island)) is not None:
+                raise PathwaysError(refused)
+            assert member is not None
+            member.leaves = IslandRemoved(island=member.name)
+            self._tell(m.IslandLeaves(member.name, write_diagnostic(member.leaves)))
+        elif not any(change.member is member for change in self._leaving):
+            refused = refused_removal(self.topology, message.island)
+            assert refused is not None
+            raise PathwaysError(refused)
+        self._leaving.append(_Change(member, answer))
+        if message.now:
+            self._members.end(member)
+        self._look()
+
+    def _look(self) -> None:
+        """Ends islands where nothing runs any more, and answers who waits for islands."""
+        for change in list(self._leaving):
+            if change.member.epoch.state == "away" or not self._dispatcher.is_used(change.member):
+                self._members.end(change.member)
+                self._leaving.remove(change)
+                change.answer(change.member.name, None)
+        for change in list(self._coming):
+            member = change.member
+            if member.is_up or member.epoch.state == "away" or member.leaves is not None:
+                self._coming.remove(change)
+                change.answer(member.name, None if member.is_up else member.leaves or member.lost)
+                if not member.is_up and member.leaves is None:  # it never came: its name is free again
+                    member.leaves = member.lost

@@ -1,0 +1,37 @@
+"""Which islands may be added to a cluster, and which removed. Pure."""
+
+from collections.abc import Container, Iterator
+from itertools import count
+
+from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.ranks import RankTable
+from pathways.dialect.topology import Island, Topology
+from pathways.runtime.wire.errors import NotOverProcesses, WrongIslands
+
+
+def refused_new(topology: Topology, island: Island, ranks: RankTable) -> Diagnostic | None:
+    """Why an island cannot be added; None where it can. `ranks` is what hosts were told at the start."""
+    if island.name in topology.names:
+        problem, rule = f"{island.name} is there already", "a name of its own"
+        return WrongIslands(problem=problem, have_=str(topology), rule=rule)
+    if ranks.count(island.name) != island.hosts:
+        have = f"{island.name} of {island.hosts} hosts"
+        rule = "an island of one host, or one of as many as it had at the start"
+        return NotOverProcesses(what="adding it", have_=have, rule=rule)
+    return None
+
+
+def refused_removal(topology: Topology, name: str) -> Diagnostic | None:
+    """Why an island cannot be removed; None where it can."""
+    if name not in topology.names:
+        problem, rule = f"there is no {name}", "the name of an island"
+    elif len(topology.islands) == 1:
+        problem, rule = f"{name} is the last island", "another island, to go on with"
+    else:
+        return None
+    return WrongIslands(problem=problem, have_=str(topology), rule=rule)
+
+
+def new_names(known: Container[str]) -> Iterator[str]:
+    """Names that no island has."""
+    return (name for number in count() if (name := f"island{number}") not in known)

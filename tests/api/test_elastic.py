@@ -1,0 +1,355 @@
+"""Islands that come and go while programs run: what is there goes on, and what was there leaves nothing behind."""
+
+import gc
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.clusters import becomes, code_of, is_alive, pid_of, send, values
+from support.proc import children_of, listening, memory_of, open_files_of, ports_of, threads_of
+from support.processes import load_file
+
+import pathways as pw
+from pathways.api.process import Process, inside_of, process
+from pathways.runtime.client import cluster as clusters
+
+jit: Any = jax.jit
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+MIB = 1 << 20
+
+
+def stage(island: str | None = None) -> Any:
+    """A computation on a slice of its own, which must lie on an island where one is named."""
+    place = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2, island=island).mesh("x"), P("x"))
+    return jit(lambda x: x * 2 + 1, in_shardings=place, out_shardings=place)
+
+
+def two_stages() -> Any:
+    """A program on two islands, which has a result on each."""
+    f, g = stage(), stage()
+
+    @pw.program
+    def both(x: Any) -> Any:
+        x = f(x)
+        return x, g(x)
+
+    return both
+
+
+def on(island: str) -> Any:
+    f = stage(island)
+    return pw.program(lambda x: f(x))
+
+
+def is_right(results: Any) -> bool:
+    return all((v == w).all() for v, w in zip(values(results), (2 * X + 1, 4 * X + 3), strict=True))
+
+
+def where(array: Any) -> str:
+    return str(array.handle.buffer.origin[1])
+
+
+def names() -> set[str]:
+    return {island.name for island in pw.islands()}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Process]:
+    """Starts the islands; gives this process as it is without."""
+    outer = process()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MALLOC_MMAP_THRESHOLD_", "131072")  # hosts give large blocks back when they free them
+        with pw.cluster(islands=2, devices=2):
+            yield outer
+
+
+@pytest.fixture
+def two(cluster: Process) -> Iterator[None]:
+    """Two islands, as at the start."""
+    yield
+    for name in names() - {"island0", "island1"}:
+        pw.remove_island(name)
+    for name in {"island0", "island1"} - names():
+        pw.add_island(pw.Island(name, devices=2))
+
+
+@pytest.fixture
+def three(two: None) -> None:
+    """One more, where programs can be placed anew."""
+    pw.add_island(pw.Island("spare", devices=2))
+
+
+@pytest.mark.usefixtures("three")
+def test_runs_in_flight_end_before_their_island_does(capsys: pytest.CaptureFixture[str]) -> None:
+    both = two_stages()
+    first, second = both(X)
+    stays, goes, pid = where(first), where(second), pid_of(where(second))
+    results = [both(X) for _ in range(50)]
+    pw.remove_island(goes)
+    assert not is_alive(pid) and names() == {"island0", "island1", "spare"} - {goes}
+    for kept, gone in results:
+        np.testing.assert_array_equal(np.asarray(kept), 2 * X + 1)
+        assert code_of(np.asarray, gone) == "PWC0922"
+    again = both(X)
+    assert is_right(again) and where(again[0]) == stays and where(again[1]) not in (stays, goes)
+    assert f"{goes} is gone (it was removed); both is placed anew" in capsys.readouterr().err
+    assert is_right(both(X)) and not capsys.readouterr().err
+    other = two_stages()
+    assert is_right(other(X))
+    pw.remove_island(where(again[1]))
+    assert code_of(both, X) == code_of(other, X) == "PWC0513"
+    pw.add_island()
+    assert is_right(both(X)) and is_right(other(X))
+
+
+@pytest.mark.usefixtures("two")
+def test_a_run_that_never_ends_is_failed_where_that_is_asked_for() -> None:
+    f = stage("island1")
+
+    @pw.program
+    def forever(x: Any) -> Any:
+        return jax.lax.while_loop(lambda x: x[0, 0] >= 0, f, x)
+
+    result, kept = forever(X), on("island0")(X)
+    begun = time.monotonic()
+    pw.remove_island("island1", now=True)
+    with pytest.raises(pw.PathwaysError, match=r"PWC0922.*island1 was removed from the cluster") as caught:
+        np.asarray(result)
+    assert "pw.add_island()" in str(caught.value) and time.monotonic() - begun < 10
+    np.testing.assert_array_equal(np.asarray(kept), 2 * X + 1)
+    assert code_of(forever, X) == "PWC0513"  # its slice must be there
+
+
+@pytest.mark.usefixtures("two")
+def test_arrays_of_other_islands_stay_and_those_that_were_moved() -> None:
+    there, here, taken = on("island1")(X), on("island0"), on("island0")
+    moved, copied = taken(there), np.asarray(there)
+    pw.remove_island("island1")
+    np.testing.assert_array_equal(np.asarray(moved), 4 * X + 3)
+    np.testing.assert_array_equal(copied, 2 * X + 1)
+    assert code_of(np.asarray, there) == "PWC0922" == code_of(lambda: np.asarray(here(there)))
+    np.testing.assert_array_equal(np.asarray(here(copied)), 4 * X + 3)
+    assert code_of(pw.save, [there], os.devnull) == "PWC0922"
+
+
+@pytest.mark.usefixtures("two")
+def test_programs_are_placed_on_an_island_that_came() -> None:
+    first = on("island0")(X)
+    made, larger = pw.add_island(), pw.add_island("devices=4")
+    assert names() == {"island0", "island1", made.name, larger.name} and made.name != larger.name
+    assert made == pw.Island(made.name, devices=2) and made.name.startswith("island")
+    result = on(made.name)(first)  # from an island to one that it has never met
+    assert where(result) == made.name
+    np.testing.assert_array_equal(np.asarray(result), 4 * X + 3)
+    place = NamedSharding(pw.make_virtual_device_set().add_slice(devices=4).mesh("x"), P("x"))
+    whole = pw.program(jit(lambda x: x + 1, in_shardings=place, out_shardings=place))(result)
+    assert where(whole) == larger.name  # where four devices are
+    np.testing.assert_array_equal(np.asarray(whole), 4 * X + 4)
+    assert f"{larger.name} " in str(pw.status())
+    pw.remove_island(larger)
+    assert f"{larger.name} " not in str(pw.status())
+
+
+@pytest.mark.usefixtures("two")
+def test_another_island_of_the_same_name() -> None:
+    both = two_stages()
+    old = both(X)
+    goes = where(old[1])
+    for devices in (2, 4, 2):
+        pw.remove_island(goes)
+        assert code_of(np.asarray, old[1]) == "PWC0922"
+        assert code_of(pw.remove_island, goes) == "PWC0923"
+        pw.add_island(pw.Island(goes, devices=devices))
+        assert code_of(np.asarray, old[1]) == "PWC0922"
+        again = both(X)
+        assert is_right(again) and where(again[1]) == goes
+        np.testing.assert_array_equal(np.asarray(both(again[0])[0]), 4 * X + 3)
+        old = again
+    assert is_right((old[0], old[1]))
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("now", [False, True])
+def test_a_host_that_ends_or_freezes_is_removed(how: signal.Signals, now: bool) -> None:
+    both = two_stages()
+    first, second = both(X)
+    goes, stays = where(second), where(first)
+    results = [both(X) for _ in range(5)]
+    pid = pid_of(goes)
+    if how == signal.SIGSTOP and not now:
+        for result in results:
+            np.asarray(result[1])  # or it would be waited for until it is given up
+    send(goes, how)
+    begun = time.monotonic()
+    pw.remove_island(goes, now=now)
+    print(f"\n{how.name}, now={now}: removed after {time.monotonic() - begun:.2f} s", end="")
+    assert not is_alive(pid) and goes not in names() and children_of(os.getpid()).isdisjoint({pid})
+    assert code_of(np.asarray, second) in ("PWC0910", "PWC0922")
+    np.testing.assert_array_equal(np.asarray(first), 2 * X + 1)
+    again = both(X)
+    assert is_right(again) and where(again[0]) == stays and where(again[1]) != goes
+
+
+@pytest.mark.usefixtures("two")
+def test_a_plan_from_a_file_waits_for_its_islands(tmp_path: Path) -> None:
+    both = two_stages()
+    both.lower(X).compile().save(tmp_path / "plan.bin")
+    loaded = pw.load(tmp_path / "plan.bin")
+    assert is_right(loaded(X))
+    pw.remove_island("island1")
+    assert code_of(loaded, X) == "PWC0513" and code_of(pw.load, tmp_path / "plan.bin") == "PWC0503"
+    pw.add_island(pw.Island("island1", devices=2))
+    assert is_right(loaded(X)) and is_right(pw.load(tmp_path / "plan.bin")(X))
+
+
+@pytest.mark.usefixtures("three")
+def test_an_island_that_is_given_up_counts_as_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(clusters, "MOST_STARTS", 0)
+    both = two_stages()
+    result = both(X)
+    goes = where(result[1])
+    send(goes, signal.SIGKILL)
+    assert becomes(lambda: goes not in names())
+    assert is_right(both(X)) and "its host is not started any more" in capsys.readouterr().err
+    assert code_of(np.asarray, result[1]) == "PWC0910"
+    pw.remove_island(goes)
+    pw.add_island(pw.Island(goes, devices=2))
+    np.testing.assert_array_equal(np.asarray(on(goes)(X)), 2 * X + 1)
+
+
+def test_what_cannot_be_changed_is_refused(cluster: Process) -> None:
+    with inside_of(cluster):
+        for change in (pw.add_island, lambda: pw.remove_island("island0")):
+            assert code_of(change) == "PWC0923"
+    with pw.cluster(islands=1, devices=2) as topology:
+        assert [i.name for i in topology.islands] == ["island0"]
+        for wrong in ("island0", "island1"):
+            assert code_of(pw.remove_island, wrong) == "PWC0923"
+        assert code_of(pw.add_island, pw.Island("island0", devices=2)) == "PWC0923"
+        assert code_of(pw.add_island, "islands=2,devices=2,name=pair") == "PWC0704"
+        assert code_of(pw.add_island, pw.Island("pod", devices=1, hosts=2)) == "PWC0912"
+        assert code_of(pw.add_island, "cores=2") == "PWC0704"
+        assert pw.islands() == topology.islands
+
+
+@pytest.mark.usefixtures("two")
+def test_a_host_that_ends_while_its_island_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, before = clusters.start_hosts, children_of(os.getpid())
+
+    def start_and_kill(*given: Any) -> Any:
+        monkeypatch.undo()
+        started = start(*given)
+        os.kill(started[0].process.pid, signal.SIGKILL)
+        return started
+
+    monkeypatch.setattr(clusters, "start_hosts", start_and_kill)
+    assert code_of(pw.add_island, "devices=2,name=late") == "PWC0910"
+    assert names() == {"island0", "island1"} and children_of(os.getpid()) == before
+    assert pw.add_island("devices=2,name=late").name == "late" and "late" in names() and is_right(two_stages()(X))
+
+
+@pytest.mark.usefixtures("two")
+def test_others_come_and_go_while_a_program_runs() -> None:
+    """Threads add and remove at once; whoever calls programs on the first two notices nothing."""
+    both, errors, done = two_stages(), list[Exception](), threading.Event()
+    assert is_right(both(X))
+
+    def change() -> None:
+        try:
+            island = pw.add_island()
+            np.testing.assert_array_equal(np.asarray(on(island.name)(X)), 2 * X + 1)
+            pw.remove_island(island.name)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=change) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    ended = threading.Thread(target=lambda: ([t.join() for t in threads], done.set()))
+    ended.start()
+    count = 0
+    while not done.is_set():
+        assert is_right(both(X))
+        count += 1
+    ended.join()
+    assert not errors and names() == {"island0", "island1"} and count > 3
+
+
+@pytest.mark.usefixtures("two")
+def test_nothing_is_left_of_islands_that_came_and_went(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    both = two_stages()
+    assert is_right(both(X))
+    seen: list[tuple[Any, ...]] = []
+    memory: list[list[int]] = []
+    used: set[str] = set()
+    for _ in range(3):
+        island = pw.add_island().name
+        large = on(island)(np.ones((1024, 1024), np.float32))
+        assert np.asarray(on("island0")(large))[0, 0] == 7
+        used |= ports_of(pid_of(island))
+        pw.remove_island(island)
+        assert is_right(both(X))
+        del large
+        gc.collect()
+        hosts = [pid_of("island0"), pid_of("island1")]
+        assert becomes(lambda: not any(t.name == "pathways-start" for t in threading.enumerate()))
+        pids = (os.getpid(), *hosts)
+        ports = [len(ports_of(pid)) for pid in pids]
+        files = [len(open_files_of(pid)) for pid in pids]
+        seen.append(
+            (
+                len(children_of(os.getpid())),
+                ports,
+                files,
+                [threads_of(pid) for pid in pids],
+                len(list(folder.glob("*"))),
+            )
+        )
+        memory.append([memory_of(pid) for pid in pids])
+    print("\nchildren, ports, files, threads, folders:", *seen, sep="\n  ")
+    print("MiB:", [[size // MIB for size in sizes] for sizes in memory])
+    assert used and not used & listening()
+    assert seen[-1][:2] == seen[0][:2] and seen[-1][4] == seen[0][4]
+    for early, late in (*zip(seen[0][2], seen[-1][2], strict=True), *zip(seen[0][3], seen[-1][3], strict=True)):
+        assert late <= early + 2
+    for early, late in zip(memory[0], memory[-1], strict=True):
+        assert late < early + 24 * MIB
+
+
+def events_of(seed: int, steps: int) -> dict[str, list[int]]:
+    """When islands come and go, of two at the start."""
+    rng, count, found = random.Random(seed), 2, dict[str, list[int]]()
+    for step in sorted(rng.sample(range(1, steps - 1), 2)):
+        kind = rng.choice(["add_at", "remove_at", "kill_at"] if count > 1 else ["add_at"])
+        count += 1 if kind == "add_at" else -1
+        found.setdefault(kind, []).append(step)
+    return found
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize("seed", range(5))
+def test_training_over_islands_that_come_and_go_equals_plain_jax(seed: int, root: Path) -> None:
+    sample, steps = load_file(root / "samples" / "elastic.py"), 8
+    events, recover = events_of(seed, steps), ("arrays", "snapshot")[seed % 2]
+    losses, schedule, happened = sample.train(steps=steps, recover=recover, snapshot_every=4, **events)
+    print(f"\n{events}, from {recover}: islands {schedule}, {happened}", end="")
+    assert len(losses) == len(schedule) == steps and len(happened) == 2
+    np.testing.assert_allclose(losses, sample.plain_losses(schedule), rtol=1e-5)
