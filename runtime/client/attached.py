@@ -25,7 +25,7 @@ from pathways.runtime.client.held_bytes import HeldBytes
 from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
 from pathways.runtime.client.places import HostPlace, come_in, host_place
 from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
-from pathways.runtime.client.shared_host import SharedHost, ToIsland
+from pathways.runtime.client.shared_host import SharedHost, ToIsland, show_ticket
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -138,16 +138,8 @@ class Attached(HostedIslands):
     def _connected(self, name: str, address: str) -> Connection:
         """Connects to a host, and shows it the ticket."""
         connection = connect_to_host(address, name, self._keys, elsewhere=self._is_elsewhere)
-        try:
-            connection.post_soon(m.Attach(-1, self.client, self._ticket))
-            answer = connection.receive()
-        except BaseException:
-            connection.close()
-            raise
-        if not isinstance(answer, m.Answer) or answer.error:
-            connection.close()
-            cause = read_diagnostic(answer.error) if isinstance(answer, m.Answer) else None
-            raise PathwaysError(cause or ControllerLost(address=self.address, reason=f"{name} says {answer}"))
+        if (cause := show_ticket(connection, m.Attach(-1, self.client, self._ticket))) is not None:
+            raise PathwaysError(cause)
         return connection
 
     def _met(self, name: str, place: HostPlace, connections: dict[str, Connection]) -> IslandHost:

@@ -2,10 +2,13 @@
 
 import threading
 
+from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.diagnostics import Diagnostic
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import encode
+from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import frame_of
 
 WORD = 30.0
@@ -32,3 +35,19 @@ class SharedHost(RemoteHost):
         timer = threading.Timer(WORD, self.lose, (reason,))
         timer.daemon = True
         timer.start()
+
+
+def show_ticket(connection: Connection, ticket: m.Attach) -> Diagnostic | None:
+    """Says to a host whose connection this is; gives why it is refused, and closes it then. Raises ConnectionEnded."""
+    try:
+        connection.post_soon(ticket)
+        answer = connection.receive()
+    except BaseException:
+        connection.close()
+        raise
+    if isinstance(answer, m.Answer) and not answer.error:
+        return None
+    connection.close()
+    if isinstance(answer, m.Answer):
+        return read_diagnostic(answer.error)
+    return BadMessage(have_=f"a {type(answer).__name__}", rule="the answer of a host")
