@@ -49,7 +49,7 @@ class Process:
     platform: str
     controller: Controller
     islands: dict[int, tuple[Island, Binding]] = field(default_factory=dict[int, tuple[Island, Binding]])
-    number: int = field(default_factory=itertools.count().__next__)
+    number: int = field(default_factory=itertools.count(1).__next__)
     """No other has it."""
     _bindings: dict[int, Binding] = field(default_factory=dict[int, Binding])
     """By slice, where it was placed among the islands of a cluster."""

@@ -243,3 +243,19 @@ def test_a_run_whose_own_client_has_the_memory_is_refused() -> None:
         assert code_of(lambda: np.asarray(here(small))) == "PWC0507"
         held.clear()
         np.testing.assert_array_equal(np.asarray(here(small)), small + 1)
+
+
+def test_what_ran_on_a_cluster_runs_here_when_that_is_left(cluster: SharedCluster) -> None:
+    """Also in a process that has run nothing before."""
+    script = f"""
+import numpy as np, pathways as pw
+from support.two_islands import f, g
+program = pw.program(lambda x: g(f(x)))
+x = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+with pw.connect({cluster.address!r}):
+    there = np.asarray(program(x))
+np.testing.assert_array_equal(np.asarray(program(x)), there)
+"""
+    path = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
+    done = run_python("-W", "ignore", "-c", script, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,227 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+"""A cluster that many use, for half an hour of failures: python bench/soak.py [--minutes 30] [--every 20].
+
+Training goes on beside two other clients while a host is killed or frozen, or a client killed, every so many seconds.
+In the end it says whether all losses are those of the training without failures, whether any sum of the others was
+wrong, what memory the processes took early and late, and what is left of all of it.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.api.shared_cluster import start_shared
+from pathways.dialect.topology import parse_topology
+from pathways.runtime.launch.reach import ask
+
+jit: Any = jax.jit
+WIDTH, ROWS, KEPT = 64, 32, 5
+"""The training's sizes, and after how many steps the client keeps what it has."""
+EARLY = 1 / 3
+"""When memory is looked at first, of all the time."""
+SLICES: Any = pw.make_virtual_device_set()
+PLACES = [NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P()) for _ in range(2)]
+STAGES = [jit(lambda w, x: jnp.tanh(x @ w), in_shardings=(place, place)) for place in PLACES]
+
+
+def loss_of(weights: Any, x: Any, y: Any) -> Any:
+    for stage, w in zip(STAGES, weights, strict=True):
+        x = stage(w, x)
+    return ((x - y) ** 2).mean()
+
+
+def decayed(moment: Any, gradient: Any) -> Any:
+    return 0.9 * moment + gradient
+
+
+def moved(weight: Any, moment: Any) -> Any:
+    return weight - 0.01 * moment
+
+
+@pw.program
+def step(weights: Any, moments: Any, x: Any, y: Any) -> Any:
+    loss, grads = jax.value_and_grad(loss_of)(weights, x, y)
+    moments = jax.tree.map(decayed, moments, grads)
+    return jax.tree.map(moved, weights, moments), moments, loss
+
+
+def first_state() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    weights = tuple(rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 8 for _ in STAGES)
+    return weights, jax.tree.map(np.zeros_like, weights)
+
+
+def batch(number: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(number)
+    x = rng.standard_normal((ROWS, WIDTH)).astype(np.float32)
+    return x, np.roll(x, 1, axis=1) / 2
+
+
+def here(tree: Any) -> Any:
+    return jax.tree.map(np.asarray, tree, is_leaf=lambda v: isinstance(v, pw.Array))
+
+
+def doubled(v: Any) -> Any:
+    return v * 2 + 1
+
+
+def other(address: str, seed: int) -> None:
+    """Another client: sums over two islands, until it is told to end; says how many were wrong."""
+    rng, wrong, lost, right = random.Random(seed), 0, 0, 0
+    f, g = (jit(doubled, in_shardings=p, out_shardings=p) for p in PLACES)
+
+    @pw.program
+    def program(v: Any) -> Any:
+        return g(f(v)).sum()
+
+    told = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+    with pw.connect(address, name=f"other {seed}"):
+        while not told.wait(0.02):
+            value = rng.randrange(100)
+            try:
+                found = float(program(np.full((8, 8), value, np.float32)))
+                wrong += found != 64 * (2 * (2 * value + 1) + 1)
+                right += 1
+            except pw.PathwaysError as error:
+                lost += 1
+                assert error.code == "PWC0910", error
+    print(wrong, lost, right, flush=True)
+
+
+def memory_of(pid: int) -> int:
+    """MiB of a process."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+    except OSError:
+        return 0
+
+
+class Soak:
+    """A cluster, its clients, and what has been done to them."""
+
+    def __init__(self, address: str, every: float) -> None:
+        self.address, self.every, self.rng = address, every, random.Random(0)
+        self.done: Counter[str] = Counter()
+        self.pids: set[int] = set()
+        self.others = [self.start(seed) for seed in range(2)]
+        self.sums: list[str] = []
+
+    def start(self, seed: int) -> "subprocess.Popen[str]":
+        command = [sys.executable, __file__, "--client", self.address, "--seed", str(seed)]
+        started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pids.add(started.pid)
+        return started
+
+    def hosts(self) -> dict[str, int]:
+        found = {h["name"]: h["pid"] for i in ask(self.address, "status")["islands"] for h in i["hosts"]}
+        self.pids |= {pid for pid in found.values() if pid}
+        return found
+
+    def fail(self) -> None:
+        """Does the next harm."""
+        what = self.rng.choice(["kill a host", "freeze a host", "kill a host", "kill a client"])
+        self.done[what] += 1
+        if what == "kill a client":
+            gone = self.rng.randrange(2)
+            self.others[gone].kill()
+            self.others[gone].communicate()
+            self.others[gone] = self.start(10 + self.done[what])
+            return
+        with_name = self.rng.choice(sorted(self.hosts().items()))
+        if with_name[1]:
+            os.kill(with_name[1], signal.SIGKILL if what == "kill a host" else signal.SIGSTOP)
+
+    def train(self, seconds: float) -> tuple[list[bytes], list[int], dict[float, list[int]]]:
+        """Trains for so long; gives the losses, how often steps were done again, and memory early and late."""
+        losses: list[bytes] = []
+        again: list[int] = []
+        memory: dict[float, list[int]] = {}
+        begin, harm = time.monotonic(), self.every
+        kept, state = (0, first_state()), first_state()
+        while (now := time.monotonic() - begin) < seconds:
+            if now > harm:
+                harm += self.every
+                self.fail()
+            if now > EARLY * seconds and EARLY not in memory:
+                memory[EARLY] = self.memory()
+            number = len(losses)
+            try:
+                *new, loss = step(*state, *batch(number))
+                losses.append(np.asarray(loss).tobytes())
+                state = tuple(new)
+                if len(losses) % KEPT == 0:
+                    kept = len(losses), here(state)
+            except pw.PathwaysError as error:
+                assert error.code == "PWC0910", error
+                again.append(len(losses) - kept[0])
+                del losses[kept[0] :]
+                state = kept[1]
+        memory[1.0] = self.memory()
+        return losses, again, memory
+
+    def memory(self) -> list[int]:
+        self.hosts()
+        return [memory_of(os.getpid()), memory_of(ask(self.address, "status")["pid"])]
+
+    def end(self) -> list[str]:
+        return [each.communicate("")[0].strip() for each in self.others]
+
+
+def main(minutes: float, every: float, topology: str) -> None:
+    os.environ.setdefault("PATHWAYS_HOST_TIMEOUT", "3")
+    with tempfile.TemporaryDirectory(prefix="pw") as folder:
+        address = str(Path(folder) / "c")
+        start_shared(address, parse_topology(topology), "stride")
+        soak = Soak(address, every)
+        with pw.connect(address, name="training"):
+            losses, again, memory = soak.train(60 * minutes)
+        sums = soak.end()
+        left = ask(address, "status")
+        soak.hosts()
+        controller = left["pid"]
+        ask(address, "stop")
+    state: Any = first_state()
+    wanted: list[bytes] = []
+    for number in range(len(losses)):
+        *state, loss = step(*state, *batch(number))
+        wanted.append(np.asarray(loss).tobytes())
+    time.sleep(2)
+    alive = [pid for pid in (*soak.pids, controller) if Path(f"/proc/{pid}").exists()]
+    print(f"{minutes:g} minutes on {topology}: {sum(soak.done.values())} failures: {dict(soak.done)}")
+    print(f"training: {len(losses)} steps, {sum(again)} done again; losses equal without failures: {losses == wanted}")
+    print(f"others (wrong, lost, right sums): {'; '.join(sums)}")
+    print(f"MiB of this process and of the controller, early: {memory[EARLY]}, late: {memory[1.0]}")
+    held = [i["held"] for i in left["islands"]]
+    print(f"left on the cluster: held {held}, clients {len(left['clients'])}; processes left: {alive}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--every", type=float, default=20, help="seconds between two failures")
+    parser.add_argument("--topology", default="islands=3,devices=2")
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.client:
+        other(chosen.client, chosen.seed)
+    else:
+        main(chosen.minutes, chosen.every, chosen.topology)
