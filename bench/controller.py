@@ -48,6 +48,9 @@ class FakeLauncher:
         (self._folder / island.name).write_text(tickets[0])
         return self
 
+    def waits(self) -> str:
+        return ""
+
     def ended(self) -> str:
         return ""
 

@@ -18,7 +18,7 @@ from pathways.dialect.topology import Island
 from pathways.runtime.control.gang_roll import hangs, roll_of
 from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer
-from pathways.runtime.control.member import Member, Rank, members_of, all_ranks
+from pathways.runtime.control.member import Member, Rank, all_ranks, members_of
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
@@ -233,6 +233,8 @@ class Members:
             if not member.is_met and member.process is not None:
                 if said := member.process.ended():
                     self.lose(member, HostLost(island=member.name, reason=f"it has not started: {said}"))
+                elif member.process.waits():
+                    member.began = now
                 elif now - member.began > START:
                     missing = ", ".join(rank.name for rank in member.ranks if rank.peer is None)
                     reason = f"{missing} did not start in {START:g} seconds"

@@ -35,6 +35,9 @@ class HereAlready:
         self.tickets = tickets
         return self
 
+    def waits(self) -> str:
+        return ""
+
     def ended(self) -> str:
         return ""
 
