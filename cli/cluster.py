@@ -6,17 +6,20 @@ from pathlib import Path
 
 import click
 
-from pathways.api.shared_cluster import start_shared
+from pathways.api.shared_cluster import start_on_ray, start_shared
+from pathways.dialect.platforms import PLATFORMS
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.local_cluster import ADDRESS, DEFAULT, ask, chosen_address, cluster_folder
 from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.launch.ray_cluster import RayRequest, await_end_of_ray, ray_of, ray_settings
 from pathways.runtime.status import read_status
 
 _EXAMPLE = """
 \b
 Examples:
   pwc cluster start islands=2,devices=4
+  pwc cluster start --ray local islands=2,devices=4    # its hosts on nodes of a Ray, which is started, too
   PATHWAYS_ADDRESS=default python train.py    # any program of pathways runs there
   pwc status --watch
   pwc cluster stop
@@ -36,16 +39,43 @@ def cluster_() -> None:
 
 
 @click.command("start", epilog=_EXAMPLE)
-@click.argument("topology")
+@click.argument("topology", required=False)
 @click.option("--policy", type=click.Choice(sorted(SCHEDULING_POLICIES)), default=STRIDE, show_default=True)
-def start_(topology: str, policy: str, address: str | None) -> None:
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Have Ray start the hosts: HOST:PORT of its head, or local[:NODES] for a Ray of its own (docs/ray.md).",
+)
+@click.option("--platform", type=click.Choice(sorted(PLATFORMS)), help="With --ray; default: what its nodes have.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="[ISLAND:]KEY=VALUE", help="With --ray: a label that nodes must have."
+)
+def start_(
+    topology: str | None,
+    policy: str,
+    ray: str | None,
+    platform: str | None,
+    labels: tuple[str, ...],
+    address: str | None,
+) -> None:
     """Start a controller and its hosts on this machine. They stay until `pwc cluster stop`.
 
-    TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset.
+    TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset. With --ray it may be left out: the nodes of Ray
+    are the islands.
     """
     chosen = chosen_address(address)
-    status = start_shared(chosen, parse_topology(topology), policy)
-    click.echo(status)
+    asked = parse_topology(topology) if topology else None
+    if ray is not None:
+        status = start_on_ray(chosen, RayRequest(ray, platform, labels), asked, policy)
+        said = ray_of(cluster_folder(chosen))
+        click.echo(status)
+        click.echo(f"Ray      {' '.join((said['address'], ray_settings(said))).strip()}")
+    elif asked is None:
+        raise click.UsageError("Missing argument 'TOPOLOGY'.")
+    elif platform or labels:
+        raise click.UsageError("--platform and --label go with --ray.")
+    else:
+        click.echo(start_shared(chosen, asked, policy))
     click.echo(f"{ADDRESS}={chosen}   # in the environment of programs that run there; or pw.connect({chosen!r})")
 
 
@@ -73,10 +103,12 @@ def status_(watch: bool, as_json: bool, address: str | None) -> None:
 def stop_(address: str | None) -> None:
     """End the hosts and the controller: arrays that clients have there are gone."""
     chosen = chosen_address(address)
+    ray = ray_of(cluster_folder(chosen))
     ask(chosen, "stop")
     until = time.monotonic() + 10
     while cluster_folder(chosen).exists() and time.monotonic() < until:
         time.sleep(0.02)
+    await_end_of_ray(ray)
 
 
 @click.command("stack")

@@ -53,6 +53,8 @@ class Platform:
     """Options of XLA that differ from its defaults."""
     custom_calls: frozenset[str] = frozenset()
     """The custom calls that a plan may name."""
+    ray_resource: str = ""
+    """What Ray calls one of its devices: a node has so many, and a host asks for one for each device."""
 
 
 PLATFORMS: dict[str, Platform] = {
@@ -73,9 +75,16 @@ PLATFORMS: dict[str, Platform] = {
             # Our watchdog reports what hangs; XLA's would abort the process first.
             compile_options={"xla_cpu_collective_call_terminate_timeout_seconds": _NEVER},
             custom_calls=ON_CPU,
+            ray_resource="CPU",
         ),
-        Platform("gpu", ("cuda", "rocm"), callback="xla_ffi_python_gpu_callback", custom_calls=ON_GPU),
-        Platform("tpu", ("tpu",), custom_calls=ON_TPU),
+        Platform(
+            "gpu",
+            ("cuda", "rocm"),
+            callback="xla_ffi_python_gpu_callback",
+            custom_calls=ON_GPU,
+            ray_resource="GPU",
+        ),
+        Platform("tpu", ("tpu",), custom_calls=ON_TPU, ray_resource="TPU"),
     )
 }
 """Platforms by name. GPU and TPU: from JAX's documentation and sources."""

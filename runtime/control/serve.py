@@ -1,7 +1,9 @@
 """The process of a controller: `python -m pathways.runtime.control.serve`, which `pwc cluster start` starts."""
 
 import argparse
+import contextlib
 import faulthandler
+import json
 import signal
 import socket
 import sys
@@ -10,12 +12,15 @@ from types import FrameType
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ranks_in
-from pathways.dialect.topology import load_topology
+from pathways.dialect.topology import Topology, load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
+from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES
 from pathways.runtime.launch.local_cluster import clear_folder
 from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
+from pathways.runtime.launch.ray_api import connect_to_ray
+from pathways.runtime.launch.ray_hosts import RayLauncher
 
 BACKLOG = 1024
 """Processes that may come at once."""
@@ -27,16 +32,18 @@ def serve_cluster() -> None:
     parser.add_argument("--topology", type=Path, required=True)
     parser.add_argument("--platform", required=True)
     parser.add_argument("--policy", choices=sorted(SCHEDULING_POLICIES), required=True)
+    parser.add_argument("--ray", metavar="ADDRESS", help="the Ray that starts hosts; else this process does")
+    parser.add_argument("--labels", type=json.loads, default={}, help="JSON: the labels of nodes, by island")
     chosen = parser.parse_args()
     faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)
     folder: Path = chosen.folder
     loop = Loop()
     try:
         topology = load_topology(chosen.topology)
-        with socket.socket(socket.AF_UNIX) as listener:
+        with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as stack:
+            launcher = _launcher(chosen, topology, stack)
             listener.bind(str(folder / CONTROLLER))
             listener.listen(BACKLOG)
-            launcher = LocalLauncher(folder, chosen.platform, ranks_in(topology))
             policy = SCHEDULING_POLICIES[chosen.policy]()
             controller = ClusterController(loop, topology, chosen.platform, policy, launcher, str(folder))
 
@@ -51,6 +58,16 @@ def serve_cluster() -> None:
         sys.exit(str(error))
     finally:
         clear_folder(folder)
+
+
+def _launcher(chosen: argparse.Namespace, topology: Topology, stack: contextlib.ExitStack) -> HostLauncher:
+    """What starts the hosts; what it has of the system goes with the stack."""
+    folder, platform, ranks = chosen.folder, chosen.platform, ranks_in(topology)
+    if not chosen.ray:
+        return LocalLauncher(folder, platform, ranks)
+    launcher = RayLauncher(connect_to_ray(chosen.ray), folder, platform, ranks, chosen.labels)
+    stack.callback(launcher.close)
+    return launcher
 
 
 if __name__ == "__main__":
