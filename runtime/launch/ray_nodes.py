@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadSetting
@@ -21,6 +22,8 @@ SLICE = "ray.io/tpu-slice-name"
 """The label that Ray gives all hosts of one slice: they are one island."""
 LOCAL = "local"
 AUTH = "RAY_AUTH_MODE"
+_LISTENS = "0A"
+"""The state of a socket that listens, in /proc/net/tcp; its address is zeros where it is for all."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +153,24 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
+def is_open(address: str) -> bool:
+    """Whether a process of this machine listens for others, too, on the port of a loopback address (Linux).
+
+    Ray does, whatever address it is told, unless it is told not to (ray_trial.py).
+    """
+    port = address.rpartition(":")[2]
+    found: list[str] = []
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        rows = [line.split() for line in table.read_text().splitlines()[1:]] if table.exists() else []
+        found += [row[1] for row in rows if row[3] == _LISTENS]
+    ends = [local.partition(":") for local in found]
+    return any(at and int(at, 16) == int(port) and not int(host, 16) for host, _, at in ends if port.isdecimal())
+
+
 def check_protected(address: str) -> None:
     """Raises PWC0923 for a Ray that others reach, and may command, without a token."""
     mode = os.environ.get(AUTH, "")
-    if not is_loopback(address) and mode != "token":
+    if mode != "token" and (not is_loopback(address) or is_open(address)):
         raise PathwaysError(RayWithoutToken(address=address, mode=mode or "disabled"))
 
 

@@ -151,7 +151,7 @@ class NoRay(Diagnostic):
 class RayWithoutToken(Diagnostic):
     code: ClassVar[str] = "PWC0923"
     title: ClassVar[str] = "Ray at {address} is open to its network"
-    have: ClassVar[str] = "an address beyond 127.0.0.1, and RAY_AUTH_MODE={mode}"
+    have: ClassVar[str] = "it listens beyond 127.0.0.1, and RAY_AUTH_MODE={mode}"
     need: ClassVar[str] = "RAY_AUTH_MODE=token, here and where Ray is started: who reaches Ray may run anything there"
     hint: ClassVar[str] = "docs/ray.md shows how; `pwc cluster start --ray local` starts a Ray that only you reach"
     address: str

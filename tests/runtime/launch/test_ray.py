@@ -97,6 +97,9 @@ def test_a_ray_that_others_reach_needs_a_token(monkeypatch: pytest.MonkeyPatch) 
         assert code_of(check_protected, far) == "PWC0923"
     code, _, errors = pwc_here("cluster", "start", "--ray", "10.0.0.2:6379", "islands=1,devices=1")
     assert code != 0 and "PWC0923" in errors and "RAY_AUTH_MODE=disabled" in errors
+    for address, wanted in (("127.0.0.1", ""), ("0.0.0.0", "PWC0923"), ("::", "PWC0923")):
+        with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as server:
+            assert code_of(check_protected, f"127.0.0.1:{server.getsockname()[1]}") == wanted
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     check_protected("10.0.0.2:6379")
 
