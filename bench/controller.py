@@ -64,6 +64,9 @@ class FakeLauncher:
     def meet(self) -> str:
         return ""
 
+    def waits(self) -> str:
+        return ""
+
     def ended(self) -> str:
         return ""
 

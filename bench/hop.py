@@ -116,7 +116,7 @@ def compare(devices, options):
             ray = stack.enter_context(contextlib.closing(Helper(options.ray_python, "ray", devices)))
 
             def actors(lockstep):
-                ray.tell(length, int(lockstep))
+                ray.tell(length, int(lockstep), 2, 1)
                 return float(ray.hear())
 
             ways |= {"Ray, one by one": lambda: actors(True), "Ray, all at once": lambda: actors(False)}

@@ -70,7 +70,7 @@ def peer(devices):
 
 
 def ray(devices):
-    """Takes `LENGTH LOCKSTEP?`."""
+    """Takes `LENGTH LOCKSTEP? ISLANDS NUMPY?`: a chain on one of them, or on both in turns; arrays of NumPy or JAX."""
     os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # on 127.0.0.1 alone
     import numpy as np
 
@@ -80,11 +80,12 @@ def ray(devices):
         def __init__(self):
             self.step, self.sharding = make_step(devices)
 
-        def run(self, x):
+        def run(self, x, as_numpy):
             import jax
             import numpy as np
 
-            return np.asarray(self.step(jax.device_put(x, self.sharding)))
+            y = self.step(jax.device_put(x, self.sharding))
+            return np.asarray(y) if as_numpy else y
 
     with tempfile.TemporaryDirectory(prefix="ray") as folder:
         settings = {"include_dashboard": False, "logging_level": "ERROR", "_node_ip_address": "127.0.0.1"}
@@ -93,16 +94,16 @@ def ray(devices):
         actor = ray.remote(num_cpus=0, runtime_env=here)(Island)
         islands = [actor.remote() for _ in range(2)]
         first = np.ones(8 * devices, np.float32)
-        ray.get([island.run.remote(first) for island in islands])
+        ray.get([island.run.remote(first, True) for island in islands])
         say(ray.__version__)
         while command := hear():
-            length, lockstep = (int(word) for word in command)
+            length, lockstep, count, as_numpy = (int(word) for word in command)
             x = first
             for hop in range(length):
-                x = islands[hop % 2].run.remote(x)
+                x = islands[hop % count].run.remote(x, bool(as_numpy))
                 if lockstep:
                     ray.wait([x])
-            say(float(ray.get(x)[0]))
+            say(float(np.asarray(ray.get(x))[0]))
         ray.shutdown()
 
 

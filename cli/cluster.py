@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
-from pathways.api.shared_cluster import start_shared
+from pathways.api.shared_cluster import start_on_ray, start_shared
 from pathways.cli.cluster_members import HOST_PORT, join_, keys_
+from pathways.dialect.platforms import PLATFORMS
 from pathways.dialect.topology import parse_topology, write_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.local_cluster import DEFAULT, MemberPort, cluster_folder
 from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.launch.ray_cluster import RayRequest, await_end_of_ray, ray_of, ray_settings
 from pathways.runtime.launch.reach import ADDRESS, KEYS, ask, chosen_address, chosen_keys, request
 from pathways.runtime.status import read_status
 from pathways.runtime.wire import messages as m
@@ -21,6 +23,7 @@ _EXAMPLE = """
 \b
 Examples:
   pwc cluster start islands=2,devices=4
+  pwc cluster start --ray local islands=2,devices=4    # its hosts on nodes of a Ray, which is started, too
   PATHWAYS_ADDRESS=default python train.py    # any program of pathways runs there
   pwc status --watch
   pwc cluster add devices=4                   # one more island; pwc cluster remove island2 ends it
@@ -47,32 +50,61 @@ def cluster_() -> None:
 
 
 @click.command("start", epilog=_EXAMPLE)
-@click.argument("topology")
+@click.argument("topology", required=False)
 @click.option("--policy", type=click.Choice(sorted(SCHEDULING_POLICIES)), default=STRIDE, show_default=True)
 @click.option("--bind", type=HOST_PORT, help="Listen there, too, under TLS, for members from other machines.")
 @click.option(
     "--keys", type=click.Path(path_type=Path), help="With --bind: the folder that `pwc cluster keys` has made."
 )
 @click.option("--join", is_flag=True, help="With --bind: start no hosts, but wait for each to come (pwc cluster join).")
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Have Ray start the hosts: HOST:PORT of its head, or local[:NODES] for a Ray of its own (docs/ray.md).",
+)
+@click.option("--platform", type=click.Choice(sorted(PLATFORMS)), help="With --ray; default: what its nodes have.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="[ISLAND:]KEY=VALUE", help="With --ray: a label that nodes must have."
+)
 def start_(
-    topology: str, policy: str, bind: Address | None, keys: Path | None, join: bool, address: str | None
+    topology: str | None,
+    policy: str,
+    bind: Address | None,
+    keys: Path | None,
+    join: bool,
+    ray: str | None,
+    platform: str | None,
+    labels: tuple[str, ...],
+    address: str | None,
 ) -> None:
     """Start a controller on this machine, and its hosts. They stay until `pwc cluster stop`.
 
-    TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset.
+    TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset. With --ray it may be left out: the nodes of Ray
+    are the islands.
     """
     if (bind is None) != (keys is None) or (join and bind is None):
         raise click.UsageError("--bind and --keys go together, and --join with both")
     chosen = chosen_address(address)
-    parsed = parse_topology(topology)
+    parsed = parse_topology(topology) if topology else None
     port = MemberPort(bind, keys, join) if bind is not None and keys is not None else None
-    status = start_shared(chosen, parsed, policy, port)
-    click.echo(status)
+    if ray is not None:
+        if port is not None:
+            raise click.UsageError("--bind and --ray do not go together yet.")
+        status = start_on_ray(chosen, RayRequest(ray, platform, labels), parsed, policy)
+        said = ray_of(cluster_folder(chosen))
+        click.echo(status)
+        click.echo(f"Ray      {' '.join((said['address'], ray_settings(said))).strip()}")
+    elif parsed is None:
+        raise click.UsageError("Missing argument 'TOPOLOGY'.")
+    elif platform or labels:
+        raise click.UsageError("--platform and --label go with --ray.")
+    else:
+        click.echo(start_shared(chosen, parsed, policy, port))
     click.echo(f"{ADDRESS}={chosen}   # in the environment of programs that run there; or pw.connect({chosen!r})")
     if port is not None:
         where = ask(chosen, "status")["bind"]
         click.echo(f"{ADDRESS}={where} {KEYS}=FOLDER   # elsewhere; FOLDER: the keys of a client")
-        for island in parsed.islands if join else ():
+        for island in parsed.islands if join and parsed is not None else ():
             for rank in range(island.hosts):
                 which = f"{island.name} --rank {rank}" if island.hosts > 1 else island.name
                 click.echo(f"pwc cluster join {where} --island {which} --keys FOLDER   # where its devices are")
@@ -104,10 +136,13 @@ def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) 
 def stop_(address: str | None, keys: Path | None) -> None:
     """End the hosts and the controller: arrays that clients have there are gone."""
     chosen = chosen_address(address)
+    ray = None if read_address(chosen) else ray_of(cluster_folder(chosen))
     ask(chosen, "stop", chosen_keys(keys))
     until = time.monotonic() + 10
     while read_address(chosen) is None and cluster_folder(chosen).exists() and time.monotonic() < until:
         time.sleep(0.02)
+    if ray is not None:
+        await_end_of_ray(ray)
 
 
 @click.command("add")

@@ -55,6 +55,8 @@ class Platform:
     """The custom calls that a plan may name."""
     broken_collective: str = ""
     """What errors of a collective say whose partner, in another process, is gone: such text is in no other error."""
+    ray_resource: str = ""
+    """What Ray calls one of its devices: a node has so many, and a host asks for one for each device."""
 
 
 PLATFORMS: dict[str, Platform] = {
@@ -76,9 +78,16 @@ PLATFORMS: dict[str, Platform] = {
             compile_options={"xla_cpu_collective_call_terminate_timeout_seconds": _NEVER},
             custom_calls=ON_CPU,
             broken_collective="external/gloo/gloo/transport",
+            ray_resource="CPU",
         ),
-        Platform("gpu", ("cuda", "rocm"), callback="xla_ffi_python_gpu_callback", custom_calls=ON_GPU),
-        Platform("tpu", ("tpu",), custom_calls=ON_TPU),
+        Platform(
+            "gpu",
+            ("cuda", "rocm"),
+            callback="xla_ffi_python_gpu_callback",
+            custom_calls=ON_GPU,
+            ray_resource="GPU",
+        ),
+        Platform("tpu", ("tpu",), custom_calls=ON_TPU, ray_resource="TPU"),
     )
 }
 """Platforms by name. GPU and TPU: from JAX's documentation and sources."""

@@ -21,6 +21,8 @@ class IslandStatus:
     held: Mapping[str, int]
     waiting: tuple[tuple[str, str], ...]
     running: tuple[tuple[str, str], ...]
+    waits: str = ""
+    """What the start of its hosts waits for."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Status:
             memory = "" if island.memory is None else f", {readable(island.memory)} a device"
             lost = f", lost {', '.join(map(str, island.lost))}" if island.lost else ""
             lines.append(f"{island.name:8} {island.devices} x {island.kind}{memory}{lost}")
+            if island.waits:
+                lines.append(f"  starting  waits for {island.waits}")
             if island.reserved:
                 lines.append(f"  reserved by runs  {readable(island.reserved)}")
             lines += [f"  held by {client}  {readable(size)}" for client, size in sorted(island.held.items())]
@@ -83,6 +87,7 @@ def read_status(said: Mapping[str, Any]) -> Status:
             held={str(label): int(size) for label, size in island["held"].items()},
             waiting=tuple((str(client), str(program)) for client, program in island["waiting"]),
             running=tuple((str(client), str(program)) for client, program in island["running"]),
+            waits=str(island["waits"]),
         )
         for island in said["islands"]
     ]

@@ -1,6 +1,7 @@
 """Clusters that several processes use: started and looked at from here, by `pwc cluster`."""
 
 import time
+from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
@@ -8,6 +9,7 @@ from pathways.dialect.topology import Topology
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.launch.local_cluster import MemberPort, start_controller
 from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.launch.ray_cluster import RayRequest, start_controller_by_ray
 from pathways.runtime.launch.reach import ask
 from pathways.runtime.launch.spawn import last_words
 from pathways.runtime.status import Status, read_status
@@ -15,6 +17,8 @@ from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
 
 READY = 180.0
 """Seconds that the hosts of a cluster may take to come."""
+PLACED = 5.0
+"""Seconds after which an island that waits for places will wait for long."""
 
 
 def start_shared(address: str, topology: Topology, policy: str, port: MemberPort | None = None) -> Status:
@@ -30,13 +34,33 @@ def start_shared(address: str, topology: Topology, policy: str, port: MemberPort
     if platform_named(platform).made_at_will is None and not joined:
         have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
         raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
-    folder = start_controller(address, topology, platform, policy, port)
+    return _await_hosts(address, start_controller(address, topology, platform, policy, port), joined=joined)
+
+
+def start_on_ray(address: str, request: RayRequest, topology: Topology | None, policy: str) -> Status:
+    """Starts a cluster whose hosts Ray starts, and waits until they are there; it stays when this process ends.
+
+    Without a topology its islands are those that Ray's nodes make. An island for which Ray has no places free is not
+    waited for: its hosts come when there are. Raises what `start_controller_by_ray` does, and PWC0918.
+    """
+    return _await_hosts(address, start_controller_by_ray(address, request, topology, policy))
+
+
+def _await_hosts(address: str, folder: Path, *, joined: bool = False) -> Status:
+    """Waits until all hosts of a cluster are there, or wait for places. Raises PWC0918 where one does not come."""
     until = time.monotonic() + READY
+    settled = 0.0
     while True:
         said = ask(address, "status")
         states = {island["name"]: island["state"] for island in said["islands"]}
-        if joined or all(state == "up" for state in states.values()):
+        if joined:
             return read_status(said)
+        if all(island["state"] == "up" or island["waits"] for island in said["islands"]):
+            settled = settled or time.monotonic()
+            if all(state == "up" for state in states.values()) or time.monotonic() - settled > PLACED:
+                return read_status(said)
+        else:
+            settled = 0.0
         late = time.monotonic() > until
         if late or "away" in states.values():
             missing = [name for name, state in states.items() if state != "up"]

@@ -305,6 +305,7 @@ class ClusterController:
                     "arrays": member.arrays,
                     "epoch": member.epoch.number,
                     "state": member.epoch.state,
+                    "waits": member.process.waits() if member.process is not None and not member.is_up else "",
                     "hosts": _hosts_of(member),
                 }
             )

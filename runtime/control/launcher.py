@@ -26,6 +26,10 @@ class Started(Protocol):
         """
         ...
 
+    def waits(self) -> str:
+        """What their start waits for, which may be for long; empty where for nothing but the processes themselves."""
+        ...
+
     def ended(self) -> str:
         """Why one of them has ended, with its last words; empty while all run, or have yet to be started."""
         ...

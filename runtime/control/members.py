@@ -323,6 +323,8 @@ class Members:
             if not member.is_met and member.process is not None:
                 if said := member.process.ended():
                     self.lose(member, HostLost(island=member.name, reason=f"it has not started: {said}"))
+                elif member.process.waits():
+                    member.began = now
                 elif now - member.began > START and not member.process.comes_by_itself:
                     missing = ", ".join(rank.name for rank in member.ranks if rank.peer is None)
                     reason = f"{missing} did not start in {START:g} seconds"

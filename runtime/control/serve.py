@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import faulthandler
+import json
 import signal
 import socket
 import sys
@@ -13,13 +14,15 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology, load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
+from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.loop_listener import LoopListener
-from pathways.runtime.control.members import HostLauncher
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES
 from pathways.runtime.launch.joining import JoiningLauncher
 from pathways.runtime.launch.local_cluster import clear_folder
 from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS, LocalLauncher
+from pathways.runtime.launch.ray_api import connect_to_ray
+from pathways.runtime.launch.ray_hosts import RayLauncher
 from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, show_address
 from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.tls import Keys, checked_keys, listening_at
@@ -37,6 +40,8 @@ def serve_cluster() -> None:
     parser.add_argument("--bind", metavar="HOST:PORT", type=read_address, help="where members from elsewhere come, too")
     parser.add_argument("--keys", type=Path, help="the folder of the cluster's keys")
     parser.add_argument("--join", action="store_true", help="starts no hosts: they come by themselves")
+    parser.add_argument("--ray", metavar="ADDRESS", help="the Ray that starts hosts; else this process does")
+    parser.add_argument("--labels", type=json.loads, default={}, help="JSON: the labels of nodes, by island")
     chosen = parser.parse_args()
     faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)
     folder: Path = chosen.folder
@@ -45,7 +50,7 @@ def serve_cluster() -> None:
         topology = load_topology(chosen.topology)
         with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as stack:
             port = _port(chosen)  # first: keys that do not fit are seen before anything is started
-            launcher = _launcher(chosen, topology)
+            launcher = _launcher(chosen, topology, stack)
             listener.bind(str(folder / CONTROLLER))
             listener.listen(BACKLOG)
             policy = SCHEDULING_POLICIES[chosen.policy]()
@@ -77,11 +82,17 @@ def _port(chosen: argparse.Namespace) -> tuple[socket.socket, Keys] | None:
     return sock, keys
 
 
-def _launcher(chosen: argparse.Namespace, topology: Topology) -> HostLauncher:
+def _launcher(chosen: argparse.Namespace, topology: Topology, stack: contextlib.ExitStack) -> HostLauncher:
+    """What starts the hosts; what it has of the system goes with the stack."""
+    folder, platform, ranks = chosen.folder, chosen.platform, ranks_in(topology)
     bind: Address = chosen.bind or (LOOPBACK, 0)
     if chosen.join:
-        return JoiningLauncher(chosen.folder / LOGS, bind[0])
-    return LocalLauncher(chosen.folder, chosen.platform, ranks_in(topology), bind[0], chosen.keys)
+        return JoiningLauncher(folder / LOGS, bind[0])
+    if not chosen.ray:
+        return LocalLauncher(folder, platform, ranks, bind[0], chosen.keys)
+    launcher = RayLauncher(connect_to_ray(chosen.ray), folder, platform, ranks, chosen.labels)
+    stack.callback(launcher.close)
+    return launcher
 
 
 if __name__ == "__main__":

@@ -35,6 +35,9 @@ class JoiningHosts:
             self._meeting = start_group_service(self.count, self.log, self.ip)
         return self._meeting.address if self._meeting is not None else ""
 
+    def waits(self) -> str:
+        return "to be joined"
+
     def ended(self) -> str:
         """They have not, for all that is known: their streams say it."""
         return ""

@@ -28,7 +28,9 @@ START = 30.0
 """Seconds that a controller may take to start."""
 MOST_PATH = 100
 """The most bytes of the path of a Unix socket."""
-PID, TOPOLOGY = "pid", "topology.toml"
+PID, TOPOLOGY, RAY = "pid", "topology.toml", "ray.json"
+"""In the folder of a cluster, beside its socket and logs; the last one where Ray has started it."""
+CONTROLLER_MODULE = "pathways.runtime.control.serve"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -85,11 +87,7 @@ def start_controller(
     """
     if port is not None:
         port.check(topology)
-    folder = cluster_folder(address)
-    if _is_there(address):
-        raise PathwaysError(ClusterThere(address=str(folder), pid=_pid(folder)))
-    _make(folder, address)
-    write_private(folder / TOPOLOGY, write_topology(topology).encode())
+    folder = make_folder(address, topology)
     log = folder / LOGS / "controller.log"
     arguments = [
         "--folder", str(folder), "--topology", str(folder / TOPOLOGY), "--platform", platform, "--policy", policy
@@ -97,10 +95,10 @@ def start_controller(
     if port is not None:
         arguments += ["--bind", show_address(port.bind), "--keys", str(port.keys.absolute())]
         arguments += ["--join"] if port.join else []
-    process = spawn("pathways.runtime.control.serve", arguments, log)
+    process = spawn(CONTROLLER_MODULE, arguments, log)
     write_private(folder / PID, str(process.pid).encode())
     until = time.monotonic() + START
-    while not _is_there(address):
+    while not is_there(address):
         if process.poll() is not None or time.monotonic() > until:
             process.kill()
             words = last_words(log)
@@ -111,11 +109,25 @@ def start_controller(
     return folder
 
 
-def _is_there(address: str) -> bool:
+def is_there(address: str) -> bool:
+    """Whether a controller answers at an address."""
     with contextlib.suppress(PathwaysError):
         connect_here(address).close()
         return True
     return False
+
+
+def make_folder(address: str, topology: Topology | None) -> Path:
+    """Makes the folder of a new cluster, with its topology; that file is empty where it is not known yet.
+
+    Raises PWC0919 where a cluster runs there already, PWC0918 where the folder cannot be made.
+    """
+    folder = cluster_folder(address)
+    if is_there(address):
+        raise PathwaysError(ClusterThere(address=str(folder), pid=_pid(folder)))
+    _make(folder, address)
+    write_private(folder / TOPOLOGY, write_topology(topology).encode() if topology is not None else b"")
+    return folder
 
 
 def _make(folder: Path, address: str) -> None:
@@ -145,7 +157,7 @@ def clear_folder(folder: Path) -> None:
         if not (folder / TOPOLOGY).exists():
             return
         for path in (*folder.iterdir(), *(folder / LOGS).glob("*.log")):
-            if path.is_socket() or path.name in (PID, CONTROLLER) or path.parent.name == LOGS:
+            if path.is_socket() or path.name in (PID, RAY, CONTROLLER) or path.parent.name == LOGS:
                 path.unlink(missing_ok=True)
         (folder / LOGS).rmdir()
         (folder / TOPOLOGY).unlink()

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -12,13 +11,15 @@ from pathlib import Path
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import GroupService, start_group_service
-from pathways.runtime.launch.spawn import last_words, spawn
+from pathways.runtime.launch.spawn import spawn, why_ended
 from pathways.runtime.wire.addresses import LOOPBACK
 from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.credentials import TICKET
 
 CONTROLLER, LOGS = "controller", "logs"
 """In the folder of a cluster: the socket of its controller, and the folder of what its processes print."""
+HOST = "pathways.runtime.host.serve"
+"""The module of a host's process."""
 ENDS = 1.0
 """Seconds in which processes that were killed are gone."""
 
@@ -43,13 +44,14 @@ class LocalHosts:
         """They were told where when they were started."""
         return ""
 
+    def waits(self) -> str:
+        return ""
+
     def ended(self) -> str:
         """Why one of them has ended, with its last words; empty while all run."""
         for process, log in zip(self.processes, self.logs, strict=True):
             if (code := process.poll()) is not None:
-                why = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
-                words = last_words(log)
-                return f"{why}: {words}" if words else why
+                return why_ended(code, log)
         return ""
 
     def kill(self) -> None:
@@ -82,30 +84,35 @@ class LocalLauncher:
         logs: list[Path] = []
         try:
             if island.hosts > 1:
-                meeting = start_group_service(island.hosts, self._log(f"{island.name}-meeting"), self._ip)
+                meeting = start_group_service(island.hosts, log_in(self._folder, f"{island.name}-meeting"), self._ip)
+            group = meeting.address if meeting is not None else ""
             for rank, ticket in enumerate(tickets):
-                logs.append(self._log(self._ranks.names(island.name)[rank]))
-                arguments = self._arguments(island, epoch, rank, meeting)
-                process = spawn("pathways.runtime.host.serve", arguments, logs[-1], environment={TICKET: ticket})
-                processes.append(process)
+                logs.append(log_in(self._folder, self._ranks.names(island.name)[rank]))
+                arguments = host_arguments(self._folder, self._platform, self._ranks, island, epoch, rank, group)
+                if self._keys is not None:
+                    folder = member_folder(self._keys, "host", self._ranks.names(island.name)[rank])
+                    arguments += ["--ip", self._ip, "--keys", str(folder)]
+                processes.append(spawn(HOST, arguments, logs[-1], environment={TICKET: ticket}))
         except OSError:
             LocalHosts(tuple(processes), tuple(logs), meeting).kill()
             raise
         return LocalHosts(tuple(processes), tuple(logs), meeting)
 
-    def _log(self, host: str) -> Path:
-        return self._folder / LOGS / f"{host.replace('/', '.')}.log"
 
-    def _arguments(self, island: Island, epoch: int, rank: int, meeting: GroupService | None) -> list[str]:
-        """What a host is started with. Where its last one listened, nothing is left."""
-        listen = [self._folder / f"{island.name}-{rank}-{number}" for number in (epoch - 1, epoch)]
-        listen[0].unlink(missing_ok=True)
-        arguments = [
-            "--socket", str(self._folder / CONTROLLER), "--listen", str(listen[1]), "--island", island.name,
-            "--devices", str(island.size // island.hosts), "--platform", self._platform, "--rank", str(rank),
-            "--hosts", json.dumps(dict(self._ranks.hosts)),
-        ]  # fmt: skip
-        if self._keys is not None:
-            name = self._ranks.names(island.name)[rank]
-            arguments += ["--ip", self._ip, "--keys", str(member_folder(self._keys, "host", name))]
-        return arguments if meeting is None else [*arguments, "--group", meeting.address]
+def log_in(folder: Path, host: str) -> Path:
+    """Where a host of a cluster prints to."""
+    return folder / LOGS / f"{host.replace('/', '.')}.log"
+
+
+def host_arguments(
+    folder: Path, platform: str, ranks: RankTable, island: Island, epoch: int, rank: int, group: str
+) -> list[str]:
+    """What a host of this machine is started with. Where its last one listened, nothing is left."""
+    listen = [folder / f"{island.name}-{rank}-{number}" for number in (epoch - 1, epoch)]
+    listen[0].unlink(missing_ok=True)
+    arguments = [
+        "--socket", str(folder / CONTROLLER), "--listen", str(listen[1]), "--island", island.name,
+        "--devices", str(island.size // island.hosts), "--platform", platform, "--rank", str(rank),
+        "--hosts", json.dumps(dict(ranks.hosts)),
+    ]  # fmt: skip
+    return [*arguments, "--group", group] if group else arguments

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,3 +47,10 @@ def last_words(log: Path) -> str:
     with contextlib.suppress(OSError):
         return "; ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
     return ""
+
+
+def why_ended(code: int, log: Path) -> str:
+    """Why a process has ended, by its exit code, with its last words."""
+    why = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
+    words = last_words(log)
+    return f"{why}: {words}" if words else why

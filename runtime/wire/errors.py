@@ -172,3 +172,47 @@ class DifferentParts(Diagnostic):
     program: str
     host: str
     other: str
+
+
+@dataclass(frozen=True)
+class NoRay(Diagnostic):
+    code: ClassVar[str] = "PWC0925"
+    title: ClassVar[str] = "this installation cannot speak with Ray"
+    have: ClassVar[str] = "no package ray"
+    need: ClassVar[str] = "ray, here and on the nodes"
+    hint: ClassVar[str] = "pip install 'pathways-mpmd[ray]'"
+
+
+@dataclass(frozen=True)
+class RayWithoutToken(Diagnostic):
+    code: ClassVar[str] = "PWC0926"
+    title: ClassVar[str] = "Ray at {address} is open to its network"
+    have: ClassVar[str] = "it listens beyond 127.0.0.1, and RAY_AUTH_MODE={mode}"
+    need: ClassVar[str] = "RAY_AUTH_MODE=token, here and where Ray is started: who reaches Ray may run anything there"
+    hint: ClassVar[str] = "docs/ray.md shows how; `pwc cluster start --ray local` starts a Ray that only you reach"
+    address: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class RayLacks(Diagnostic):
+    code: ClassVar[str] = "PWC0927"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "the nodes of Ray cannot have these islands"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{needs}"
+    hint: ClassVar[str] = "add nodes, or ask for less; without TOPOLOGY the islands are those that the nodes make"
+    have_: str
+    needs: str
+
+
+@dataclass(frozen=True)
+class RayFailed(Diagnostic):
+    code: ClassVar[str] = "PWC0928"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "Ray at {address} does not do what was asked"
+    have: ClassVar[str] = "{reason}"
+    need: ClassVar[str] = "a Ray cluster that runs, of the same versions of Ray and Python as here"
+    hint: ClassVar[str] = "`ray status --address {address}` shows it; `pwc cluster start --ray local` starts one"
+    address: str
+    reason: str

@@ -6,6 +6,8 @@ from pathlib import Path
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LISTENS = "0A"
 """The state of a socket that listens, in /proc/net/tcp."""
+_LOOPBACK_6, _LOOPBACK_MAPPED = "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"
+"""::1 and ::ffff:127.0.0.1, as they stand in /proc/net/tcp6."""
 
 
 def memory_of(pid: int | str = "self") -> int:
@@ -38,6 +40,20 @@ def listening() -> set[str]:
     return found
 
 
+def open_to_others() -> set[str]:
+    """As `listening`, of addresses that other machines may reach."""
+    found: set[str] = set()
+    for table, loopback in (("/proc/net/tcp", ("7F",)), ("/proc/net/tcp6", (_LOOPBACK_6, _LOOPBACK_MAPPED))):
+        if os.path.exists(table):
+            rows = [line.split() for line in Path(table).read_text().splitlines()[1:]]
+            addresses = {f"socket:[{row[9]}]": row[1].partition(":")[0] for row in rows if row[3] == _LISTENS}
+            for name, address in addresses.items():
+                known = address[-2:] if table.endswith("tcp") else address
+                if not known.startswith(loopback):
+                    found.add(name)
+    return found
+
+
 def ports_of(pid: int) -> set[str]:
     """The sockets of a process that listen on a TCP port."""
     return listening() & set(open_files_of(pid))
@@ -54,3 +70,17 @@ def children_of(pid: int) -> set[int]:
         if int(fields[1]) == pid:
             found.add(int(name))
     return found
+
+
+def begotten_by(pid: int) -> set[int]:
+    """The processes that a process has started, those that these have, and so on."""
+    found: set[int] = set()
+    new = {pid}
+    while new:
+        new = {child for one in new for child in children_of(one)} - found
+        found |= new
+    return found
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -40,6 +40,9 @@ class HereAlready:
     def meet(self) -> str:
         return ""
 
+    def waits(self) -> str:
+        return ""
+
     def ended(self) -> str:
         return ""
 

@@ -1,0 +1,128 @@
+# pyright: basic
+"""Chains of small computations on islands that Ray has started, against plain Ray: what of a computation is overhead.
+
+    python bench/ray_chain.py
+
+Islands of four devices; each computation has an all-reduce. Ours are a cluster of `pwc cluster start --ray local`,
+controller, hosts and this client being processes of their own: as one program, whose computations the compiler merges;
+as one call of a program for each computation; and as one program that alternates between two islands. Plain Ray is an
+actor an island, which has the same jitted computation; calls take the references that earlier calls gave, and all are
+made at once. Its arrays are JAX's, as the computation gives them, or NumPy's, which are cheaper there.
+
+All are repeated in turns in one run; ratios are of medians. Bars: merged 10, apart 5, alternating 3.
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+import numpy as np
+from hop import Helper
+from hop_by_hand import computation
+from in_turns import medians
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.api.shared_cluster import start_on_ray
+from pathways.dialect.topology import parse_topology
+from pathways.runtime.launch.ray_cluster import RayRequest, await_end_of_ray, ray_of
+from pathways.runtime.launch.reach import ask
+
+DEVICES = 4
+TOPOLOGY = f"islands=2,devices={DEVICES}"
+KINDS = ("JAX", "NumPy")
+BARS = {"merged": 10, "apart": 5, "alternating": 3}
+
+
+@contextlib.contextmanager
+def cluster_by_ray():
+    """A cluster of ours on a Ray of its own; gives its address."""
+    with tempfile.TemporaryDirectory(prefix="pw") as folder:
+        address = f"{folder}/c"
+        start_on_ray(address, RayRequest("local:2"), parse_topology(TOPOLOGY), "stride")
+        said = ray_of(Path(address))
+        try:
+            yield address
+        finally:
+            ask(address, "stop")
+            await_end_of_ray(said)
+
+
+def make_ways(length):
+    """The three ways, each a function of no arguments that gives the first number of the result."""
+    made = pw.make_virtual_device_set()
+    steps = []
+    for island in range(2):
+        mesh = made.add_slice(devices=DEVICES, island=f"island{island}").mesh("x")
+        place = NamedSharding(mesh, P("x"))
+        steps.append(jax.jit(computation(mesh, DEVICES), in_shardings=place, out_shardings=place))
+
+    @pw.program
+    def one_island(x):
+        for _ in range(length):
+            x = steps[0](x)
+        return x
+
+    @pw.program
+    def two_islands(x):
+        for hop in range(length):
+            x = steps[hop % 2](x)
+        return x
+
+    one = pw.program(lambda x: steps[0](x))
+    start = pw.program(lambda x: x)(np.ones(8 * DEVICES, np.float32))
+
+    def apart():
+        x = start
+        for _ in range(length):
+            x = one(x)
+        return x
+
+    ways = {"merged": lambda: one_island(start), "apart": apart, "alternating": lambda: two_islands(start)}
+    return {name: lambda way=way: float(np.asarray(way())[0]) for name, way in ways.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--length", type=int, default=128, help="computations")
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(pw.connect(stack.enter_context(cluster_by_ray())))
+        ray = stack.enter_context(contextlib.closing(Helper(sys.executable, "ray", DEVICES)))
+        print(f"jax {jax.__version__}, ray {ray.said}, chains of {options.length}")
+
+        def by_ray(islands, as_numpy):
+            ray.tell(options.length, 0, islands, as_numpy)
+            return float(ray.hear())
+
+        ours = make_ways(options.length)
+        theirs = {
+            name_of(islands, kind): lambda n=islands, kind=kind: by_ray(n, int(kind == "NumPy"))
+            for islands in (1, 2)
+            for kind in KINDS
+        }
+        ways = ours | theirs
+        found = [way() for way in ways.values()]
+        assert np.allclose(found, found[0]), found
+        times = medians(ways, options.rounds)
+    for name, seconds in times.items():
+        print(f"  {name:20}{1e6 * seconds / options.length:9.1f} us a computation")
+    for name, bar in BARS.items():
+        islands = 2 if name == "alternating" else 1
+        ratios = [times[name_of(islands, kind)] / times[name] for kind in KINDS]
+        said = ", ".join(f"{ratio:5.1f} with {kind}'s arrays" for ratio, kind in zip(ratios, KINDS, strict=True))
+        print(f"  plain Ray / {name:12}{said}   (bar: {bar})")
+
+
+def name_of(islands, kind):
+    """A chain by plain Ray, on one island or two."""
+    return f"Ray, {islands} island{'s' * (islands > 1)}, {kind}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""A cluster of this machine whose hosts Ray starts: its start and its end, as `pwc cluster` asks for them."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import select
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadSetting
+from pathways.dialect.topology import Topology
+from pathways.runtime.launch.local_cluster import RAY, clear_folder, make_folder
+from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.launch.ray_nodes import AUTH, LOCAL, check_protected
+from pathways.runtime.launch.ray_trial import TOKEN
+from pathways.runtime.launch.spawn import last_words, spawn
+from pathways.runtime.wire.errors import NoRay, RayFailed
+
+START = 180.0
+"""Seconds that a Ray of its own and a controller may take to start."""
+ENDS = 30.0
+"""Seconds that the end of a Ray of its own may take."""
+
+
+@dataclass(frozen=True)
+class RayRequest:
+    """What is asked of Ray. `address`: `HOST:PORT`, or `local[:NODES]` for a Ray of its own."""
+
+    address: str
+    platform: str | None = None
+    labels: Sequence[str] = ()
+
+    @property
+    def nodes(self) -> int | None:
+        """The nodes of a Ray of its own, 0 for as many as are needed; None where it is not one. Raises PWC0707."""
+        name, colon, count = self.address.partition(":")
+        if name != LOCAL:
+            return None
+        if colon and not (count.isdecimal() and 0 < int(count) <= 64):
+            rule = "local, local:NODES with 1 to 64, or HOST:PORT"
+            raise PathwaysError(BadSetting(source="--ray", value=self.address, rule=rule, example="--ray local:2"))
+        return int(count or 0)
+
+
+def start_controller_by_ray(address: str, request: RayRequest, topology: Topology | None, policy: str) -> Path:
+    """Has Ray start the controller of a cluster, which has it start hosts; returns the cluster's folder.
+
+    Without a topology its islands are those that the nodes make. Raises PWC0912 for nodes of other machines, PWC0918
+    and PWC0919 as `start_controller` does, and PWC0925 to PWC0928.
+    """
+    nodes = request.nodes
+    if importlib.util.find_spec("ray") is None:
+        raise PathwaysError(NoRay())
+    if nodes is None:
+        check_protected(request.address)
+    folder = make_folder(address, topology)
+    arguments = ["--folder", str(folder), "--policy", policy]
+    arguments += ["--ray", request.address] if nodes is None else ["--nodes", str(nodes)]
+    arguments += ["--platform", request.platform] if request.platform else []
+    for label in request.labels:
+        arguments += ["--label", label]
+    log = folder / LOGS / "ray.log"
+    process = spawn("pathways.runtime.launch.ray_start", arguments, log)
+    until = time.monotonic() + START
+    try:
+        while not (said := ray_of(folder)):
+            if process.poll() is not None or time.monotonic() > until:
+                said = ray_of(folder)  # said just before its end
+                break
+            time.sleep(0.02)
+        if "error" in said:
+            raise PathwaysError(read_diagnostic(said["error"]))
+        if not said:
+            raise PathwaysError(RayFailed(address=request.address, reason=last_words(log) or "it takes too long"))
+    except BaseException:
+        process.terminate()
+        process.wait()
+        clear_folder(folder)
+        raise
+    threading.Thread(target=process.wait, name="pathways-reaper", daemon=True).start()
+    return folder
+
+
+def ray_of(folder: Path) -> dict[str, Any]:
+    """What is known of the Ray that has started a cluster; nothing where none has, or not yet."""
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads((folder / RAY).read_bytes())
+    return {}
+
+
+def ray_settings(said: dict[str, Any]) -> str:
+    """The environment in which that Ray is reached, where it is one of its own; empty otherwise."""
+    return f"{AUTH}=token {TOKEN}={said['token']}" if "token" in said else ""
+
+
+def await_end_of_ray(said: dict[str, Any]) -> None:
+    """Waits for the end of a Ray of its own, when its cluster is stopped."""
+    if keeper := said.get("keeper"):
+        with contextlib.suppress(OSError):  # it has ended
+            select.select([os.pidfd_open(keeper)], [], [], ENDS)

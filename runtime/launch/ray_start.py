@@ -1,0 +1,138 @@
+"""Starts a cluster's controller by Ray: `python -m pathways.runtime.launch.ray_start`, for `pwc cluster start --ray`.
+
+A process of its own: who asks for a cluster may use Ray for something else, or have no need of it. What has become of
+it lies in the cluster's folder. With a Ray of its own (`--ray local`) it stays, and ends that when the controller ends.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pathways.dialect.diagnostic_json import write_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.files import write_private
+from pathways.dialect.platforms import PLATFORMS, platform_named
+from pathways.dialect.topology import Topology, load_topology, write_topology
+from pathways.runtime.launch.local_cluster import CONTROLLER_MODULE, PID, RAY, TOPOLOGY, is_there
+from pathways.runtime.launch.local_hosts import LOGS
+from pathways.runtime.launch.ray_api import connect_to_ray, environment_of_hosts, keeper_on_head, last_line, nodes_of
+from pathways.runtime.launch.ray_nodes import (
+    check_gangs,
+    check_here,
+    check_protected,
+    gang_of,
+    platform_of,
+    read_labels,
+    topology_of_nodes,
+)
+from pathways.runtime.launch.ray_trial import trial_cluster
+from pathways.runtime.launch.spawn import last_words
+from pathways.runtime.wire.errors import NoCluster, RayFailed
+
+START = 60.0
+"""Seconds that a controller may take to start."""
+NODES, CPUS = 2, 4
+"""Of a trial cluster where nothing else is said."""
+
+
+def serve_start() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True, help="the cluster's, with its topology; empty: of nodes")
+    parser.add_argument("--ray", metavar="ADDRESS")
+    parser.add_argument("--nodes", type=int, default=0, help="of a Ray of its own, without --ray; 0: as are needed")
+    parser.add_argument("--policy", required=True)
+    parser.add_argument("--platform", choices=sorted(PLATFORMS))
+    parser.add_argument("--label", action="append", default=[], metavar="[ISLAND:]KEY=VALUE")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for who has started it
+    folder: Path = chosen.folder
+    try:
+        topology = load_topology(folder / TOPOLOGY) if (folder / TOPOLOGY).stat().st_size else None
+        if chosen.ray:
+            ray = connect_to_ray(chosen.ray)
+            start_controller_in(ray, chosen, topology, {"address": chosen.ray})
+            ray.shutdown()
+            return
+        with trial_cluster(*_size(topology, chosen.nodes)) as trial:
+            ray = connect_to_ray(trial.address)
+            said = {"address": trial.address, "token": str(trial.token), "keeper": os.getpid()}
+            pid = start_controller_in(ray, chosen, topology, said)
+            with contextlib.suppress(OSError):  # it has ended already
+                select.select([os.pidfd_open(pid)], [], [])
+            ray.shutdown()
+    except PathwaysError as error:
+        _say(folder, {"error": write_diagnostic(error.diagnostic)})
+        sys.exit(str(error))
+    except Exception as error:  # of Ray, of many classes
+        address = chosen.ray or "127.0.0.1"
+        _say(folder, {"error": write_diagnostic(RayFailed(address=address, reason=last_line(error)))})
+        raise
+
+
+def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology | None, said: dict[str, Any]) -> int:
+    """Starts the controller, which starts its hosts, when the nodes can have these; gives its process."""
+    nodes = nodes_of(ray)
+    for node in nodes:
+        check_protected(node.address)
+    check_here(nodes)
+    platform = platform_named(chosen.platform) if chosen.platform else platform_of(nodes)
+    labels = read_labels(chosen.label, topology.names if topology else ())
+    if topology is None:
+        topology, labels = topology_of_nodes(nodes, platform, labels)
+        read_labels(chosen.label, topology.names)
+    check_gangs([gang_of(island, platform, labels) for island in topology.islands], nodes)
+    folder: Path = chosen.folder
+    write_private(folder / TOPOLOGY, write_topology(topology).encode())
+    arguments = [
+        "--folder", str(folder), "--topology", str(folder / TOPOLOGY), "--platform", platform.name,
+        "--policy", chosen.policy, "--ray", said["address"], "--labels", json.dumps(labels),
+    ]  # fmt: skip
+    log = folder / LOGS / "controller.log"
+    keeper = keeper_on_head(ray, f"pathways {folder}")
+    pid = int(ray.get(keeper.start.remote(CONTROLLER_MODULE, arguments, str(log), environment_of_hosts(), True)))
+    write_private(folder / PID, str(pid).encode())
+    until = time.monotonic() + START
+    while not is_there(str(folder)):
+        if not Path(f"/proc/{pid}").exists() or time.monotonic() > until:
+            ray.kill(keeper)
+            reason = f"its controller did not start: {last_words(log)}"
+            raise PathwaysError(NoCluster(address=str(folder), reason=reason))
+        time.sleep(0.02)
+    _say(folder, said)
+    return pid
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Ends this process in good order: a Ray of its own goes with it."""
+    sys.exit(1)
+
+
+def _size(topology: Topology | None, nodes: int) -> tuple[int, int]:
+    """How many nodes, and of how many CPUs each, a Ray of its own needs."""
+    if topology is None:
+        return nodes or NODES, CPUS
+    nodes = nodes or max(NODES, *(island.hosts for island in topology.islands))
+    taken = [0] * nodes
+    for island in sorted(topology.islands, key=lambda i: i.hosts, reverse=True):
+        for node in sorted(range(nodes), key=taken.__getitem__)[: island.hosts]:
+            taken[node] += island.devices
+    return nodes, max(taken)
+
+
+def _say(folder: Path, said: dict[str, Any]) -> None:
+    """Tells who waits for this what has become of it."""
+    with contextlib.suppress(OSError):  # the folder is gone, and who waited
+        write_private(folder / RAY, json.dumps(said).encode())
+
+
+if __name__ == "__main__":
+    serve_start()
