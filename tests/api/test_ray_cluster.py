@@ -97,6 +97,7 @@ def test_a_host_that_is_gone_is_replaced(cluster: SharedCluster, what: str) -> N
 def test_islands_of_several_hosts_lie_on_nodes_of_their_own(ray: TrialRay) -> None:
     """Where a raylet is killed its hosts end by themselves; an island waits for a node, and goes on with it."""
     with ray.cluster("islands=1,hosts=2,devices=2") as gang, ray.cluster("islands=1,devices=1") as lone:
+        assert gang.becomes(lambda said: said["islands"][0]["state"] == "up")  # nodes may not be free at once
         hosts = gang.hosts()
         raylets = {name: parent_of(parent_of(pid)) for name, pid in hosts.items()}
         assert len(set(raylets.values())) == 2
