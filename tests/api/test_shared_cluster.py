@@ -118,12 +118,12 @@ def test_a_host_that_is_gone_takes_what_lay_there(cluster: SharedCluster, how: s
 
 
 def test_clients_go_on_while_hosts_are_killed(cluster: SharedCluster) -> None:
-    with cluster.clients(*(("sums", seed, 100) for seed in range(3))) as clients:
+    with cluster.clients(*(("sums", seed, 100) for seed in range(8))) as clients:
         for number in range(3):
             assert cluster.becomes(lambda said: sum(c["runs"] for c in said["clients"]) > 0)
             cluster.send(f"island{number % 2}", signal.SIGKILL)
             assert cluster.becomes(lambda said: all(i["state"] == "up" for i in said["islands"]))
-        assert [end_of(each)[0] for each in clients] == ["0"] * 3
+        assert [end_of(each)[0] for each in clients] == ["0"] * 8
     assert cluster.is_empty()
 
 
