@@ -88,9 +88,9 @@ def start_(
     parsed = parse_topology(topology) if topology else None
     port = MemberPort(bind, keys, join) if bind is not None and keys is not None else None
     if ray is not None:
-        if port is not None:
-            raise click.UsageError("--bind and --ray do not go together yet.")
-        status = start_on_ray(chosen, RayRequest(ray, platform, labels), parsed, policy)
+        if join:
+            raise click.UsageError("--join goes without --ray, which starts the hosts.")
+        status = start_on_ray(chosen, RayRequest(ray, platform, labels, port), parsed, policy)
         said = ray_of(cluster_folder(chosen))
         click.echo(status)
         click.echo(f"Ray      {' '.join((said['address'], ray_settings(said))).strip()}")

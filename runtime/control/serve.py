@@ -50,7 +50,8 @@ def serve_cluster() -> None:
         topology = load_topology(chosen.topology)
         with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as stack:
             port = _port(chosen)  # first: keys that do not fit are seen before anything is started
-            launcher = _launcher(chosen, topology, stack)
+            at = show_address(port[0].getsockname()) if port is not None else ""
+            launcher = _launcher(chosen, topology, at, stack)
             listener.bind(str(folder / CONTROLLER))
             listener.listen(BACKLOG)
             policy = SCHEDULING_POLICIES[chosen.policy]()
@@ -82,15 +83,16 @@ def _port(chosen: argparse.Namespace) -> tuple[socket.socket, Keys] | None:
     return sock, keys
 
 
-def _launcher(chosen: argparse.Namespace, topology: Topology, stack: contextlib.ExitStack) -> HostLauncher:
-    """What starts the hosts; what it has of the system goes with the stack."""
+def _launcher(chosen: argparse.Namespace, topology: Topology, at: str, stack: contextlib.ExitStack) -> HostLauncher:
+    """What starts the hosts, which come from elsewhere to `at`; what it has of the system goes with the stack."""
     folder, platform, ranks = chosen.folder, chosen.platform, ranks_in(topology)
     bind: Address = chosen.bind or (LOOPBACK, 0)
     if chosen.join:
         return JoiningLauncher(folder / LOGS, bind[0])
     if not chosen.ray:
         return LocalLauncher(folder, platform, ranks, bind[0], chosen.keys)
-    launcher = RayLauncher(connect_to_ray(chosen.ray), folder, platform, ranks, chosen.labels)
+    keys = (at, chosen.keys) if at else None
+    launcher = RayLauncher(connect_to_ray(chosen.ray), folder, platform, ranks, chosen.labels, keys)
     stack.callback(launcher.close)
     return launcher
 

@@ -70,6 +70,10 @@ class MemberPort:
     keys: Path
     join: bool
 
+    @property
+    def arguments(self) -> list[str]:
+        return ["--bind", show_address(self.bind), "--keys", str(self.keys.absolute())]
+
     def check(self, topology: Topology) -> None:
         """Raises PWC0914 where keys are missing that are needed here, or are not valid."""
         checked_keys(member_folder(self.keys, "controller"), "controller")
@@ -93,8 +97,7 @@ def start_controller(
         "--folder", str(folder), "--topology", str(folder / TOPOLOGY), "--platform", platform, "--policy", policy
     ]  # fmt: skip
     if port is not None:
-        arguments += ["--bind", show_address(port.bind), "--keys", str(port.keys.absolute())]
-        arguments += ["--join"] if port.join else []
+        arguments += [*port.arguments, *(["--join"] if port.join else [])]
     process = spawn(CONTROLLER_MODULE, arguments, log)
     write_private(folder / PID, str(process.pid).encode())
     until = time.monotonic() + START

@@ -110,9 +110,14 @@ def host_arguments(
     """What a host of this machine is started with. Where its last one listened, nothing is left."""
     listen = [folder / f"{island.name}-{rank}-{number}" for number in (epoch - 1, epoch)]
     listen[0].unlink(missing_ok=True)
+    here = ["--socket", str(folder / CONTROLLER), "--listen", str(listen[1])]
+    return here + arguments_anywhere(platform, ranks, island, rank, group)
+
+
+def arguments_anywhere(platform: str, ranks: RankTable, island: Island, rank: int, group: str) -> list[str]:
+    """As `host_arguments`, of any machine: without where its controller is, and where it listens itself."""
     arguments = [
-        "--socket", str(folder / CONTROLLER), "--listen", str(listen[1]), "--island", island.name,
-        "--devices", str(island.size // island.hosts), "--platform", platform, "--rank", str(rank),
-        "--hosts", json.dumps(dict(ranks.hosts)),
+        "--island", island.name, "--devices", str(island.size // island.hosts), "--platform", platform,
+        "--rank", str(rank), "--hosts", json.dumps(dict(ranks.hosts)),
     ]  # fmt: skip
     return [*arguments, "--group", group] if group else arguments

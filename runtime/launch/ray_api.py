@@ -16,6 +16,7 @@ from typing import Any
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.launch.ray_nodes import HostGang, RayNode
 from pathways.runtime.launch.ray_process import ProcessKeeper
+from pathways.runtime.wire.certificates import member_files
 from pathways.runtime.wire.errors import NoRay, RayFailed
 
 NAMESPACE = "pathways"
@@ -144,6 +145,14 @@ def _keeper(ray: Any) -> Any:
 def environment_of_hosts(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The settings of this process that those on nodes have, too."""
     return {name: value for name, value in environment.items() if name.startswith(_PASSED_ON)}
+
+
+def start_member_in(
+    keeper: Any, module: str, arguments: Sequence[str], keys: Path, environment: Mapping[str, str]
+) -> Any:
+    """As `start_in`, of a host that comes to its controller under TLS, with the keys of a folder of this machine."""
+    files = {path.name: path.read_bytes() for path in member_files(keys)}
+    return keeper.start_member.remote(module, list(arguments), files, dict(environment))
 
 
 def start_in(keeper: Any, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Any:

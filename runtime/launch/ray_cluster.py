@@ -16,7 +16,7 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadSetting
 from pathways.dialect.topology import Topology
-from pathways.runtime.launch.local_cluster import RAY, clear_folder, make_folder
+from pathways.runtime.launch.local_cluster import RAY, MemberPort, clear_folder, make_folder
 from pathways.runtime.launch.local_hosts import LOGS
 from pathways.runtime.launch.ray_nodes import AUTH, LOCAL, check_protected
 from pathways.runtime.launch.ray_trial import TOKEN
@@ -36,6 +36,8 @@ class RayRequest:
     address: str
     platform: str | None = None
     labels: Sequence[str] = ()
+    port: MemberPort | None = None
+    """Where hosts of any machine, and clients, come under TLS; without it all nodes must be on this one."""
 
     @property
     def nodes(self) -> int | None:
@@ -60,10 +62,14 @@ def start_controller_by_ray(address: str, request: RayRequest, topology: Topolog
         raise PathwaysError(NoRay())
     if nodes is None:
         check_protected(request.address)
+    if request.port is not None and topology is not None:
+        request.port.check(topology)
     folder = make_folder(address, topology)
     arguments = ["--folder", str(folder), "--policy", policy]
     arguments += ["--ray", request.address] if nodes is None else ["--nodes", str(nodes)]
     arguments += ["--platform", request.platform] if request.platform else []
+    if request.port is not None:
+        arguments += request.port.arguments
     for label in request.labels:
         arguments += ["--label", label]
     log = folder / LOGS / "ray.log"

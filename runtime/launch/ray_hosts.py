@@ -16,7 +16,7 @@ from pathways.dialect.platforms import platform_named
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import start_group_service
-from pathways.runtime.launch.local_hosts import HOST, host_arguments, log_in
+from pathways.runtime.launch.local_hosts import HOST, arguments_anywhere, host_arguments, log_in
 from pathways.runtime.launch.ray_api import (
     environment_of_hosts,
     group_of,
@@ -25,9 +25,12 @@ from pathways.runtime.launch.ray_api import (
     last_line,
     leave_group,
     start_in,
+    start_member_in,
 )
 from pathways.runtime.launch.ray_nodes import Labels, gang_of
 from pathways.runtime.threads import started
+from pathways.runtime.wire.addresses import LOOPBACK
+from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.credentials import TICKET
 
 LOOK = 0.1
@@ -109,17 +112,25 @@ class RayHosts:
         launcher, island, ray = self._launcher, self._island, self._launcher.ray
         address = ""
         if island.hosts > 1:
-            meeting = start_group_service(island.hosts, log_in(launcher.folder, f"{island.name}-meeting"))
+            ip = launcher.port[0].rpartition(":")[0].strip("[]") if launcher.port is not None else LOOPBACK
+            meeting = start_group_service(island.hosts, log_in(launcher.folder, f"{island.name}-meeting"), ip)
             stack.callback(meeting.end)
             address = meeting.address
         names = launcher.ranks.names(island.name)
         numbers: list[Any] = []
         for rank, (actor, ticket) in enumerate(zip(actors, self._tickets, strict=True)):
+            environment = environment_of_hosts() | {TICKET: ticket}
+            if launcher.port is not None:
+                to, keys = launcher.port
+                arguments = ["--connect", to]
+                arguments += arguments_anywhere(launcher.platform, launcher.ranks, island, rank, address)
+                folder = member_folder(keys, "host", names[rank])
+                numbers.append(start_member_in(actor, HOST, arguments, folder, environment))
+                continue
             arguments = host_arguments(
                 launcher.folder, launcher.platform, launcher.ranks, island, self._epoch, rank, address
             )
-            log = log_in(launcher.folder, names[rank])
-            numbers.append(start_in(actor, HOST, arguments, log, environment_of_hosts() | {TICKET: ticket}))
+            numbers.append(start_in(actor, HOST, arguments, log_in(launcher.folder, names[rank]), environment))
         while not self._killed.is_set():
             ready, _ = ray.wait(numbers, num_returns=len(numbers), timeout=LOOK)
             ray.get(ready)  # raises what has become of those that will not start
@@ -144,10 +155,20 @@ class RayHosts:
 
 
 class RayLauncher:
-    """Starts hosts by Ray, to which this process is connected; on one machine they come by Unix sockets in a folder."""
+    """Starts hosts by Ray, to which this process is connected. Those of one machine come by Unix sockets in a folder;
+    those of any under TLS, to a `port`: HOST:PORT of the controller, and the folder of the cluster's keys."""
 
-    def __init__(self, ray: Any, folder: Path, platform: str, ranks: RankTable, labels: Labels) -> None:
+    def __init__(
+        self,
+        ray: Any,
+        folder: Path,
+        platform: str,
+        ranks: RankTable,
+        labels: Labels,
+        port: tuple[str, Path] | None = None,
+    ) -> None:
         self.ray, self.folder, self.platform, self.ranks, self.labels = ray, folder, platform, ranks, labels
+        self.port = port
         self.name = f"pathways {folder} {os.getpid()}"
         """No two gangs of one Ray may be called the same."""
         self._gangs: list[RayHosts] = []

@@ -178,6 +178,6 @@ def check_here(nodes: Sequence[RayNode]) -> None:
     """Raises PWC0912 for nodes of other machines: what goes between machines is not protected yet."""
     far = sorted({n.address for n in nodes if n.machine != socket.gethostname() or not os.path.exists(n.socket)})
     if far:
-        rule = "nodes of this machine alone: between machines hosts have no keys yet"
+        rule = "nodes of this machine alone, or --bind and --keys, by which hosts come under TLS"
         what = "a cluster over several machines"
         raise PathwaysError(NotOverProcesses(what=what, have_=f"nodes at {', '.join(far)}", rule=rule))

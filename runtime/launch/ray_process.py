@@ -4,13 +4,18 @@ Hosts and controllers need a main thread and libraries of their own, so they are
 raylet is killed, Ray leaves its workers behind: an actor looks for itself whether its raylet is still there.
 """
 
+import importlib
 import os
+import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from pathways.dialect.files import write_private
 from pathways.runtime.launch.spawn import spawn, why_ended
 
 LOOK = 0.2
@@ -25,17 +30,14 @@ class ProcessKeeper:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._log = Path()
+        self._folder: Path | None = None
         raylet = int(os.environ.get("RAY_RAYLET_PID") or os.getppid())
         threading.Thread(target=_end_with, args=(raylet,), name="pathways-raylet", daemon=True).start()
 
     def start(
         self, module: str, arguments: Sequence[str], log: str, environment: Mapping[str, str], for_good: bool
     ) -> int:
-        """Starts the process; one `for_good` has its actor end with it. Gives the number of the process.
-
-        Where hosts are on other machines, their keys come with this call: the actor writes them to a folder of its
-        own, and `--connect` and `--keys` take the place of `--socket`.
-        """
+        """Starts the process; one `for_good` has its actor end with it. Gives the number of the process."""
         for name in _OF_THE_WORKER:
             os.environ.pop(name, None)
         self._log = Path(log)
@@ -47,10 +49,28 @@ class ProcessKeeper:
             threading.Thread(target=lambda: os._exit(process.wait() and 1), name="pathways-reaper", daemon=True).start()
         return process.pid
 
+    def start_member(
+        self, module: str, arguments: Sequence[str], keys: Mapping[str, bytes], environment: Mapping[str, str]
+    ) -> int:
+        """As `start`, of a host that has the keys of a member, by file, and is reached at the address of its node.
+
+        Keys and what it prints lie in a folder of this user's on the node, which goes when the host ends.
+        """
+        util: Any = importlib.import_module("ray.util")  # whose types are not whole
+        self._folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
+        for name, data in keys.items():
+            write_private(self._folder / name, data)
+        place = ["--keys", str(self._folder), "--ip", str(util.get_node_ip_address())]
+        return self.start(module, [*arguments, *place], str(self._folder / "host.log"), environment, False)
+
     def wait(self) -> str:
         """Waits for the end of the process, and says why it has ended."""
         assert self._process is not None
-        return why_ended(self._process.wait(), self._log)
+        try:
+            return why_ended(self._process.wait(), self._log)
+        finally:
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _end_with(raylet: int) -> None:

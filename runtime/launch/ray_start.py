@@ -49,6 +49,8 @@ def serve_start() -> None:
     parser.add_argument("--ray", metavar="ADDRESS")
     parser.add_argument("--nodes", type=int, default=0, help="of a Ray of its own, without --ray; 0: as are needed")
     parser.add_argument("--policy", required=True)
+    parser.add_argument("--bind", metavar="HOST:PORT", help="where hosts and clients come under TLS, too")
+    parser.add_argument("--keys", help="the folder of the cluster's keys")
     parser.add_argument("--platform", choices=sorted(PLATFORMS))
     parser.add_argument("--label", action="append", default=[], metavar="[ISLAND:]KEY=VALUE")
     chosen = parser.parse_args()
@@ -83,7 +85,8 @@ def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology
     nodes = nodes_of(ray)
     for node in nodes:
         check_protected(node.address)
-    check_here(nodes)
+    if not chosen.bind:
+        check_here(nodes)
     platform = platform_named(chosen.platform) if chosen.platform else platform_of(nodes)
     labels = read_labels(chosen.label, topology.names if topology else ())
     if topology is None:
@@ -96,6 +99,8 @@ def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology
         "--folder", str(folder), "--topology", str(folder / TOPOLOGY), "--platform", platform.name,
         "--policy", chosen.policy, "--ray", said["address"], "--labels", json.dumps(labels),
     ]  # fmt: skip
+    if chosen.bind:
+        arguments += ["--bind", chosen.bind, "--keys", chosen.keys]
     log = folder / LOGS / "controller.log"
     keeper = keeper_on_head(ray, f"pathways {folder}")
     pid = int(ray.get(keeper.start.remote(CONTROLLER_MODULE, arguments, str(log), environment_of_hosts(), True)))

@@ -17,6 +17,7 @@ from support.shared import SharedCluster
 from support.two_islands import f, g
 
 import pathways as pw
+from pathways.runtime.launch.local_cluster import MemberPort
 from pathways.runtime.launch.ray_cluster import ray_of
 
 pytest.importorskip("ray", reason="the extra [ray] is not installed")
@@ -165,3 +166,23 @@ def test_a_cluster_with_a_ray_of_its_own_is_gone_without_a_trace(tmp_path: Path)
     assert pwc_here("cluster", "stop", "--address", address)[0] == 0
     assert not [pid for pid in pids if is_alive(pid)]
     assert not Path(address).exists() and not Path(said["token"]).parent.exists()
+
+
+def test_hosts_of_any_machine_come_under_tls_with_keys_that_ray_brings(ray: TrialRay, tmp_path: Path) -> None:
+    names, keys = ["island0", "island1/0", "island1/1"], tmp_path / "keys"
+    assert pwc_here("cluster", "keys", str(keys), "--hosts", ",".join(names), "--clients", "alice")[0] == 0
+    topology = tmp_path / "pods.toml"
+    topology.write_text(
+        '[[island]]\nname = "island0"\ndevices = 2\n[[island]]\nname = "island1"\ndevices = 1\nhosts = 2\n'
+    )
+    there = pw.program(lambda x: g(f(x)))
+    wanted = np.asarray(there(X))
+    with ray.cluster(str(topology), port=MemberPort(("127.0.0.1", 0), keys, False)) as cluster:
+        assert cluster.becomes(lambda said: all(island["state"] == "up" for island in said["islands"]))
+        assert not list(Path(cluster.address).glob("island*"))  # no host listens at a Unix socket
+        with pw.connect(cluster.status()["bind"], keys=keys):
+            np.testing.assert_allclose(np.asarray(there(X)), wanted, rtol=1e-6)
+            cluster.send("island1/1", signal.SIGKILL)
+            assert cluster.becomes(lambda said: said["islands"][1]["epoch"] == 1)
+            assert becomes(lambda: not code_of(lambda: np.asarray(there(X))))  # a call of that moment may be lost
+            np.testing.assert_allclose(np.asarray(there(X)), wanted, rtol=1e-6)

@@ -19,6 +19,7 @@ from pathlib import Path
 from pathways.api.shared_cluster import start_on_ray
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import parse_topology
+from pathways.runtime.launch.local_cluster import MemberPort
 from pathways.runtime.launch.ray_cluster import RayRequest
 from pathways.runtime.launch.ray_trial import trial_cluster
 from pathways.runtime.launch.reach import ask
@@ -41,12 +42,14 @@ class TrialRay:
         return begotten_by(self.process.pid)
 
     @contextmanager
-    def cluster(self, topology: str | None, labels: Sequence[str] = ()) -> Generator[SharedCluster]:
+    def cluster(
+        self, topology: str | None, labels: Sequence[str] = (), port: MemberPort | None = None
+    ) -> Generator[SharedCluster]:
         """Starts a cluster of ours there, and stops it; nothing of it is left then."""
         with tempfile.TemporaryDirectory(prefix="pw") as folder:
             address = str(Path(folder) / "c")
             asked = parse_topology(topology) if topology else None
-            start_on_ray(address, RayRequest(self.address, labels=labels), asked, "stride")
+            start_on_ray(address, RayRequest(self.address, labels=labels, port=port), asked, "stride")
             cluster = SharedCluster(address)
             pids = [cluster.pid, *cluster.pids()]
             try:
