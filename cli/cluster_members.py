@@ -1,6 +1,7 @@
 """`pwc cluster keys` and `pwc cluster join`: clusters of several machines."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pathways.runtime.launch.spawn import become
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, show_address
 from pathways.runtime.wire.certificates import make_folders, member_folder
+from pathways.runtime.wire.credentials import TICKET
 from pathways.runtime.wire.tls import checked_keys, join_as
 
 _KEYS = """
@@ -103,4 +105,5 @@ def join_(controller: Address, island: str, rank: int | None, keys: Path | None,
     arguments += ["--rank", str(spec["rank"]), "--hosts", json.dumps(spec["hosts"])]
     if spec["group"]:
         arguments += ["--group", spec["group"]]
+    os.environ[TICKET] = spec["ticket"]
     become("pathways.runtime.host.serve", arguments)

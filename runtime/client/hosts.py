@@ -131,7 +131,7 @@ class Hosts(Machine, abc.ABC):
 
     def inject(self, fault: str) -> int:
         """Brings a fault (JSON) to this client's runs on all hosts; without one, ends it and gives how often it was."""
-        hosts = {name: self.host(name) for name in self.hosts}
+        hosts = {name: self.host(name) for name in self.hosts if name not in self.lost_islands}
         answers = ask_all(hosts, lambda _, number: m.Inject(number, self.client, fault))
         happened = sum(int(answer.value) for answer in answers.values()) + self.faults
         self.faults = 0
@@ -185,7 +185,8 @@ class HostedIslands(Hosts):
     def appear(self, island: Island) -> None:
         """Makes known that an island is there, and has devices: programs may be placed there from now on."""
         self.removed.pop(island.name, None)
-        self.topology = replace(self.topology, islands=(*self.topology.islands, island))
+        others = tuple(i for i in self.topology.islands if i.name != island.name)
+        self.topology = replace(self.topology, islands=(*others, island))
 
     def leave(self, name: str, cause: Diagnostic) -> None:
         """Makes known that an island goes: nothing is placed there from now on. Arrays there will raise the cause."""

@@ -4,7 +4,7 @@ import json
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostic_json import write_diagnostic
@@ -18,9 +18,9 @@ from pathways.runtime.wire.errors import NothingComesThrough
 
 @dataclass(frozen=True, eq=False)
 class LostValues:
-    """Looks for them among the hosts of a cluster."""
+    """Looks for them among the hosts of a cluster, as they are then: they come and go."""
 
-    hosts: Mapping[str, IslandHost]
+    hosts: Callable[[], Mapping[str, IslandHost]]
     _mended: deque[tuple[int, str, str]] = field(default_factory=lambda: deque[tuple[int, str, str]](maxlen=256))
     """Runs, and islands that were connected anew for them: several hosts of an island may tell of it."""
 
@@ -29,9 +29,10 @@ class LostValues:
         threading.Thread(target=self._look_for, args=(host, message), name="pathways-missing", daemon=True).start()
 
     def _look_for(self, host: RemoteHost, message: m.Missing) -> None:
-        hosts = list(self.hosts.values())
+        named = self.hosts()
+        hosts = list(named.values())
         target = next((one for one in hosts if host in one.members), None)
-        source = self.hosts.get(message.island)
+        source = named.get(message.island)
         there = [member for one in hosts for member in one.members if message.run in member.runs()]
         try:
             waits = [member.request(m.CallRoll) for member in there]

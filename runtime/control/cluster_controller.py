@@ -96,6 +96,9 @@ class ClusterController:
         return Peer(self._loop, stream, meet, _left_early)
 
     def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
+        def goes_on(peer: Peer, kind: int, payload: bytes) -> None:
+            self._meet(peer, decode(kind, payload), caller)
+
         match message:
             case m.Hello():
                 caller.check("host", self._address)
@@ -109,12 +112,14 @@ class ClusterController:
                 self._come_in(peer, message, caller)
             case m.Ask() if message.what == "host" and caller.member is not None:
                 caller.check("host", self._address)
-                peer.receive = lambda peer, kind, payload: self._meet(peer, decode(kind, payload), caller)
+                peer.receive = goes_on
                 self._tell_spec(caller.member.name, peer, message.request)
             case m.Ask():  # of who is no client, and has no need to be
                 caller.check("client", self._address)
                 self._answer(peer, message)
-            case m.ChangeIslands():
+            case m.ChangeIslands():  # as above
+                caller.check("client", self._address)
+                peer.receive = goes_on
                 self._change(peer, message)
             case _:
                 raise _unknown(message)

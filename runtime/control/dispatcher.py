@@ -54,8 +54,10 @@ class Dispatcher:
         if first is None:
             first = len(self._devices)
             self._devices += [(member.name, at) for at in range(member.island.size)]
-        for at in range(member.island.size) if member.island.memory is not None else ():
-            self.ledger.limit((member.name, at), member.island.memory or 0)
+        for at in range(member.island.size):
+            self.ledger.limits.pop((member.name, at), None)
+            if member.island.memory is not None:
+                self.ledger.limit((member.name, at), member.island.memory)
         return first
 
     def is_used(self, member: Member) -> bool:

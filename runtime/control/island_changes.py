@@ -123,4 +123,5 @@ class IslandChanges:
                 self._coming.remove(change)
                 change.answer(member.name, None if member.is_up else member.leaves or member.lost)
                 if not member.is_up and member.leaves is None:  # it never came: its name is free again
-                    member.leaves = member.lost
+                    member.leaves = cause = member.lost or IslandRemoved(island=member.name)
+                    self._tell(m.IslandLeaves(member.name, write_diagnostic(cause)))

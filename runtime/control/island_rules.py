@@ -1,5 +1,6 @@
 """Which islands may be added to a cluster, and which removed. Pure."""
 
+import re
 from collections.abc import Container, Iterator
 from itertools import count
 
@@ -8,9 +9,14 @@ from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.wire.errors import NotOverProcesses, WrongIslands
 
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
 
 def refused_new(topology: Topology, island: Island, ranks: RankTable) -> Diagnostic | None:
     """Why an island cannot be added; None where it can. `ranks` is what hosts were told at the start."""
+    if not _NAME.fullmatch(island.name):
+        rule = "letters, digits, - and _: hosts, files and sockets are called by it"
+        return WrongIslands(problem="that is no name of an island", have_=repr(island.name), rule=rule)
     if island.name in topology.names:
         problem, rule = f"{island.name} is there already", "a name of its own"
         return WrongIslands(problem=problem, have_=str(topology), rule=rule)

@@ -90,6 +90,7 @@ class Members:
         assert member.leaves is not None
         if member.epoch.state != "away":
             self.lose(member, member.leaves)
+        member.lost = member.leaves
 
     def start(self, member: Member) -> None:
         """Starts the hosts of an island; they will come by themselves."""
@@ -97,6 +98,8 @@ class Members:
         member.worked = False
         try:
             member.process = self._launcher.start(member.island, member.epoch.number, member.give_tickets())
+        except PathwaysError as error:
+            self._give_up(member, error.diagnostic)
         except OSError as error:
             self._give_up(member, HostLost(island=member.name, reason=str(error)))
 
@@ -110,6 +113,10 @@ class Members:
             raise PathwaysError(HostLost(island=name, reason="this cluster waits for no host of that name"))
         if rank.peer is not None:
             raise PathwaysError(HostLost(island=name, reason="it has a host already"))
+        if rank.coming is not None:
+            rank.coming[0].end("another process has come as this host")
+        if any(each.peer is not None for each in rank.member.ranks):  # this one has ended between meeting and coming
+            self.lose(rank.member, HostLost(island=name, reason="it comes anew, and those of its island have met"))
         rank.coming = peer, tell
         member, hosts = rank.member, {each.name: each.island.hosts for each in self.all if each.island.hosts > 1}
         if any(each.coming is None or each.coming[0].ended for each in member.ranks):
@@ -118,10 +125,10 @@ class Members:
             group = rank.member.process.meet()
         except OSError as error:
             raise PathwaysError(HostLost(island=name, reason=f"there is no place to meet: {error}")) from None
-        for each in member.ranks:
+        for each, ticket in zip(member.ranks, member.give_tickets(), strict=True):
             assert each.coming is not None
             devices = member.island.size // member.island.hosts
-            each.coming[1]({"devices": devices, "rank": each.rank, "hosts": hosts, "group": group})
+            each.coming[1]({"devices": devices, "rank": each.rank, "hosts": hosts, "group": group, "ticket": ticket})
             each.coming = None
 
     def hello(self, peer: Peer, hello: m.Hello, caller: Caller) -> Rank:
@@ -143,9 +150,7 @@ class Members:
 
     @staticmethod
     def _is_it(rank: Rank, hello: m.Hello, caller: Caller) -> bool:
-        """Whether a process is a host: it shows the ticket that was given to that alone, or has its certificate."""
-        if rank.member.process is not None and rank.member.process.comes_by_itself:
-            return caller.is_host(rank.name)
+        """Whether a process is a host: it shows the ticket of that alone, and no other's certificate."""
         is_other = caller.member is not None and not caller.is_host(rank.name)
         return bool(rank.ticket) and hmac.compare_digest(rank.ticket, hello.ticket) and not is_other
 

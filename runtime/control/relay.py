@@ -100,6 +100,8 @@ class Relay:
             if said.branch not in self._branches:
                 return
             kind, hosts = self._branches[said.branch]
+            if host not in hosts:  # what a client has said of its plan is not so
+                return
             if kind != "vote" and self._is_doomed(hosts):
                 self._end_loop(said.branch, said.loop)
                 return

@@ -172,7 +172,7 @@ class Host:
         post = post or self._post
         match message:
             case m.Fence() | m.Mend():
-                self.neighbors.lose(message.island, read_diagnostic(message.cause))
+                self.neighbors.lose(message.island, read_diagnostic(message.cause), gone=isinstance(message, m.Fence))
                 if isinstance(message, m.Fence) and message.leaves:
                     self.neighbors.leave(message.island)
             case m.RunPlan():

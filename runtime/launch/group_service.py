@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.runtime.launch.spawn import spawn
-from pathways.runtime.wire.addresses import LOOPBACK
+from pathways.runtime.wire.addresses import LOOPBACK, show_address
 
 
 @dataclass(eq=False)
@@ -34,13 +34,13 @@ class GroupService:
 
 def start_group_service(count: int, log: Path, ip: str = LOOPBACK) -> GroupService:
     """Starts the service of so many hosts, at an address that they reach. Raises OSError."""
-    address = f"{ip}:{_free_port(ip)}"
+    address = show_address((ip, _free_port(ip)))
     process = spawn("pathways.runtime.host.devices.group", [address, str(count)], log, subprocess.PIPE)
     return GroupService(address, process)
 
 
 def _free_port(ip: str) -> int:
-    with socket.socket() as sock:
+    with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET) as sock:
         sock.bind((ip, 0))
         port: int = sock.getsockname()[1]
         return port

@@ -3,6 +3,7 @@
 None is started or killed here: a host says by its certificate which one it is, and ends when its stream does.
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,9 @@ class JoiningHosts:
 
     def kill(self) -> None:
         """They end with their streams; where they met is not used again."""
-        if self._meeting is not None:
-            self._meeting.end()
+        if (meeting := self._meeting) is not None:
+            meeting.kill()
+            threading.Thread(target=meeting.end, name="pathways-reaper", daemon=True).start()
         self._meeting = None
 
 

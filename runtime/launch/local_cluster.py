@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadSetting
 from pathways.dialect.files import write_private
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology, write_topology
@@ -75,7 +76,10 @@ class MemberPort:
         return ["--bind", show_address(self.bind), "--keys", str(self.keys.absolute())]
 
     def check(self, topology: Topology) -> None:
-        """Raises PWC0914 where keys are missing that are needed here, or are not valid."""
+        """Raises PWC0914 where keys are missing that are needed here, or are not valid, PWC0707 for all addresses."""
+        if self.bind[0] in ("", "0.0.0.0", "::"):  # it is also where others are told to come
+            rule, value = "one address of this machine, at which others reach it", show_address(self.bind)
+            raise PathwaysError(BadSetting(source="--bind", value=value, rule=rule, example="--bind 10.0.0.1:7000"))
         checked_keys(member_folder(self.keys, "controller"), "controller")
         ranks = ranks_in(topology)
         for name in (n for island in (() if self.join else topology.islands) for n in ranks.names(island.name)):

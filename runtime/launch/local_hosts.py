@@ -1,17 +1,18 @@
 """The hosts of a cluster whose controller is a process of its own: processes of its machine."""
 
-import contextlib
 import json
 import subprocess
-import time
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import GroupService, start_group_service
 from pathways.runtime.launch.spawn import spawn, why_ended
+from pathways.runtime.threads import started
 from pathways.runtime.wire.addresses import LOOPBACK
 from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.credentials import TICKET
@@ -20,8 +21,6 @@ CONTROLLER, LOGS = "controller", "logs"
 """In the folder of a cluster: the socket of its controller, and the folder of what its processes print."""
 HOST = "pathways.runtime.host.serve"
 """The module of a host's process."""
-ENDS = 1.0
-"""Seconds in which processes that were killed are gone."""
 
 
 @dataclass(eq=False)
@@ -58,10 +57,15 @@ class LocalHosts:
         """Ends them now, also where one is frozen; what is left of them goes when they have."""
         for process in self.processes:
             process.kill()
-        until = time.monotonic() + ENDS
+        if self.meeting is not None:
+            self.meeting.kill()
+        if not started(threading.Thread(target=self._reap, name="pathways-reaper", daemon=True)):
+            self._reap()
+
+    def _reap(self) -> None:
+        """Waits until they are gone, which takes a while where they had much: the controller does not wait for it."""
         for process in self.processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, until - time.monotonic()))
+            process.wait()
         if self.meeting is not None:
             self.meeting.end()
 
@@ -93,7 +97,7 @@ class LocalLauncher:
                     folder = member_folder(self._keys, "host", self._ranks.names(island.name)[rank])
                     arguments += ["--ip", self._ip, "--keys", str(folder)]
                 processes.append(spawn(HOST, arguments, logs[-1], environment={TICKET: ticket}))
-        except OSError:
+        except (OSError, PathwaysError):
             LocalHosts(tuple(processes), tuple(logs), meeting).kill()
             raise
         return LocalHosts(tuple(processes), tuple(logs), meeting)

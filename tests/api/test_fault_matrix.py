@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, is_alive
+from support.clusters import becomes, code_of, is_alive, pid_of, send
 from support.proxies import Proxy
 from support.shared import SharedCluster, controller_here, end_of, line_of, shared_cluster
 
@@ -200,6 +200,24 @@ def test_nothing_comes_through_between_two_islands(kind: str, shared: bool, monk
             np.testing.assert_allclose(np.asarray(there_and_back(X)), want, rtol=1e-6)
         np.testing.assert_array_equal(np.asarray(kept), before[0])
         np.testing.assert_array_equal(np.asarray(lies), before[1])
+
+
+def test_values_are_missed_by_hosts_that_were_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "1")
+    with proxied(monkeypatch) as proxies, pw.cluster(KINDS["alone"]):
+        want = np.asarray(both(X))
+        for island in ("island0", "island1"):
+            old = pid_of(island)
+            send(island, signal.SIGKILL)
+            assert becomes(lambda island=island, old=old: pid_of(island) != old)
+        assert becomes(lambda: not code_of(lambda: np.asarray(both(X))))
+        for proxy in proxies.values():
+            proxy.cut()
+        under_way = both(X)
+        noticed("partition of hosts that came later", lambda: np.asarray(under_way), "PWC0924", 20)
+        for proxy in proxies.values():
+            proxy.mend()
+        np.testing.assert_array_equal(np.asarray(both(X)), want)
 
 
 def test_a_value_that_takes_long_to_compute_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,18 +73,21 @@ class Neighbors:
 
     def connect(self, host: str, address: str) -> None:
         """Takes what comes from a host from this address, from now on."""
-        known = self.sources.get(host)
-        if self._addresses.get(host) != address or (known is not None and known.lost is not None):
-            self._addresses[host] = address
-            self.sources[host] = self.server_for(host).connect(address)
+        with self._changed:
+            known = self.sources.get(host)
+            if self._addresses.get(host) != address or (known is not None and known.lost is not None):
+                self._addresses[host] = address
+                self.sources[host] = self.server_for(host).connect(address)
 
     def reached(self) -> Mapping[str, TransferSource]:
         """Where values come from now."""
         return dict(self.sources)
 
-    def lose(self, island: str, cause: Diagnostic) -> None:
-        """Ends what is on its way from an island, whose hosts are gone."""
+    def lose(self, island: str, cause: Diagnostic, *, gone: bool = True) -> None:
+        """Ends what is on its way from an island, whose hosts are gone, or are not reached."""
         for host in self.ranks.names(island):
+            if gone:
+                self._addresses.pop(host, None)
             source = self.sources.get(host)
             if source is not None:
                 with self._changed:
@@ -97,7 +100,7 @@ class Neighbors:
         self.forget(island)
         for host in self.ranks.names(island):
             if (address := self._addresses.get(host)) is not None:
-                self.sources[host] = self.server_for(host).connect(address)
+                self.connect(host, address)
 
     def forget(self, island: str) -> None:
         """Drops what was offered to an island, whose hosts are gone."""

@@ -13,13 +13,18 @@ from typing import Any
 import pytest
 
 from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.control.cluster_controller import ClusterController
+from pathways.runtime.control.island_rules import refused_new
 from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import MESSAGES, encode, pack_parcels
+from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded, frame_of
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.versions import VERSIONS
@@ -211,3 +216,23 @@ def test_another_process_is_no_host(running: Running) -> None:
         with pytest.raises(ConnectionEnded):
             connection.receive()
     assert running.works()
+
+
+def test_an_island_whose_hosts_cannot_be_started_stays_away() -> None:
+    """Its keys are not there, say: who waits for it hears why."""
+
+    class Refusing(HereAlready):
+        def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> HereAlready:
+            raise PathwaysError(HostLost(island=island.name, reason="it has no keys"))
+
+    loop, gone = Loop(), list[str]()
+    members = Members(loop, Refusing(), [Island("pod", devices=1)], lambda _: None, lambda m, _, c: gone.append(c.code))
+    members.begin()
+    loop.close()
+    assert members.all[0].epoch.state == "away" and gone == ["PWC0910"]
+
+
+@pytest.mark.parametrize("name", ["pod/0", "../pod", "", "a b", "x" * 65])
+def test_what_would_be_no_file_is_no_name_of_an_island(name: str) -> None:
+    refused = refused_new(Topology((Island("pod", devices=1),)), Island(name, devices=1), ONE_EACH)
+    assert refused is not None and refused.code == "PWC0923"

@@ -158,3 +158,11 @@ def test_names_differ_and_are_numbers_of_the_wire() -> None:
     names = {name_of_turn(outer, step, turn) for outer in (0, 5, 1 << 61) for step in range(20) for turn in range(50)}
     assert len(names) == 3000 and all(0 <= n < 1 << 62 for n in names)
     assert name_of_turn(5, 1, 2) == name_of_turn(5, 1, 2)
+
+
+def test_a_host_that_has_no_part_decides_nothing() -> None:
+    """What a client says of its plan may not be so."""
+    relay, hosts = relay_of()
+    relay.begin()
+    relay.hear("c", turn(1))
+    assert not any(host.heard for host in hosts.values()) and not relay.loops
