@@ -31,6 +31,8 @@ from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.loop_listener import LoopListener
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.local_hosts import CONTROLLER
+from pathways.runtime.launch.ray_api import connect_to_ray
+from pathways.runtime.launch.ray_trial import trial_cluster
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, Address
 from pathways.runtime.wire.certificates import make_folders
@@ -90,7 +92,7 @@ def port(folder: str) -> Address:
     return LOOPBACK, int(Path(f"{folder}/port").read_text())
 
 
-def come(folder: str, tls: bool) -> Any:
+def come(folder: str, tls: bool, member: str) -> Any:
     """A stream of a host, which is never waited for where it reads."""
     if not tls:
         sock = socket.socket(socket.AF_UNIX)
@@ -99,7 +101,7 @@ def come(folder: str, tls: bool) -> Any:
     sock = socket.create_connection(port(folder))
     prepare(sock)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    talking = read_keys(Path(folder) / "host.all").connecting.wrap_bio(incoming, outgoing)
+    talking = read_keys(Path(folder) / f"host.{member}").connecting.wrap_bio(incoming, outgoing)
     done = False
     while not done:
         try:
@@ -134,7 +136,7 @@ def hosts(folder: str, islands: int, go: Any, tls: bool) -> None:
     go.wait()
     selector = selectors.DefaultSelector()
     for number in range(islands):
-        sock = come(folder, tls)
+        sock = come(folder, tls, f"island{number}")
         ticket = Path(folder, f"island{number}")
         shown = ticket.read_text() if ticket.exists() else ""
         hello = m.Hello(f"island{number}", os.getpid(), VERSIONS, "nowhere", shown)
@@ -184,7 +186,7 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
     """Microseconds of wall time a host and run, through a controller; and of its own CPU time, which others on the
     machine change less."""
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
-        make_keys(folder, tls)
+        make_keys(folder, tls, count)
         context = multiprocessing.get_context("spawn")
         go = context.Event()
         fakes = context.Process(target=hosts, args=(folder, count, go, tls), daemon=True)
@@ -195,7 +197,7 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
         if tls:
             control = join_as(port(folder), read_keys(Path(folder) / "client.bench"), "controller")[0]
         else:
-            control = Connection(come(folder, tls))
+            control = Connection(come(folder, tls, ""))
         control.post(m.ComeIn("bench", os.getpid(), VERSIONS))
         welcome = control.receive()
         assert isinstance(welcome, m.Welcome)
@@ -231,9 +233,9 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
         return statistics.median(times) * 1e6, cpu * 1e6
 
 
-def make_keys(folder: str, tls: bool) -> None:
+def make_keys(folder: str, tls: bool, count: int) -> None:
     if tls:
-        make_folders(Path(folder), "bench", ["all"], ["bench"])
+        make_folders(Path(folder), "bench", [f"island{n}" for n in range(count)], ["bench"])
 
 
 def let_in(listener: socket.socket, folder: str, tls: bool) -> Any:
@@ -252,7 +254,7 @@ def let_in(listener: socket.socket, folder: str, tls: bool) -> Any:
 def bare(count: int, runs: int, tls: bool) -> float:
     """The same frames, to and from as many sockets, by a loop that does nothing else."""
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
-        make_keys(folder, tls)
+        make_keys(folder, tls, count)
         with listening(folder, tls) as listener:
             return exchanged(folder, listener, count, runs, tls)
 
@@ -293,7 +295,27 @@ def exchanged(folder: str, listener: socket.socket, count: int, runs: int, tls: 
     return statistics.median(times) * 1e6
 
 
-def main(counts: Sequence[int], runs: int, tls: bool) -> None:
+def by_ray(actors: int = 4, calls: int = 500) -> tuple[float, float]:
+    """Microseconds to submit a call of an actor, and until it is answered, of many at once."""
+    with trial_cluster(1, actors) as trial:
+        ray: Any = connect_to_ray(trial.address)
+
+        class Host:
+            def run(self, number: int) -> int:
+                return number
+
+        hosts = [ray.remote(num_cpus=1)(Host).remote() for _ in range(actors)]
+        ray.get([host.run.remote(0) for host in hosts])
+        begin = time.perf_counter()
+        answers = [host.run.remote(n) for n in range(calls // actors) for host in hosts]
+        submitted = time.perf_counter()
+        ray.get(answers)
+        done = time.perf_counter()
+        ray.shutdown()
+    return (submitted - begin) / len(answers) * 1e6, (done - begin) / len(answers) * 1e6
+
+
+def main(counts: Sequence[int], runs: int, tls: bool, ray: bool) -> None:
     print(f"{'hosts':>6} {'by':>5} {'controller':>12} {'its CPU':>8} {'bare':>8} {'ratio':>6} {'break-even':>12}")
     for count in counts:
         for way in (False, True) if tls else (False,):
@@ -301,6 +323,11 @@ def main(counts: Sequence[int], runs: int, tls: bool) -> None:
             name = "TLS" if way else "Unix"
             row = f"{count:6} {name:>5} {ours:9.1f} us {cpu:5.1f} us {least:5.1f} us {ours / least:6.1f}"
             print(f"{row} {ours * count / 1e3:9.2f} ms", flush=True)
+    if ray:
+        submit, answered = by_ray()
+        print(
+            f"Ray: {submit:.1f} us to submit a call of an actor, {answered:.1f} us until it is answered, of 500 at once"
+        )
 
 
 if __name__ == "__main__":
@@ -308,5 +335,6 @@ if __name__ == "__main__":
     parser.add_argument("--hosts", default="16,128,512")
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--ray", action="store_true", help="beside it, calls of Ray's actors")
     chosen = parser.parse_args()
-    main([int(n) for n in chosen.hosts.split(",")], chosen.runs, chosen.tls)
+    main([int(n) for n in chosen.hosts.split(",")], chosen.runs, chosen.tls, chosen.ray)

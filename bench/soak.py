@@ -114,25 +114,34 @@ def memory_of(pid: int) -> int:
         return 0
 
 
+def began(pid: int) -> str:
+    """When a process began; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
 class Soak:
     """A cluster, its clients, and what has been done to them."""
 
     def __init__(self, address: str, every: float) -> None:
         self.address, self.every, self.rng = address, every, random.Random(0)
         self.done: Counter[str] = Counter()
-        self.pids: set[int] = set()
+        self.pids: dict[int, str] = {}
+        """When each process began: numbers are used again."""
         self.others = [self.start(seed) for seed in range(2)]
         self.sums: list[str] = []
 
     def start(self, seed: int) -> "subprocess.Popen[str]":
         command = [sys.executable, __file__, "--client", self.address, "--seed", str(seed)]
         started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.pids.add(started.pid)
+        self.pids[started.pid] = began(started.pid)
         return started
 
     def hosts(self) -> dict[str, int]:
         found = {h["name"]: h["pid"] for i in ask(self.address, "status")["islands"] for h in i["hosts"]}
-        self.pids |= {pid for pid in found.values() if pid}
+        self.pids |= {pid: began(pid) for pid in found.values() if pid}
         return found
 
     def fail(self) -> None:
@@ -196,7 +205,7 @@ def main(minutes: float, every: float, topology: str) -> None:
         sums = soak.end()
         left = ask(address, "status")
         soak.hosts()
-        controller = left["pid"]
+        soak.pids[left["pid"]] = began(left["pid"])
         ask(address, "stop")
     state: Any = first_state()
     wanted: list[bytes] = []
@@ -204,7 +213,7 @@ def main(minutes: float, every: float, topology: str) -> None:
         *state, loss = step(*state, *batch(number))
         wanted.append(np.asarray(loss).tobytes())
     time.sleep(2)
-    alive = [pid for pid in (*soak.pids, controller) if Path(f"/proc/{pid}").exists()]
+    alive = [pid for pid, when in soak.pids.items() if when and began(pid) == when]
     print(f"{minutes:g} minutes on {topology}: {sum(soak.done.values())} failures: {dict(soak.done)}")
     print(f"training: {len(losses)} steps, {sum(again)} done again; losses equal without failures: {losses == wanted}")
     print(f"others (wrong, lost, right sums): {'; '.join(sums)}")
