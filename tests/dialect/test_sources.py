@@ -166,5 +166,7 @@ def test_run_takes_what_decides_a_plan(tmp_path: Path) -> None:
 
 def test_every_sample_compiles_by_its_name_alone(root: Path) -> None:
     for sample in sorted((root / "samples").glob("*.py")):
+        if sample.stem == "elastic":  # its programs are made of the islands that are there
+            continue
         exit_code, _, stderr = pwc_here("compile", str(sample))
         assert exit_code == 0, (sample, stderr)

@@ -89,7 +89,7 @@ def test_all_hosts_of_an_island_have_a_part_of_its_branches_and_vote(some_plans:
     for plan in some_plans:
         found = shared_branches(plan, str, RANKS)
         votes = {number: hosts for number, (kind, hosts) in found.items() if kind == "vote"}
-        islands = [i.name for i in plan.topology.islands]
+        islands = [stream.island for stream in plan.streams]
         assert set(votes.values()) == {frozenset(RANKS.names(island)) for island in islands}
         assert all(number < 0 for number in votes)
         for number, (_, hosts) in found.items():
