@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test gpu lint types imports proto reference golden clean
+.PHONY: browser vendor demo test gpu lint types imports docs pictures notebooks proto reference golden clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,9 +21,12 @@ demo: $(VENV)/.ready
 	$(BIN)/python samples/train_lm.py --steps 5
 
 # All tests; then those that run plans once more, each run told to a host by messages that are written and read.
-test: lint types imports
-	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --encoded $(RUNNING)
+test: lint types imports browser
+	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) --encoded $(RUNNING)
+
+# Two processes share the tests, a file at a time: fixtures of a file are made once.
+PARALLEL := -n 2 --dist loadfile
 
 RUNNING := tests/api tests/runtime/client tests/runtime/control tests/runtime/host tests/test_random_programs.py \
            tests/test_random_branches.py tests/test_regressions.py tests/test_samples.py --ignore-glob '*cluster*' \
@@ -32,6 +35,18 @@ RUNNING := tests/api tests/runtime/client tests/runtime/control tests/runtime/ho
 # What needs a GPU, as a table; without one it says so. JAX with its GPU plugin must be in .venv (docs/gpu.md).
 gpu: $(VENV)/.ready
 	$(BIN)/python bench/gpu.py
+
+# Tests of pages need a Chromium. In CI it is installed where that can be done; elsewhere those tests say what is missing.
+browser:
+	@command -v chromium chromium-browser google-chrome || \
+	  { test -n "$$CI" && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || \
+	  echo "no Chromium here: tests of pages are skipped (apt-get install chromium)"
+
+# The libraries of the page (viz/page/vendor/README.md), from npm, by their versions.
+vendor:
+	@for one in d3@7.9.2:d3 cytoscape@3.34.4:cytoscape cytoscape-dagre@4.0.1:cytoscape-dagre; do \
+	  folder=$$(mktemp -d) && (cd $$folder && npm pack --silent $${one%%:*} >/dev/null && tar xzf *.tgz) && \
+	  cp $$folder/package/dist/$${one##*:}.min.js viz/page/vendor/ && rm -r $$folder; done
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -42,6 +57,18 @@ types: $(VENV)/.ready
 
 imports: $(VENV)/.ready
 	$(BIN)/lint-imports
+
+# The site, from docs/ and the code, in site/: open site/index.html. A warning fails it.
+docs: $(VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The pictures in docs/pictures and the tables that pages hold, after a change of what they are made from.
+pictures: $(VENV)/.ready
+	cd docs && ../$(BIN)/python -m generate.pictures
+
+# What the notebooks in samples/notebooks print, after a wanted change of it.
+notebooks: $(VENV)/.ready
+	cd tests && ../$(BIN)/python -m support.notebooks --write ../samples/notebooks/*.ipynb
 
 # The compiled schema of plan.bin, after a change of dialect/plan/plan.proto.
 proto: $(VENV)/.ready
@@ -56,4 +83,4 @@ golden: $(VENV)/.ready
 	$(BIN)/python -m pytest tests/compiler/test_golden.py --update-golden
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

@@ -130,7 +130,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
-    print(f"jax {jax.__version__}, {DEVICES} CPU devices, chain of {LENGTH}, float32[{8 * DEVICES}]")
+    kind = jax.devices()[0].device_kind
+    print(f"jax {jax.__version__}, {DEVICES} x {kind}, chain of {LENGTH}, float32[{8 * DEVICES}]")
     for function in (work, local_work):
         compare(function, rounds)
 

@@ -30,6 +30,7 @@ from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.loop_listener import LoopListener
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.launch.launcher import Started
 from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.launch.ray_api import connect_to_ray
 from pathways.runtime.launch.ray_trial import trial_cluster
@@ -50,24 +51,19 @@ _RUN = MESSAGES.index(m.RunPlan)
 _NUMBERS = struct.Struct("<qq")
 
 
-class FakeLauncher:
+class FakeLauncher(Started):
     """Hosts that come by themselves, all of one process."""
 
     def __init__(self, pid: int, folder: str) -> None:
-        self.pids = [pid]
-        self._folder = Path(folder)
+        self._pid, self._folder = pid, Path(folder)
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return [self._pid]
 
     def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> "FakeLauncher":
         (self._folder / island.name).write_text(tickets[0])
         return self
-
-    comes_by_itself = False
-
-    def meet(self) -> str:
-        return ""
-
-    def waits(self) -> str:
-        return ""
 
     def ended(self) -> str:
         return ""
@@ -172,7 +168,7 @@ def answer(sock: Any, buffer: bytearray) -> None:
             continue
         message = decode(kind, payload)
         if isinstance(message, m.Connect):
-            value = "{" + ", ".join(f'"{name}": "a"' for name in message.addresses) + "}"
+            value = "{" + ", ".join(f'"{name}": "a"' for name in message.invitations) + "}"
             sock.send(b"".join(frame_of(*encode(m.Answer(message.request, value=value)))))
 
 

@@ -53,9 +53,10 @@ def far(seconds):
             self._out, self._in = queue.SimpleQueue(), queue.SimpleQueue()
             self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._hear_all)]
 
-        def post(self, message):
+        def post(self, *messages):
             self._start()
-            self._out.put((time.monotonic() + seconds, message))
+            for message in messages:
+                self._out.put((time.monotonic() + seconds, message))
 
         post_soon = post
 

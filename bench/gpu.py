@@ -2,6 +2,7 @@
 """What needs a GPU, on all GPUs of this host: samples, random programs and benches, as one table.
 
     python bench/gpu.py                 # also: make gpu
+    python bench/gpu.py --split 4       # four clients of each GPU stand for as many GPUs: islands of one device each
     python bench/gpu.py --pretend 8     # CPU devices stand for GPUs: shows that this script works, and nothing of GPUs
 
 Everything runs twice where it can: with slices as large as fit on one island of all devices, and with slices of one
@@ -69,15 +70,15 @@ class Row:
         return f"islands of one device: {self.islands}" if self.islands else f"one island, slices of up to {self.size}"
 
 
-def rows(count: int) -> Iterator[Row]:
-    """What `count` devices are enough for, and what they are not."""
+def rows(count: int, *, together: bool = True) -> Iterator[Row]:
+    """What `count` devices are enough for, and what they are not: islands of one device and, `together`, one of all."""
     for task in TASKS.values():
         sizes = [LARGEST, LARGEST // 2, 1] if task.cut else [LARGEST]
         size = next((s for s in sizes if sum(min(s, n) for n in task.slices) <= count), 0)
         needs = f"needs {len(task.slices) if task.cut else sum(task.slices)} devices"
         if task.name == "chain":  # whose slice is the whole island
             size = count
-        if task.name != "pipeline":  # whose stages are devices
+        if together and task.name != "pipeline":  # whose stages are devices
             yield Row(task, size or sizes[-1], 0, "" if size else needs)
         if task.cut:
             yield Row(task, 1, count, "" if len(task.slices) <= count else needs)
@@ -105,6 +106,7 @@ def run(row: Row, environment: dict[str, str], *options: str) -> tuple[str, str,
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pretend", type=int, default=0, metavar="N", help="N CPU devices stand for GPUs")
+    parser.add_argument("--split", type=int, default=0, metavar="N", help="N clients of each GPU, as if it were N GPUs")
     parser.add_argument("--programs", type=int, default=12, help="how many random programs")
     parser.add_argument("--only", choices=TASKS, help="one of the tasks")
     parser.add_argument("--task", choices=TASKS, help=argparse.SUPPRESS)
@@ -120,6 +122,8 @@ def main() -> int:
     if given.pretend:
         flag = f"--xla_force_host_platform_device_count={given.pretend}"
         environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
+    if given.split:  # each would take most of its memory
+        environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     found = subprocess.run([sys.executable, "-c", FIND], env=environment, capture_output=True, text=True, check=False)
     if found.returncode:
         print(found.stderr, file=sys.stderr)
@@ -128,15 +132,18 @@ def main() -> int:
     if platform == "cpu" and not given.pretend:
         print(f"no GPU here (jax {version} finds {kind} devices): nothing to run")
         return 0
-    return table(f"{count} x {kind} ({platform}), jax {version}", int(count), environment, given)
+    title = f"{count} x {kind} ({platform}), jax {version}"
+    if given.split:
+        return table(f"{title}, split in {given.split}", int(count) * given.split, environment, given)
+    return table(title, int(count), environment, given)
 
 
 def table(title: str, count: int, environment: dict[str, str], given: argparse.Namespace) -> int:
     """Runs all rows and prints them as they come, then what benches and failures printed. 1 if one failed."""
     print(f"{title}\n\n| what | how | result | seconds |\n|---|---|---|---|", flush=True)
-    options = ["--pretend", str(given.pretend), "--programs", str(given.programs)]
+    options = ["--pretend", str(given.pretend), "--split", str(given.split), "--programs", str(given.programs)]
     texts, failed = [], False
-    for row in rows(count):
+    for row in rows(count, together=not given.split):
         if given.only not in (None, row.task.name):
             continue
         result, text, seconds = run(row, environment, *options)
@@ -154,6 +161,8 @@ def do(given: argparse.Namespace) -> str:
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     if given.pretend:
         stand_in()
+    if given.split:
+        split_devices(given.split)
     cut_slices(given.size, given.islands)
     match given.task:
         case "figure2":
@@ -198,6 +207,30 @@ def stand_in() -> None:
     from pathways.dialect.platforms import PLATFORMS
 
     PLATFORMS["cpu"] = replace(PLATFORMS["cpu"], made_at_will=None, apart=0)
+
+
+def split_devices(parts: int) -> None:
+    """Each device of the host is seen as several: of as many clients of JAX's backend, which know nothing of each
+    other. They share the computing of one device, and nothing that is computed is of more than one of them.
+    """
+    import jax
+    from jax._src import xla_bridge
+
+    from pathways.runtime.host.devices import pjrt
+
+    bridge = cast("Any", xla_bridge)
+    platform = jax.devices()[0].client.platform
+    factory = next(
+        bridge._backend_factories[n].factory
+        for n in _ALIASES.get(platform, (platform,))
+        if n in bridge._backend_factories
+    )
+    clients = [jax.devices()[0].client, *(factory() for _ in range(parts - 1))]
+    pjrt.host_devices = lambda: [d for of in zip(*(c.devices() for c in clients), strict=True) for d in of]
+
+
+_ALIASES = {"gpu": ("cuda", "rocm")}
+"""Where JAX has a backend under another name than it states."""
 
 
 def cut_slices(most: int, islands: int) -> None:

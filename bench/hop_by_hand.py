@@ -3,11 +3,15 @@
 
 python bench/hop_by_hand.py peer DEVICES     # one of two that pull from each other (jax.experimental.transfer)
 python bench/hop_by_hand.py ray DEVICES      # the driver of two Ray actors; may be another Python than JAX's here
+python bench/hop_by_hand.py bare DEVICES     # the jitted computation alone, in one process
+python bench/hop_by_hand.py relay DEVICES    # the same, told of by messages through a process that passes them on
 """
 
 import collections
 import importlib
 import os
+import select
+import socket
 import sys
 import tempfile
 
@@ -107,6 +111,92 @@ def ray(devices):
         ray.shutdown()
 
 
+def bare(devices):
+    """Takes `LENGTH`: a chain in this process, at most `WINDOW` executions in flight."""
+    import jax
+    import numpy as np
+
+    step, sharding = make_step(devices)
+    first = jax.device_put(np.ones(8 * devices, np.float32), sharding)
+    say("ready")
+    while command := hear():
+        x, flying = first, collections.deque()
+        for _ in range(int(command[0])):
+            flying.append(x := step(x))
+            if len(flying) > WINDOW:
+                flying.popleft().block_until_ready()
+        say(float(np.asarray(x)[0]))
+
+
+RUN = b"r" * 200
+"""A message of a run, as long as ours; one comes back for its end."""
+
+
+def relay(devices):
+    """Takes `LENGTH`: so many messages go through another process to a third, which has the computation."""
+    (client, near), (far, host) = socket.socketpair(), socket.socketpair()
+    if not os.fork():
+        _close(client, host)  # or its end would not be seen
+        _pass_on(near, far)
+    _close(near, far)
+    if not os.fork():
+        _close(client)
+        _compute(host, devices)
+    _close(host)
+    _received(client, len(RUN))
+    say("ready")
+    while command := hear():
+        left = int(command[0])
+        for sent in range(left):
+            client.sendall(RUN)
+            if sent >= 2 * WINDOW:
+                left -= len(_received(client, len(RUN))) // len(RUN)
+        while left > 0:
+            left -= len(_received(client, len(RUN))) // len(RUN)
+        say(1.0)
+
+
+def _close(*sockets):
+    for one in sockets:
+        one.close()
+
+
+def _pass_on(one, other):
+    while True:
+        for ready in select.select((one, other), (), ())[0]:
+            if not (data := ready.recv(1 << 16)):
+                os._exit(0)
+            (other if ready is one else one).sendall(data)
+
+
+def _compute(sock, devices):
+    import jax
+    import numpy as np
+
+    step, sharding = make_step(devices)
+    x = jax.device_put(np.ones(8 * devices, np.float32), sharding)
+    step(x).block_until_ready()
+    sock.sendall(RUN)
+    flying = collections.deque()
+    while True:
+        if not flying or select.select((sock,), (), (), 0)[0]:
+            for _ in range(len(_received(sock, len(RUN))) // len(RUN)):
+                flying.append(x := step(x))
+        while len(flying) > WINDOW or (flying and not select.select((sock,), (), (), 0)[0]):
+            flying.popleft().block_until_ready()
+            sock.sendall(RUN)
+
+
+def _received(sock, size):
+    """Whole messages, at least one."""
+    data = b""
+    while not data or len(data) % size:
+        if not (more := sock.recv(size * 32)):
+            os._exit(0)
+        data += more
+    return data
+
+
 def say(what):
     print(what, flush=True)
 
@@ -116,4 +206,4 @@ def hear():
 
 
 if __name__ == "__main__":
-    {"peer": peer, "ray": ray}[sys.argv[1]](int(sys.argv[2]))
+    {"peer": peer, "ray": ray, "bare": bare, "relay": relay}[sys.argv[1]](int(sys.argv[2]))

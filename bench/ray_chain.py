@@ -4,10 +4,15 @@
     python bench/ray_chain.py
 
 Islands of four devices; each computation has an all-reduce. Ours are a cluster of `pwc cluster start --ray local`,
-controller, hosts and this client being processes of their own: as one program, whose computations the compiler merges;
-as one call of a program for each computation; and as one program that alternates between two islands. Plain Ray is an
-actor an island, which has the same jitted computation; calls take the references that earlier calls gave, and all are
-made at once. Its arrays are JAX's, as the computation gives them, or NumPy's, which are cheaper there.
+controller, hosts and this client being processes of their own: as one program, whose computations the compiler merges
+or keeps apart (as in chain.py); as one program that alternates between two islands; and, which is no way to write a
+chain, as a call of a program for each computation, all made at once. Plain Ray is an actor an island, which has the
+same jitted computation; calls take the references that earlier calls gave, and all are made at once. Its arrays are
+JAX's, as the computation gives them, or NumPy's, which are cheaper there.
+
+What the machine allows is beside them, without this project (`hop_by_hand.py`): the computation alone in one process;
+told of by one message each, through a process that passes it on, with one back; and hops of two processes by JAX's
+transfer server. No chain that is not merged is faster than those.
 
 All are repeated in turns in one run; ratios are of medians. Bars: merged 10, apart 5, alternating 3.
 """
@@ -20,7 +25,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from hop import Helper
+from hop import ByHand, Helper
 from hop_by_hand import computation
 from in_turns import medians
 from jax.sharding import NamedSharding
@@ -35,6 +40,9 @@ from pathways.runtime.launch.reach import ask
 DEVICES = 4
 TOPOLOGY = f"islands=2,devices={DEVICES}"
 KINDS = ("JAX", "NumPy")
+BARE, RELAYED, BY_HAND = "bare computation", "bare, by messages", "hops by hand"
+LIMITS = {"apart": (BARE,), "alternating": (BY_HAND,), "a call each": (BARE, RELAYED)}
+"""What this machine allows without this project, by the chains that they are beside."""
 BARS = {"merged": 10, "apart": 5, "alternating": 3}
 
 
@@ -53,7 +61,7 @@ def cluster_by_ray():
 
 
 def make_ways(length):
-    """The three ways, each a function of no arguments that gives the first number of the result."""
+    """The ways, each a function of no arguments that gives the first number of the result."""
     made = pw.make_virtual_device_set()
     steps = []
     for island in range(2):
@@ -61,28 +69,31 @@ def make_ways(length):
         place = NamedSharding(mesh, P("x"))
         steps.append(jax.jit(computation(mesh, DEVICES), in_shardings=place, out_shardings=place))
 
-    @pw.program
-    def one_island(x):
-        for _ in range(length):
-            x = steps[0](x)
-        return x
+    def chain(islands):
+        @pw.program
+        def run(x):
+            for hop in range(length):
+                x = steps[hop % islands](x)
+            return x
 
-    @pw.program
-    def two_islands(x):
-        for hop in range(length):
-            x = steps[hop % 2](x)
-        return x
+        return run.lower(start)
 
     one = pw.program(lambda x: steps[0](x))
     start = pw.program(lambda x: x)(np.ones(8 * DEVICES, np.float32))
+    merged, apart, alternating = chain(1).compile(), chain(1).compile(merge=False), chain(2).compile()
 
-    def apart():
+    def call_each():
         x = start
         for _ in range(length):
             x = one(x)
         return x
 
-    ways = {"merged": lambda: one_island(start), "apart": apart, "alternating": lambda: two_islands(start)}
+    ways = {
+        "merged": lambda: merged(start),
+        "apart": lambda: apart(start),
+        "alternating": lambda: alternating(start),
+        "a call each": call_each,
+    }
     return {name: lambda way=way: float(np.asarray(way())[0]) for name, way in ways.items()}
 
 
@@ -106,17 +117,30 @@ def main():
             for islands in (1, 2)
             for kind in KINDS
         }
-        ways = ours | theirs
+        helpers = {role: Helper(sys.executable, role, DEVICES) for role in ("bare", "relay")}
+        hand = stack.enter_context(contextlib.closing(ByHand(DEVICES, options.length)))
+        for helper in helpers.values():
+            stack.enter_context(contextlib.closing(helper))
+
+        def by_helper(role):
+            helpers[role].tell(options.length)
+            return float(helpers[role].hear())
+
+        ways = ours | theirs | {BARE: lambda: by_helper("bare"), BY_HAND: lambda: hand.run(True)}
         found = [way() for way in ways.values()]
         assert np.allclose(found, found[0]), found
-        times = medians(ways, options.rounds)
+        times = medians(ways | {RELAYED: lambda: by_helper("relay")}, options.rounds)
     for name, seconds in times.items():
         print(f"  {name:20}{1e6 * seconds / options.length:9.1f} us a computation")
-    for name, bar in BARS.items():
+    for name in ours:
+        bar = f"   (bar: {BARS[name]})" if name in BARS else ""
         islands = 2 if name == "alternating" else 1
         ratios = [times[name_of(islands, kind)] / times[name] for kind in KINDS]
         said = ", ".join(f"{ratio:5.1f} with {kind}'s arrays" for ratio, kind in zip(ratios, KINDS, strict=True))
-        print(f"  plain Ray / {name:12}{said}   (bar: {bar})")
+        print(f"  plain Ray / {name:12}{said}{bar}")
+        for limit in LIMITS.get(name, ()):
+            most = [times[name_of(islands, kind)] / times[limit] for kind in KINDS]
+            print(f"    {limit:22}{most[0]:5.1f}{'':19}{most[1]:5.1f}")
 
 
 def name_of(islands, kind):

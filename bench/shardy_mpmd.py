@@ -6,45 +6,47 @@ meshes. JAX has no front end for it, so that the calls of stages, as JAX lowers 
 that is not timed.
 """
 
-import importlib
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 from jax.extend import core
 from jax.extend.mlir import ir
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.shardy_mpmd import partitioner, register
 
 _PREFIX = "stage"
 
 
-def partitioner() -> Any:
-    """The module of jaxlib that has the partitioner; None where it has none. It looks for jaxlib inside of jax."""
-    importlib.import_module("jaxlib._jax")
-    sys.modules.setdefault("jax.jaxlib", jaxlib)
-    for name in [n for n in sys.modules if n.startswith("jaxlib.")]:
-        sys.modules.setdefault(f"jax.{name}", sys.modules[name])
-    try:
-        importlib.import_module("jaxlib.mlir.dialects.mpmd")
-        return importlib.import_module("jaxlib._sdy_mpmd")
-    except ImportError:
-        return None
-
-
 def seconds(stage: Callable[..., Any], params: Sequence[Any], xs: Any) -> float | None:
     """What the partitioner takes for training `stage` with `params` of each stage on the microbatches `xs`."""
-    found = partitioner()
-    if found is None:
+    try:
+        partitioner()
+    except PathwaysError as error:
+        print(error)
         return None
+    module = named(stage, params, xs)
+    start = time.perf_counter()
+    partition(module, params, "ALL")
+    return time.perf_counter() - start
+
+
+def named(stage: Callable[..., Any], params: Sequence[Any], xs: Any) -> Any:
+    """The module of a training step in which every stage of every microbatch is a named computation."""
     module: Any = jax.jit(_step(stage, xs), keep_unused=True).lower(params, xs).compiler_ir("stablehlo")
-    importlib.import_module("jaxlib.mlir._mlir_libs._sdyMpmd").register_dialect(module.context)
+    register(module.context)
     with module.context, ir.Location.unknown():
         _name_stages(module, len(params))
+    return module
+
+
+def partition(module: Any, params: Sequence[Any], phases: str) -> Any:
+    """Partitions such a module over one device a stage, up to a phase of Shardy's; returns it, changed."""
     homes = [f"m{i}" for i, own in enumerate(params) for _ in jax.tree.leaves(own)]
-    start = time.perf_counter()
+    found = partitioner()
     found.apply_mpmd_partitioning(
         module,
         func_name="main",
@@ -56,15 +58,15 @@ def seconds(stage: Callable[..., Any], params: Sequence[Any], xs: Any) -> float 
         partitioning_options={"mpmd_pipeline_schedule": "1F1B"},
         fragment_merge_rules=[],
         fragment_schedule_rules=[],
-        phases=found.PartitioningPhase.ALL,
+        phases=getattr(found.PartitioningPhase, phases),
     )
-    return time.perf_counter() - start
+    return module
 
 
 def _step(stage: Callable[..., Any], xs: Any) -> Callable[..., Any]:
     """The training step with its loop over microbatches written out, as the partitioner wants it."""
 
-    def named(number: int) -> Any:
+    def of_stage(number: int) -> Any:
         def one(own: Any, x: Any) -> Any:
             return stage(own, x)
 
@@ -73,7 +75,7 @@ def _step(stage: Callable[..., Any], xs: Any) -> Callable[..., Any]:
 
     def loss(params: Sequence[Any], x: Any) -> Any:
         for number, own in enumerate(params):
-            x = named(number)(own, x)
+            x = of_stage(number)(own, x)
         return (x**2).mean()
 
     def step(params: Sequence[Any], xs: Any) -> Any:
@@ -90,36 +92,62 @@ def _step(stage: Callable[..., Any], xs: Any) -> Callable[..., Any]:
 
 
 def _name_stages(module: Any, stages: int) -> None:
-    """Wraps each call of a stage; of those of a microbatch the first half is forward."""
-    operations = module.body.operations
-    (main,) = [o for o in operations if o.operation.name == "func.func" and o.attributes["sym_name"].value == "main"]
+    """Makes calls of stages `mpmd.call`s with their microbatch, and of what they call a named computation each.
+
+    Of the calls of a microbatch the first half is forward.
+    """
+    functions = {f.attributes["sym_name"].value: f for f in module.body.operations if _is_function(f)}
+    named_before: set[str] = set()
     count = 0
-    for op in list(main.regions[0].blocks[0].operations):
+    for op in list(functions["main"].regions[0].blocks[0].operations):
         callee = op.operation.attributes["callee"].value if op.operation.name == "func.call" else ""
         if not callee.startswith(_PREFIX):
             continue
         microbatch, at = divmod(count, 2 * stages)
         count += 1
-        number = callee.removeprefix(_PREFIX).split("_")[0]
-        taken, made = list(op.operation.operands), list(op.operation.results)
-        types = [r.type for r in made]
-        wrapped = ir.Operation.create(
-            "mpmd.named_computation",
-            results=types,
-            operands=taken,
-            attributes={
-                "origin": ir.Attribute.parse(f'#mpmd.user_origin<"{_PREFIX}{number}"({int(at >= stages)})>'),
-                "mpmd.call_counter": ir.IntegerAttr.get(ir.IntegerType.get_unsigned(32), microbatch),
-            },
-            regions=1,
-            ip=ir.InsertionPoint(op.operation),
-        )
-        block = wrapped.regions[0].blocks.append(*[v.type for v in taken])
-        for old, new in zip(made, wrapped.results, strict=True):
-            old.replace_all_uses_with(new)
-        called = {"callee": op.operation.attributes["callee"]}
-        inner = ir.Operation.create(
-            "func.call", results=types, operands=list(block.arguments), attributes=called, ip=ir.InsertionPoint(block)
-        )
-        ir.Operation.create("mpmd.return", operands=list(inner.results), ip=ir.InsertionPoint(block))
-        op.operation.erase()
+        if callee not in named_before:
+            named_before.add(callee)
+            _name_body(functions[callee], callee.removeprefix(_PREFIX).split("_")[0], at >= stages)
+        _replace(op, "mpmd.call", ir.InsertionPoint(op.operation), {
+            "callee": op.operation.attributes["callee"],
+            "call_counter": ir.IntegerAttr.get(ir.IntegerType.get_unsigned(32), microbatch),
+        })  # fmt: skip
+
+
+def _is_function(op: Any) -> bool:
+    return op.operation.name == "func.func"
+
+
+def _replace(op: Any, name: str, at: Any, attributes: dict[str, Any]) -> None:
+    old = op.operation
+    types = [r.type for r in old.results]
+    new = ir.Operation.create(name, results=types, operands=list(old.operands), attributes=attributes, ip=at)
+    for one, other in zip(old.results, new.results, strict=True):
+        one.replace_all_uses_with(other)
+    old.erase()
+
+
+def _name_body(function: Any, number: str, backward: bool) -> None:
+    """Moves the body of a function into a named computation of a stage."""
+    block = function.regions[0].blocks[0]
+    *operations, end = [op.operation for op in block.operations]
+    made, types = list(end.operands), [v.type for v in end.operands]
+    wrapped = ir.Operation.create(
+        "mpmd.named_computation",
+        results=types,
+        operands=list(block.arguments),
+        attributes={"origin": ir.Attribute.parse(f'#mpmd.user_origin<"{_PREFIX}{number}"({int(backward)})>')},
+        regions=1,
+        ip=ir.InsertionPoint(end),
+    )
+    inside = wrapped.regions[0].blocks.append(*[a.type for a in block.arguments])
+    last = ir.Operation.create("mpmd.return", operands=made, ip=ir.InsertionPoint(inside))
+    for op in operations:
+        op.move_before(last)
+    known = {old: new for old, new in zip(block.arguments, inside.arguments, strict=True)}
+    for op in (*operations, last):
+        for i, value in enumerate(op.operands):
+            if value in known:
+                op.operands[i] = known[value]
+    ir.Operation.create("func.return", operands=list(wrapped.results), ip=ir.InsertionPoint(end))
+    end.erase()

@@ -4,11 +4,12 @@ import click
 
 from pathways.api.summary import size
 from pathways.cli.compile import start
-from pathways.cli.source import METAVAR, read_spec
+from pathways.cli.source_spec import METAVAR, read_spec
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Pass
 from pathways.compiler.placement import POLICIES
+from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.check_modules import check_modules
@@ -44,7 +45,7 @@ def check(source: str, topology: str | None, platform: str | None, placement: st
     given = read_spec(source)
     if given.is_python or given.is_dump:
         machines = parse_topology(topology) if topology is not None else None
-        compilation = start(source, machines, platform)
+        compilation = start(source, machines, platform, PROGRAM)
         _ok(f"phase {compilation.program.phase}", "traced, or read, and verified")
         compilation.advance(options=Options(placement=placement), instruments=[_Progress()])
         plan = compilation.plan()

@@ -8,6 +8,7 @@ import click
 
 from pathways.api.shared_cluster import start_on_ray, start_shared
 from pathways.cli.cluster_members import HOST_PORT, join_, keys_
+from pathways.cli.top import INTERVAL, show_live, shows_live, top_
 from pathways.dialect.platforms import PLATFORMS
 from pathways.dialect.topology import parse_topology, write_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
@@ -25,13 +26,11 @@ Examples:
   pwc cluster start islands=2,devices=4
   pwc cluster start --ray local islands=2,devices=4    # its hosts on nodes of a Ray, which is started, too
   PATHWAYS_ADDRESS=default python train.py    # any program of pathways runs there
-  pwc status --watch
+  pwc top                                     # what goes on there; pwc status: as text
   pwc cluster add devices=4                   # one more island; pwc cluster remove island2 ends it
   pwc cluster stop
   pwc cluster start pods.toml --bind 10.0.0.1:7000 --keys keys --join   # hosts on other machines
 """
-_LOOK = 1.0
-"""Seconds between two looks of --watch."""
 
 
 def _address() -> click.Option:
@@ -114,14 +113,19 @@ def start_(
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) -> None:
-    """Show islands and devices, who runs and waits there, and whose bytes lie there."""
+    """Show islands and devices, who runs and waits there, and whose bytes lie there.
+
+    With --watch, in a terminal, it is pwc top.
+    """
+    chosen, known = chosen_address(address), chosen_keys(keys)
+    if watch and not as_json and shows_live():
+        show_live(lambda: ask(chosen, "status", known), chosen)
+        return
     while True:
-        said = ask(chosen_address(address), "status", chosen_keys(keys))
+        said = ask(chosen, "status", known)
         if as_json:
             click.echo(json.dumps({"version": 1} | said))
         else:
-            if watch:
-                click.clear()
             clients = ", ".join(f"{c['name']} {c['number']} (process {c['pid']})" for c in said["clients"])
             click.echo(read_status(said))
             click.echo(f"clients  {clients or 'none'}")
@@ -129,7 +133,7 @@ def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) 
                 click.echo(f"starting {', '.join(absent)}")
         if not watch:
             return
-        time.sleep(_LOOK)
+        time.sleep(INTERVAL)
 
 
 @click.command("stop")
@@ -196,7 +200,7 @@ def logs_(lines: int, address: str | None, keys: Path | None) -> None:
 
 
 start_.params.append(_address())
-for _command in (status_, stop_, logs_, add_, remove_, stack_):
+for _command in (status_, top_, stop_, logs_, add_, remove_, stack_):
     _command.params += [_address(), _keys()]
-for _command in (start_, status_, stop_, logs_, add_, remove_, keys_, join_):
+for _command in (start_, status_, top_, stop_, logs_, add_, remove_, keys_, join_):
     cluster_.add_command(_command)

@@ -9,10 +9,14 @@ from pathways.api.process import analyzer, host_topology, process
 from pathways.api.summary import compile_summary
 from pathways.cli.comparison import comparison
 from pathways.cli.errors import BadSource
-from pathways.cli.ir_options import IrOptions, ir_options
-from pathways.cli.source import METAVAR, load_program, lower_program, read_spec
+from pathways.cli.ir_options import IrOptions, ir_options, without_option
+from pathways.cli.source import load_program, lower_program
+from pathways.cli.source_spec import METAVAR, read_spec
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
+from pathways.compiler.emit.ifrt import FORMS
+from pathways.compiler.frontends.jax.pipeline.chosen import choosing
+from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling
 from pathways.compiler.pass_manager import NO_REMAT, REMAT, Options
 from pathways.compiler.pass_text import read_passes
 from pathways.compiler.passes.base import Session
@@ -20,6 +24,8 @@ from pathways.compiler.placement import POLICIES
 from pathways.compiler.placement.find import LAYOUT
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import splits_backward
+from pathways.dialect.activities import Activity
+from pathways.dialect.choice import load_choice
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.files import write_whole
@@ -37,12 +43,18 @@ Examples:
   pwc compile model.py:step --topology islands=2,devices=4 --dump-phases-to dumps -o plan.bin
   pwc compile samples/train_lm.py --schedule 1f1b --compare-schedules
   pwc compile dumps/03.place.mlir -o plan.bin
+  pwc compile model.py --schedule 1f1b --emit mpmd -o model.mpmd.mlir
 """
 
 
 @click.command("compile", epilog=_EXAMPLE)
 @click.argument("source", metavar=f"{METAVAR} | DUMP.mlir")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the plan.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the plan, or what --emit makes.",
+)
 @click.option(
     "--topology",
     help=f"islands=2,hosts=1,devices=4[,kind=K][,memory=16GiB], a TOML file, or one of {', '.join(PRESETS)}.",
@@ -51,12 +63,17 @@ Examples:
 @click.option("--placement", help=f"{', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
 @click.option("--compile-to", type=click.Choice([p.value for p in Phase]), default="plan", show_default=True,
               help="Stop after this phase, and print its IR.")  # fmt: skip
+@click.option("--emit", type=click.Choice(FORMS),
+              help="No plan: the scheduled program in Shardy's MPMD dialect, or as IFRT IR.")  # fmt: skip
 @click.option("--dump-phases-to", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Write NN.phase.mlir for every phase, and constants beside them.")  # fmt: skip
 @click.option("--with-phases", is_flag=True, help="Keep the dumps in the plan, for pwc inspect --ir.")
 @click.option("--layout", help='Stages to islands: "embed*1 block*4 | block*4 head", a slice each.')
 @click.option("--pass-pipeline", help="Passes to run in place of the default ones; FILE.py:NAME for one of your own.")
+@without_option
 @click.option("--schedule", help=f"{', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv; default: program.")
+@click.option("--choice", type=click.Path(dir_okay=False), metavar="FILE.toml",
+              help="What pwc search wrote: schedule, remat, slices for a pw.pipeline that names none.")  # fmt: skip
 @click.option("--emit-schedule", type=click.Path(dir_okay=False), metavar="FILE.csv",
               help="Write the order of each slice: a row a slice, cells like 0F3.")  # fmt: skip
 @click.option(
@@ -75,11 +92,14 @@ def compile_(
     platform: str | None,
     placement: str | None,
     compile_to: str,
+    emit: str | None,
     dump_phases_to: Path | None,
     with_phases: bool,
     layout: str | None,
     pass_pipeline: str | None,
+    without: tuple[str, ...],
     schedule: str | None,
+    choice: str | None,
     emit_schedule: str | None,
     compare_schedules: bool,
     no_merge: bool,
@@ -97,30 +117,37 @@ def compile_(
     machines = parse_topology(topology) if topology is not None else None
     if layout is not None and placement is not None:
         raise click.UsageError("--layout is a placement: leave --placement out")
-    ordering = any((schedule, emit_schedule, compare_schedules, no_merge, remat))
+    if emit is not None and (compile_to != Phase.PLAN or with_phases or with_executables):
+        raise click.UsageError("--emit makes no plan: leave --compile-to, --with-phases and --with-executables out")
+    split = None if choice is None else load_choice(choice)
+    ordering = any((choice, schedule, emit_schedule, compare_schedules, no_merge, remat))
     if pass_pipeline is not None and (layout is not None or placement is not None or ordering):
         example = "place{policy=optimal},...,order-calls{schedule=1f1b}"
         raise click.UsageError(f"with --pass-pipeline the passes have the options: {example}")
     options = Options(
         placement=f"{LAYOUT}{layout}" if layout is not None else placement or "spread",
-        schedule=schedule or PROGRAM,
+        schedule=schedule or (PROGRAM if split is None else split.schedule),
         emit_schedule=emit_schedule or "",
         merge=not no_merge,
-        remat=remat or NO_REMAT,
+        remat=remat or (NO_REMAT if split is None else split.remat),
         explain=explain,
+        without=without,
     )
     passes = None if pass_pipeline is None else read_passes(pass_pipeline)
     if output is not None and not output.parent.is_dir():
         raise PathwaysError(CannotWrite(path=str(output), problem=f"no folder {output.parent}"))
-    compilation = start(source, machines, platform)
-    upto = Phase(compile_to)
+    with choosing(split) as taken, Activity(f"preparing {source}"):
+        compilation = start(source, machines, platform, options.schedule)
+    if split is not None and not taken:
+        raise click.UsageError("--choice is for a pw.pipeline(loss) with neither slices nor choice: here is none")
+    upto = Phase(compile_to) if emit is None else Phase.SCHEDULE
     here = compilation.program.phase
     _check_phase(Path(source), here, topology, placement, layout, options, compare_schedules)
     if analyze:
         compilation.session.analyzer = analyzer()
     others = compilation.compare(options) if compare_schedules else []
     if here.position > upto.position:
-        raise _too_late(Path(source), here, f"--compile-to {upto}")
+        raise _too_late(Path(source), here, f"--compile-to {upto}" if emit is None else f"--emit {emit}")
     keep = dump_phases_to is not None or with_phases
     compilation.advance(
         upto,
@@ -133,11 +160,16 @@ def compile_(
     if dump_phases_to is not None:
         for path in compilation.write_dumps(dump_phases_to):
             click.echo(f"dumped   {path}", err=True)
+    if emit is not None:
+        _emit_ir(compilation.emit(emit), output)
+        return
     if upto is not Phase.PLAN:
         _emit_ir(text(compilation.program.module), output)
         return
     plan = compilation.plan(with_phases=with_phases)
     click.echo(compile_summary(plan, compilation.timing))
+    for stages in compilation.pipelines:
+        click.echo(stages)
     if others:
         click.echo(comparison(others))
     if explain:
@@ -171,18 +203,22 @@ def _check_phase(
         raise _too_late(path, here, "--compare-schedules")
 
 
-def start(source: str, topology: Topology | None, platform: str | None) -> Compilation:
-    """Reads a dump, or traces a source."""
+def start(source: str, topology: Topology | None, platform: str | None, schedule: str) -> Compilation:
+    """Reads a dump, or traces a source, whose losses are cut into stages for this topology and schedule."""
     given = read_spec(source)
     if given.is_dump:
-        program, constants = read_dump(given.path)
-        return Compilation(program, constants, Session(_machines(topology, program.platform)))
+        dump = read_dump(given.path, platform or process().platform)
+        for note in dump.notes:
+            click.echo(f"note: {note}", err=True)
+        return Compilation(dump.program, dump.constants, Session(_machines(topology, dump.program.platform)))
     function = load_program(given)
     chosen = platform or process().platform
-    lowered = lower_program(function, given, chosen)
+    machines = _machines(topology, chosen)
+    with compiling(Target.of(machines, schedule)):
+        lowered = lower_program(function, given, chosen)
     begin = time.perf_counter()
     module = parse(bytecode(lowered.module.operation), lowered.module.context)
-    compilation = Compilation(ProgramIR(module), lowered.constants, Session(_machines(topology, chosen)))
+    compilation = Compilation(ProgramIR(module), lowered.constants, Session(machines), pipelines=lowered.pipelines)
     for name, seconds in lowered.timing.items():
         compilation.timing.add(name, seconds)
     compilation.timing.add("trace", time.perf_counter() - begin)

@@ -3,21 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.dialect.diagnostics import Diagnostic, Exit
+from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 
 
 @dataclass(frozen=True)
-class BadSource(Diagnostic):
+class BadSource(Explained):
     code: ClassVar[str] = "PWC0801"
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "{path} cannot be used as a source"
-    have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "{advice}"
     path: str
-    have_: str
-    rule: str
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -126,3 +120,14 @@ class OutputLost(Diagnostic):
     need: ClassVar[str] = "a file, a terminal or a pipe that takes all of it"
     hint: ClassVar[str] = "free some space, or print elsewhere; all files that the command writes are written"
     problem: str
+
+
+@dataclass(frozen=True)
+class NoTerminal(Diagnostic):
+    code: ClassVar[str] = "PWC0713"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "pwc top has nowhere to draw"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "a terminal that can move its cursor"
+    hint: ClassVar[str] = "pwc top --once prints one frame anywhere; --json a line for each"
+    have_: str

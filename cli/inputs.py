@@ -17,6 +17,7 @@ from pathways.cli.errors import BadInputs
 from pathways.cli.groups import listed
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import numpy_dtype
+from pathways.dialect.plan.leaves import leaf_ports
 from pathways.dialect.plan.nouns import Plan, Port
 
 SEED = 0
@@ -32,10 +33,11 @@ def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> d
         if not equals:
             raise _bad(f"--input {assignment!r}", "NAME=@file.npy, or NAME=VALUE")
         values[name] = _read_array(Path(text[1:])) if text.startswith("@") else _read_value(name, text)
-    names = [p.name for p in plan.inputs]
+    ports = leaf_ports(plan.inputs)
+    names = [p.name for p in ports]
     if unknown := [n for n in values if n not in names]:
         raise _bad(f"values for {', '.join(unknown)}", f"the plan's inputs: {listed(names)}")
-    values = {p.name: _convert(values[p.name], p) for p in plan.inputs if p.name in values}
+    values = {p.name: _convert(values[p.name], p) for p in ports if p.name in values}
     if values and (missing := [n for n in names if n not in values]):
         raise _bad(f"no values for {listed(missing)}", f"a value for each of {len(names)} inputs")
     return values
@@ -45,7 +47,7 @@ def random_inputs(plan: Plan) -> list[Any]:
     """Makes seeded random data for every input: small numbers and indices; none negative, for roots and logarithms."""
     rng = np.random.default_rng(SEED)
     try:
-        return [_random(rng, p) for p in plan.inputs]
+        return [_random(rng, p) for p in leaf_ports(plan.inputs)]
     except MemoryError as error:
         raise _bad(f"no inputs, and no memory for random ones: {error}", "inputs that this host can hold") from None
 

@@ -1,6 +1,7 @@
 """`pwc inspect`"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import click
 from pathways.api.summary import channels, dcn_bytes, in_bodies, schedule_text, size, table
 from pathways.cli.errors import NoDump
 from pathways.cli.overview import overview
-from pathways.dialect.call_labels import read_part
+from pathways.dialect.call_labels import actions_of
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
+from pathways.dialect.plan.leaves import leaves_of
+from pathways.dialect.plan.limits import check_memory_shown
 from pathways.dialect.plan.memory import by_kind, peak, timeline
 from pathways.dialect.plan.nouns import Buffer, Plan, Port, Stream
 from pathways.dialect.plan.open_plan import open_plan
@@ -48,6 +51,7 @@ def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, everythin
         if schedule:
             click.echo(actions(plan))
         if memory:
+            check_memory_shown(plan, str(path))
             click.echo("\n".join(usage(plan, s) for s in plan.streams))
     elif as_json:
         click.echo(json.dumps({"version": 1} | json_of(plan)))
@@ -74,9 +78,9 @@ def describe_plan(plan: Plan) -> str:
     parts = [
         f"program {plan.name} for {plan.platform}",
         "inputs",
-        table([_port(plan, p) for p in plan.inputs] or [["none"]], "  "),
+        table(_ports(plan, plan.inputs) or [["none"]], "  "),
         "results",
-        table([_port(plan, p) for p in plan.results] or [["none"]], "  "),
+        table(_ports(plan, plan.results) or [["none"]], "  "),
         f"islands {plan.topology}",
         f"schedule {plan.schedule.name}: {schedule_text(plan.schedule)}",
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
@@ -106,16 +110,12 @@ def actions(plan: Plan) -> str:
         seen: set[str] = set()
         cells: list[str] = []
         for run in (i for i in stream.instructions if isinstance(i, Run)):
-            fresh = [a for a in dict.fromkeys(_actions_of(run)) if a and a not in seen]
+            fresh = [a for a in actions_of(run.action, run.parts) if a not in seen]
             seen.update(fresh)
             cells += ["+".join(fresh)] if fresh else []
         if cells:
             rows.append([stream.island, " ".join(cells)])
     return table([[plan.schedule.name, schedule_text(plan.schedule)], *rows])
-
-
-def _actions_of(run: Run) -> list[str]:
-    return [read_part(p).action for p in run.parts] or [run.action]
 
 
 def usage(plan: Plan, stream: Stream) -> str:
@@ -136,6 +136,19 @@ def usage(plan: Plan, stream: Stream) -> str:
 def _at(plan: Plan, buffer: Buffer) -> str:
     mesh = plan.meshes[buffer.layout.mesh]
     return f"{mesh.island} {plan.sharding(buffer.layout)}"
+
+
+def _ports(plan: Plan, ports: Sequence[Port]) -> list[list[str]]:
+    """A row an array, and behind one in pieces a row a piece."""
+    rows: list[list[str]] = []
+    for leaf in leaves_of(ports):
+        if leaf.is_cut:
+            shown = f"{leaf.port.dtype}{list(leaf.port.type.shape)}"
+            rows.append(
+                [leaf.port.name, shown, f"in {len(leaf.pieces)} pieces", "donated" if leaf.port.donated else ""]
+            )
+        rows += [_port(plan, p) for p in leaf.pieces]
+    return rows
 
 
 def _port(plan: Plan, port: Port) -> list[str]:

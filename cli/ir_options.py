@@ -29,6 +29,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )  # fmt: skip
 
 
+def _names(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+without_option = click.option("--without", default="", metavar="NAME[,NAME]", callback=_names,
+                              help="Leave these passes out: pwc passes lists them.")  # fmt: skip
+
+
 @dataclass
 class IrOptions:
     """The values of these options, and the instruments that carry them out."""

@@ -1,23 +1,14 @@
 """`pwc`: the group of commands, and how errors become exit codes."""
 
+from importlib import import_module
 from typing import Any
 
 import click
 
-from pathways.cli.check import check
-from pathways.cli.cluster import cluster_, stack_, status_
-from pathways.cli.compile import compile_
-from pathways.cli.diff import diff
-from pathways.cli.doctor import doctor
 from pathways.cli.error_format import error_format_option, show, text_format
 from pathways.cli.errors import OutputLost
-from pathways.cli.explain import explain
-from pathways.cli.inspect import inspect_
-from pathways.cli.opt import opt
 from pathways.cli.output import Output, guarded_output
-from pathways.cli.passes import passes_
-from pathways.cli.run import run
-from pathways.cli.why import why
+from pathways.cli.quiet import quiet_option
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.versions import VERSION
 
@@ -30,6 +21,18 @@ class _Group(click.Group):
                 return super().main(*args, **extra)
             except SystemExit as end:
                 raise SystemExit(_exit_code(end, output)) from None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Loads a command, and what it needs: the others stay where they are, since to load all takes a second."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module, _, name = COMMANDS[cmd_name].partition(":")
+            command: click.Command = getattr(import_module(f"pathways.cli.{module}"), name)
+            command.params += [error_format_option(), quiet_option()]
+            self.add_command(command, cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -55,7 +58,24 @@ def main() -> None:
     """Compile JAX programs over virtual devices into plans for many islands, and run them."""
 
 
-main.params.append(error_format_option())
-for _command in (compile_, run, check, inspect_, why, diff, opt, passes_, explain, doctor, cluster_, status_, stack_):
-    _command.params.append(error_format_option())
-    main.add_command(_command)
+COMMANDS = {
+    "compile": "compile:compile_",
+    "search": "search:search_",
+    "run": "run:run",
+    "check": "check:check",
+    "inspect": "inspect:inspect_",
+    "viz": "viz:viz",
+    "why": "why:why",
+    "diff": "diff:diff",
+    "opt": "opt:opt",
+    "passes": "passes:passes_",
+    "explain": "explain:explain",
+    "doctor": "doctor:doctor",
+    "cluster": "cluster:cluster_",
+    "status": "cluster:status_",
+    "top": "cluster:top_",
+    "stack": "cluster:stack_",
+}
+"""Each command as module and name: a new one is a row here and a file beside this one. Those of clusters get their
+options in cluster.py."""
+main.params += [error_format_option(), quiet_option()]

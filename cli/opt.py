@@ -11,10 +11,10 @@ import click
 
 from pathways.cli.errors import BadSource
 from pathways.cli.expected import check_expected, split_input
-from pathways.cli.ir_options import IrOptions, ir_options
+from pathways.cli.ir_options import IrOptions, ir_options, without_option
 from pathways.compiler.driver import parse_program
 from pathways.compiler.instruments import Instrument
-from pathways.compiler.pass_manager import PASSES, Timing, run_pass
+from pathways.compiler.pass_manager import PASSES, Timing, leave_out, run_pass
 from pathways.compiler.pass_text import read_passes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -37,6 +37,7 @@ Passes: {", ".join(PASSES)}
 @click.command("opt", epilog=_EXAMPLE)
 @click.argument("source", metavar="IN.mlir")
 @click.option("--pass-pipeline", default="", help="Passes to run, separated by commas, options in braces.")
+@without_option
 @click.option("--topology", help="For the pass place: islands=2,devices=4, a TOML file, or a preset.")
 @click.option("--no-debug-info", is_flag=True, help="Print without locations; such text loses names when parsed.")
 @click.option("--split-input-file", is_flag=True, help="The input is several, apart by lines of // -----.")
@@ -47,6 +48,7 @@ Passes: {", ".join(PASSES)}
 def opt(
     source: str,
     pass_pipeline: str,
+    without: tuple[str, ...],
     topology: str | None,
     no_debug_info: bool,
     split_input_file: bool,
@@ -55,9 +57,8 @@ def opt(
 ) -> None:
     """Run passes on a dump and print the result; without passes, verify and print. `-` reads standard input."""
     read = _read(source)
-    work = _Work(
-        read_passes(pass_pipeline), topology, not no_debug_info, ir_options.instruments(always_save=False), source
-    )
+    passes = leave_out(read_passes(pass_pipeline), without)
+    work = _Work(passes, topology, not no_debug_info, ir_options.instruments(always_save=False), source)
     chunks = list(split_input(read)) if split_input_file else [read]
     if verify_diagnostics:
         check_expected(source, ((chunk, list(work.problems(chunk))) for chunk in chunks))
@@ -81,7 +82,7 @@ def opt(
 class _Work:
     """The work that is done on each input."""
 
-    passes: list[Pass]
+    passes: Sequence[Pass]
     topology: str | None
     debug_info: bool
     instruments: Sequence[Instrument]

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pathways.api.summary import dcn_bytes, in_bodies, runs_of, schedule_text, size, table
 from pathways.cli.groups import ROWS, counted, grouped, listed
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Recv, Run, Send
+from pathways.dialect.plan.leaves import leaf_ports, leaves_of
 from pathways.dialect.plan.nouns import Plan, Port, Stream
 
 _KINDS = {
@@ -24,9 +26,9 @@ def overview(plan: Plan, row: Callable[[Plan, Port], list[str]]) -> str:
     return "\n".join(
         [
             f"program {plan.name} for {plan.platform}",
-            f"inputs   {counted(plan.inputs)}",
+            f"inputs   {counted(leaf_ports(plan.inputs))}",
             table(_ports(plan, plan.inputs, row), "  "),
-            f"results  {counted(plan.results)}",
+            f"results  {counted(leaf_ports(plan.results))}",
             table(_ports(plan, plan.results, row), "  "),
             f"islands  {listed(str(plan.topology).split(', '))}",
             f"schedule {plan.schedule.name}: {schedule_text(plan.schedule)}",
@@ -40,11 +42,18 @@ def overview(plan: Plan, row: Callable[[Plan, Port], list[str]]) -> str:
 
 
 def _ports(plan: Plan, ports: Sequence[Port], row: Callable[[Plan, Port], list[str]]) -> list[list[str]]:
-    groups, left = grouped(ports)
-    rows = [
-        row(plan, g.single) if g.single is not None else [g.name, counted(g.ports), g.islands, g.donated]
-        for g in groups
-    ]
+    leaves = leaves_of(ports)
+    groups, left = grouped([leaf.port for leaf in leaves])
+    rows: list[list[str]] = []
+    for group in groups:
+        held = replace(group, ports=tuple(p for m in group.members for p in leaves[m].pieces))
+        if held.single is not None:
+            rows.append(row(plan, held.single))
+        elif group.single is not None:
+            type_ = f"{group.single.dtype}{list(group.single.type.shape)}"
+            rows.append([group.name, f"{type_} in {len(held.ports)} pieces", held.islands, group.donated])
+        else:
+            rows.append([group.name, counted(group.ports), held.islands, group.donated])
     if left:
         rows.append([f"... and {len(left)} more", counted(left), "", ""])
     return rows or [["none", "", "", ""]]

@@ -17,19 +17,23 @@ from pathways.api import npz
 from pathways.api.array import Array
 from pathways.api.cluster import cluster as start_cluster
 from pathways.api.cluster import connect
+from pathways.api.dispatching import DISPATCH, PARALLEL
 from pathways.api.process import process
 from pathways.api.reference import Difference, compare, run_reference
-from pathways.api.stages import DISPATCH, PARALLEL, Compiled, load
+from pathways.api.stages import Compiled, load
 from pathways.api.tracing import trace as record
 from pathways.cli.errors import BadSource, Mismatch
 from pathways.cli.groups import ROWS, counted, grouped
 from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
-from pathways.cli.source import METAVAR, Source, load_program, lower_program, read_spec
+from pathways.cli.source import load_program, lower_program
+from pathways.cli.source_spec import METAVAR, Source, read_spec
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.files import whole_file
+from pathways.dialect.plan.leaves import leaf_ports
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import PRESETS, parse_bytes
 
@@ -94,7 +98,8 @@ def run(
     elif address is not None:
         click.get_current_context().with_resource(connect(address, name=Path(source).stem))
     options = {"--topology": topology, "--placement": placement, "--schedule": schedule}
-    compiled, example = _prepare(source, dispatch, {o: v for o, v in options.items() if v is not None})
+    with Activity(f"preparing {source}"):
+        compiled, example = _prepare(source, dispatch, {o: v for o, v in options.items() if v is not None})
     controller = process().controller  # not before: a source may have settings of its own
     _set(controller.watchdog, "ends_process", True)
     if limit is not None:
@@ -146,10 +151,10 @@ def _settled(source: Source, options: dict[str, str]) -> PathwaysError:
 
 def _write(path: Path, plan: Plan, results: list[Array]) -> None:
     """Writes all results, and prints how to read those whose types numpy does not know."""
-    members: dict[str, Any] = npz.with_types(plan.results, [_host(r) for r in results])
+    members: dict[str, Any] = npz.with_types(leaf_ports(plan.results), [_host(r) for r in results])
     with whole_file(path) as file:
         np.savez(file, allow_pickle=False, **members)
-    raw = {name: dtype for name, dtype in npz.untold(plan.results).items() if hasattr(ml_dtypes, dtype)}
+    raw = {name: dtype for name, dtype in npz.untold(leaf_ports(plan.results)).items() if hasattr(ml_dtypes, dtype)}
     if raw:
         name, dtype = next(iter(raw.items()))
         many = f"{name} is" if len(raw) == 1 else f"{len(raw)} results are"
@@ -162,7 +167,7 @@ def _arguments(
 ) -> list[Any]:
     values = collect(compiled.plan, inputs, assignments)
     if values:
-        return [values[p.name] for p in compiled.plan.inputs]
+        return [values[p.name] for p in leaf_ports(compiled.plan.inputs)]
     if example is not None:
         return example
     if compiled.plan.inputs:
@@ -173,20 +178,21 @@ def _arguments(
 def _repeat(compiled: Compiled, arguments: list[Any], repeat: int) -> tuple[list[Array], list[dict[str, float]]]:
     results: list[Array] = []
     timings: list[dict[str, float]] = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        results = compiled.run_flat(arguments)
-        dispatched = time.perf_counter()
-        for result in results:
-            result.block_until_ready()
-        done = time.perf_counter()
-        timings.append({"dispatch_ms": 1e3 * (dispatched - start), "total_ms": 1e3 * (done - start)})
+    with Activity(f"running {compiled.plan.name}", repeat if repeat > 1 else 0, "runs") as running:
+        for running.done in range(repeat):
+            start = time.perf_counter()
+            results = compiled.run_flat(arguments)
+            dispatched = time.perf_counter()
+            for result in results:
+                result.block_until_ready()
+            done = time.perf_counter()
+            timings.append({"dispatch_ms": 1e3 * (dispatched - start), "total_ms": 1e3 * (done - start)})
     return results, timings
 
 
 def _differences(compiled: Compiled, arguments: list[Any], results: list[Array]) -> list[Difference]:
     expected = run_reference(compiled.plan, arguments)
-    names = [p.name for p in compiled.plan.results]
+    names = [p.name for p in leaf_ports(compiled.plan.results)]
     return [compare(n, _host(r), e) for n, r, e in zip(names, results, expected, strict=True)]
 
 
@@ -200,7 +206,9 @@ def _print_json(
     row: dict[str, Any] = {
         "version": 1,
         "program": plan.name,
-        "results": {p.name: _as_json(_host(r), p.dtype) for p, r in zip(plan.results, results, strict=True)},
+        "results": {
+            p.name: _as_json(_host(r), p.dtype) for p, r in zip(leaf_ports(plan.results), results, strict=True)
+        },
         "runs": timings,
     }
     if differences is not None:
@@ -215,7 +223,7 @@ def _print(
     differences: list[Difference] | None,
     everything: bool,
 ) -> None:
-    groups, left = grouped(plan.results, len(results) if everything else ROWS)
+    groups, left = grouped(leaf_ports(plan.results), len(results) if everything else ROWS)
     for group in groups:
         if group.single is None:
             click.echo(f"{group.name}: {counted(group.ports)}")

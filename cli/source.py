@@ -1,73 +1,23 @@
-"""The source that a command is given: a Python file or module with a program, a dump, or a plan."""
+"""Loads the program or loss of a Python source."""
 
-import contextlib
 import importlib
 import importlib.util
 import os
-import re
 import sys
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-import click
+from typing import Any, cast
 
 from pathways.api.program import Program as ProgramFunction
 from pathways.cli.errors import BadSource, SourceFailed
+from pathways.cli.source_spec import Source, on_path
 from pathways.compiler.frontends.jax.jax_errors import translate
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.user_line import where_of_exception
 
-METAVAR = "SRC.py[:PROGRAM] | PKG.MODULE:PROGRAM"
-_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file, or a module by its dotted name; `program` is the name of the program in it, where one is given."""
-
-    path: Path
-    program: str | None = None
-    module: str = ""
-
-    @property
-    def is_python(self) -> bool:
-        return bool(self.module) or self.path.suffix == ".py"
-
-    @property
-    def is_dump(self) -> bool:
-        return not self.module and self.path.suffix == ".mlir"
-
-    def __str__(self) -> str:
-        return self.module or str(self.path)
-
-    @property
-    def command(self) -> str:
-        """The command that runs it in Python alone."""
-        return f"python -m {self.module}" if self.module else f"python {self.path}"
-
-
-def read_spec(spec: str) -> Source:
-    """Reads `model.py:step`, `package.model:step`, or the path of a file."""
-    before, _, name = spec.rpartition(":")
-    if before.endswith(".py"):
-        return Source(Path(before), name)
-    if before and _DOTTED.fullmatch(before) and not Path(spec).exists():
-        return Source(Path(before), name, before)
-    path = Path(spec)
-    dotted = "." in spec and _DOTTED.fullmatch(spec) and path.suffix not in (".py", ".mlir")
-    if dotted and not path.exists() and _is_module(spec):
-        return Source(path, None, spec)
-    return Source(path)
-
-
-def _is_module(name: str) -> bool:
-    """Returns whether there is such a module, as far as can be told without running anything."""
-    _on_path(Path.cwd())
-    package = name.partition(".")[0]
-    return package in sys.modules or importlib.util.find_spec(package) is not None
+EXAMPLES = ("example_args", "example")
+"""Names under which a file has the example arguments of its loss."""
 
 
 def load_program(source: Source) -> ProgramFunction:
@@ -89,9 +39,49 @@ def load_program(source: Source) -> ProgramFunction:
     raise PathwaysError(_bad(source, have, "one pw.program, or its name", f"{source}:NAME"))
 
 
+def load_loss(source: Source, example: str | None, specs: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    """Loads what `pwc search` is given: a program or a plain function, its example arguments, and its specs.
+
+    Raises PWC0801, PWC0802.
+    """
+    if not source.is_python or (not source.module and not source.path.is_file()):
+        raise PathwaysError(_bad(source, "no such Python file", "a Python file with a loss", "check the path"))
+    found = vars(_import(source))
+    name = source.program or "loss"
+    loss = found.get(name)
+    if not callable(loss):
+        functions = [n for n, v in found.items() if callable(v) and getattr(v, "__module__", "") == found["__name__"]]
+        have = f"nothing to call of the name {name}; functions: {', '.join(functions) or 'none'}"
+        raise PathwaysError(_bad(source, have, "a loss or a pw.program, by its name", f"{source}:NAME"))
+    param_specs = _named(source, found, specs) if specs is not None else None
+    if isinstance(loss, ProgramFunction) and example is None:
+        return loss, loss.example_args, param_specs
+    chosen = example or next((n for n in EXAMPLES if n in found), None)
+    if chosen is None:
+        rule = f"arguments of {name}: {' or '.join(EXAMPLES)}, a tuple or a function that returns it"
+        raise PathwaysError(_bad(source, "no example arguments", rule, "--example NAME names another one"))
+    given = _named(source, found, chosen)
+    try:
+        arguments = given() if callable(given) else given
+    except Exception as error:
+        advice = f"{source.command} shows the whole traceback"
+        raise _failed(source, error, f"{chosen} was called", advice) from error
+    if not isinstance(arguments, tuple | list):
+        have = f"{chosen}, which is a {type(arguments).__name__}"
+        raise PathwaysError(_bad(source, have, f"the arguments of {name} as a tuple", "return params, batch"))
+    return loss, tuple(cast("tuple[Any, ...]", arguments)), param_specs
+
+
+def _named(source: Source, found: dict[str, Any], name: str) -> Any:
+    if name not in found:
+        raise PathwaysError(_bad(source, f"no {name}", "a name that the file defines", "check its spelling"))
+    return found[name]
+
+
 def _import(source: Source) -> ModuleType:
     try:
-        return _module(source) if source.module else _file(source)
+        with Activity(f"importing {source}"):
+            return _module(source) if source.module else _file(source)
     except PathwaysError:
         raise
     except SystemExit as error:
@@ -107,7 +97,7 @@ def _import(source: Source) -> ModuleType:
 
 def _module(source: Source) -> ModuleType:
     """Imports a module by name, as `python -m` finds it: from the current folder on."""
-    _on_path(Path.cwd())
+    on_path(Path.cwd())
     try:
         return importlib.import_module(source.module)
     except ModuleNotFoundError as error:
@@ -124,9 +114,9 @@ def _file(source: Source) -> ModuleType:
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)
         root = root.parent
-    _on_path(path.parent)
+    on_path(path.parent)
     if len(names) > 1 and all(map(str.isidentifier, names)) and not _is_taken(names[0], root):
-        _on_path(root)
+        on_path(root)
         return _of_package(source, path, ".".join(names[:-1] if path.stem == "__init__" else names))
     spec = importlib.util.spec_from_file_location(f"__pwc__{path.stem}", source.path)
     assert spec is not None and spec.loader is not None  # as for every name that ends in .py
@@ -149,22 +139,6 @@ def _of_package(source: Source, path: Path, name: str) -> ModuleType:
         have, rule = f"a module {name} that is {found}", f"{path} to be the module {name}"
         raise PathwaysError(_bad(source, have, rule, "another name for the package, or another folder to start from"))
     return module
-
-
-def _on_path(folder: Path) -> None:
-    """Lets the program import from a folder until the command ends: a function may import when it is traced."""
-    entry = str(folder.resolve())
-    if entry in sys.path:
-        return
-    sys.path.insert(0, entry)
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        context.call_on_close(partial(_off_path, entry))
-
-
-def _off_path(entry: str) -> None:
-    with contextlib.suppress(ValueError):
-        sys.path.remove(entry)
 
 
 def lower_program(program: ProgramFunction, source: Source, platform: str) -> Any:

@@ -6,10 +6,14 @@ from pathlib import Path
 
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.compare_schedules import Alternative, compare_schedules, with_help
+from pathways.compiler.emit.ifrt import form_text
 from pathways.compiler.errors import BadArguments, OutOfMemory
 from pathways.compiler.export import extract_plan
+from pathways.compiler.frontends.jax.pipeline.table import StageTable
+from pathways.compiler.frontends.mpmd.read import is_mpmd, read_mpmd
+from pathways.compiler.frontends.mpmd.source import MpmdSource
 from pathways.compiler.instruments import Instrument
-from pathways.compiler.pass_manager import Options, Timing, default_passes, run_passes
+from pathways.compiler.pass_manager import Options, Timing, check_reaches, default_passes, leave_out, run_passes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
@@ -21,6 +25,7 @@ from pathways.dialect.ir.wellformed import check_wellformed
 from pathways.dialect.mlir import bytecode, parse_text, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.platforms import EVERYWHERE
 
 CONSTANTS_FOLDER = "constants"
 """The folder beside the dumps that holds the bytes of large constants."""
@@ -45,6 +50,8 @@ class Compilation:
     session: Session
     timing: Timing = field(default_factory=Timing)
     dumps: dict[Phase, str] = field(default_factory=dict[Phase, str])
+    pipelines: tuple[StageTable, ...] = ()
+    """How the losses in it were cut into stages; empty for a program that goes on from a dump."""
 
     def advance(
         self,
@@ -55,10 +62,15 @@ class Compilation:
         keep_dumps: bool = False,
         instruments: Sequence[Instrument] = (),
     ) -> None:
-        """Runs the passes that are still needed to reach `upto`: the default ones with `options`, or `passes`."""
+        """Runs the passes that are still needed to reach `upto`: the default ones with `options`, or `passes`.
+
+        `options.without` counts for both. Raises PWC0711 where that leaves a phase unreached.
+        """
         if keep_dumps:
             self.dumps.setdefault(self.program.phase, text(self.program.module))
-        pipeline = default_passes(options or Options()) if passes is None else passes
+        options = options or Options()
+        pipeline = default_passes(options) if passes is None else leave_out(passes, options.without)
+        check_reaches(pipeline, options.without, self.program.phase, upto)
         source = self._source(passes)
         watching = [*instruments, *([_Dumps(self.dumps)] if keep_dumps else [])]
         try:
@@ -67,7 +79,7 @@ class Compilation:
         except PathwaysError as error:
             if source is None or not any(isinstance(d, OutOfMemory) for d in error.diagnostics):
                 raise
-            raise with_help(error, source, self.program.context, self.session, options or Options()) from None
+            raise with_help(error, source, self.program.context, self.session, options) from None
         for name, seconds in timing.passes.items():
             self.timing.add(name, seconds)
         if not self.program.phase.reached(upto):
@@ -84,6 +96,7 @@ class Compilation:
 
     def compare(self, options: Options) -> list[Alternative]:
         """What every schedule would give; the program must still be of phase trace."""
+        check_reaches(default_passes(options), options.without, self.program.phase, Phase.PLAN)
         return compare_schedules(bytecode(self.program.module.operation), self.program.context, self.session, options)
 
     def plan(self, *, with_phases: bool = False) -> Plan:
@@ -94,6 +107,11 @@ class Compilation:
             return plan
         return replace(plan, phases={p.dump_name: t.encode() for p, t in self.dumps.items()})
 
+    def emit(self, form: str) -> str:
+        """The program in the form of others, `mpmd` or `ifrt`; it must have reached phase `schedule`, and no more."""
+        with collector_paused():
+            return form_text(self.program, self.constants, form)
+
     def write_dumps(self, folder: Path) -> list[Path]:
         """Writes `NN.phase.mlir` for every phase passed, and the constants beside them."""
         if self.constants:
@@ -101,12 +119,27 @@ class Compilation:
         return write_folder(folder, {phase.dump_name: dump for phase, dump in self.dumps.items()})
 
 
-def read_dump(path: Path) -> tuple[ProgramIR, dict[str, bytes]]:
-    """A dump and the constants beside it, verified. Raises PWC0702, PWC0701, PWC0104."""
+@dataclass(frozen=True)
+class Dump:
+    """A program from a file, the bytes of its large constants, and what its user should know of how it was read."""
+
+    program: ProgramIR
+    constants: dict[str, bytes]
+    notes: tuple[str, ...] = ()
+
+
+def read_dump(path: Path, platform: str = EVERYWHERE) -> Dump:
+    """A dump and the constants beside it, or a program of Shardy's MPMD dialect, for a platform; verified.
+
+    Raises PWC0702, PWC0701, PWC0104; of Shardy's also PWC0120-PWC0122, PWC0125.
+    """
     try:
         source = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(str(path), str(error)) from None
+    if is_mpmd(source):
+        imported = read_mpmd(MpmdSource(str(path), source), platform)
+        return Dump(imported.built.program, imported.built.constants, imported.notes)
     program = parse_program(source, str(path))
     constants: dict[str, bytes] = {}
     for function in program.functions:
@@ -114,7 +147,7 @@ def read_dump(path: Path) -> tuple[ProgramIR, dict[str, bytes]]:
             if argument.constant is not None:
                 beside = path.parent / CONSTANTS_FOLDER / argument.constant
                 constants[argument.constant] = _read_constant(beside, array_type(value).bytes)
-    return program, constants
+    return Dump(program, constants)
 
 
 def _read_constant(path: Path, size: int) -> bytes:
@@ -129,10 +162,14 @@ def _read_constant(path: Path, size: int) -> bytes:
 
 
 def parse_program(source: str, name: str) -> ProgramIR:
-    """The program in some IR text, verified."""
+    """The program in some IR text, verified. Dumps say their platform; Shardy's programs do not, and are for CPU."""
+    if is_mpmd(source):
+        return read_mpmd(MpmdSource(name, source), EVERYWHERE).built.program
     module = parse_text(source, name)
     if "pw.phase" not in module.operation.attributes:
-        raise _unreadable(name, "MLIR without pw.phase: not a dump of this compiler")
+        raise _unreadable(
+            name, "MLIR without pw.phase: neither a dump of this compiler nor an MPMD program of Shardy's"
+        )
     check_wellformed(module)
     program = ProgramIR(module)
     verify_program(program)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.dialect.diagnostics import Diagnostic, Exit
+from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 from pathways.dialect.errors import CannotWrite
 
 
@@ -19,16 +19,10 @@ class OutsideProgram(Diagnostic):
 
 
 @dataclass(frozen=True)
-class Unsupported(Diagnostic):
+class Unsupported(Explained):
     code: ClassVar[str] = "PWC0102"
     title: ClassVar[str] = "{what} is not supported in a program"
-    have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "{advice}"
     what: str
-    have_: str
-    rule: str
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -45,17 +39,11 @@ class NotTraceable(Diagnostic):
 
 
 @dataclass(frozen=True)
-class BadArguments(Diagnostic):
+class BadArguments(Explained):
     code: ClassVar[str] = "PWC0104"
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "{problem}"
-    have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "{advice}"
     problem: str
-    have_: str
-    rule: str
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -83,16 +71,10 @@ class EndlessCalls(Diagnostic):
 
 
 @dataclass(frozen=True)
-class BadSlice(Diagnostic):
+class BadSlice(Explained):
     code: ClassVar[str] = "PWC0201"
     title: ClassVar[str] = "the mesh does not fit the slice {slice}"
-    have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "{advice}"
     slice: str
-    have_: str
-    rule: str
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -129,16 +111,10 @@ class NotDivisible(Diagnostic):
 
 
 @dataclass(frozen=True)
-class UnknownAxis(Diagnostic):
+class UnknownAxis(Explained):
     code: ClassVar[str] = "PWC0205"
     title: ClassVar[str] = "{axis} is not an axis of the mesh"
-    have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "{advice}"
     axis: str
-    have_: str
-    rule: str
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -223,16 +199,10 @@ class BadTable(Diagnostic):
 
 
 @dataclass(frozen=True)
-class UnsuitableSchedule(Diagnostic):
+class UnsuitableSchedule(Explained):
     code: ClassVar[str] = "PWC0404"
     title: ClassVar[str] = "the schedule {schedule} does not suit this pipeline"
-    have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "{advice}"
     schedule: str
-    have_: str
-    rule: str
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -338,11 +308,27 @@ class UnknownPass(Diagnostic):
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "{problem}"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "passes separated by commas, options in braces: place{{policy=spread}},insert-transfers"
+    need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = "known: {known}"
     problem: str
     have_: str
     known: str
+    rule: str = "passes separated by commas, options in braces: place{policy=spread},insert-transfers"
+
+
+@dataclass(frozen=True)
+class PassNeeded(Diagnostic):
+    code: ClassVar[str] = "PWC0711"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "phase {phase} is not reached without the pass {name}"
+    have: ClassVar[str] = "IR of phase {have_phase}, and {name} left out"
+    need: ClassVar[str] = "all passes that lead from phase to phase, or others in place of them, up to phase {upto}"
+    hint: ClassVar[str] = "leave {name} in, or stop before it: --compile-to {before}; pwc passes shows all phases"
+    name: str
+    phase: str
+    have_phase: str
+    upto: str
+    before: str
 
 
 OF_OPTIONS = (
@@ -356,6 +342,7 @@ OF_OPTIONS = (
     BadLayout,
     NotPinned,
     UnknownPass,
+    PassNeeded,
     CannotWrite,
 )
 """What a pass refuses because of its options, not of the program that it was given."""

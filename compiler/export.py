@@ -226,6 +226,7 @@ class _Reader:
             self.island(value) if placed else "",
             self.slots[value],
             argument.donate,
+            argument.piece,
         )
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pathways.compiler.errors import BadArguments, PassBroke, PassRaised
+from pathways.compiler.errors import BadArguments, PassBroke, PassNeeded, PassRaised, UnknownPass, UnsuitableSchedule
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
@@ -21,6 +21,7 @@ from pathways.compiler.placement import PlacementPolicy
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.schedule.arrange import splits_backward
 from pathways.compiler.verifier import verify_program
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR, WrongPhase
 from pathways.dialect.ir.program import ProgramIR
@@ -63,10 +64,16 @@ class Options:
     """Refuse a plan that does not fit the memory that the topology states."""
     explain: bool = False
     """Estimate every runner-up, however long it takes."""
+    without: tuple[str, ...] = ()
+    """The names of passes that are left out."""
 
 
 def default_passes(options: Options = Options()) -> tuple[Pass, ...]:
-    """The passes from `trace` to `plan`. Raises PWC0104 for an option that there is not."""
+    """The passes from `trace` to `plan`.
+
+    Raises PWC0104 for an option that there is not, PWC0705 for such a pass, PWC0404 where a schedule needs what is left
+    out.
+    """
     if options.remat not in REMAT:
         rule = ", ".join(REMAT)
         bad = BadArguments(
@@ -76,11 +83,20 @@ def default_passes(options: Options = Options()) -> tuple[Pass, ...]:
             advice="remat='auto' computes them again where memory does not suffice",
         )
         raise PathwaysError(bad)
-    return (
+    halves = splits_backward(options.schedule)
+    if halves and SplitBackward.name in options.without:
+        unsuitable = UnsuitableSchedule(
+            schedule=options.schedule,
+            have_=f"{SplitBackward.name} left out, so that backward calls stay whole",
+            rule="backward calls in two parts",
+            advice=f"leave {SplitBackward.name} in, or --schedule 1f1b",
+        )
+        raise PathwaysError(unsuitable)
+    passes = (
         # What the loop was is seen best before anything is specialized or moved.
         FindPipeline(),
         # Before shardings: what one part hands to the other gets its own.
-        *([SplitBackward()] if splits_backward(options.schedule) else []),
+        *([SplitBackward()] if halves else []),
         # Shardings first: placement wants to know the bytes of every shard.
         PropagateShardings(),
         # Slices get devices before transfers are cut, since a transfer's route depends on the islands.
@@ -98,6 +114,31 @@ def default_passes(options: Options = Options()) -> tuple[Pass, ...]:
         # A copy of what is there, for one device: behind donation, which it takes over.
         PerDevice(),
     )
+    return leave_out(passes, options.without)
+
+
+def leave_out(passes: Sequence[Pass], names: Sequence[str]) -> tuple[Pass, ...]:
+    """The passes but those of these names; one that is not among them changes nothing. Raises PWC0705."""
+    known = dict.fromkeys((*PASSES, *(p.spelled or p.name for p in passes)))
+    for name in names:
+        if name not in known:
+            rule = "names of passes, separated by commas, without options"
+            unknown = UnknownPass(
+                problem="what is left out is no pass", have_=repr(name), known=", ".join(known), rule=rule
+            )
+            raise PathwaysError(unknown)
+    return tuple(p for p in passes if (p.spelled or p.name) not in names)
+
+
+def check_reaches(passes: Sequence[Pass], without: Sequence[str], phase: Phase, upto: Phase) -> None:
+    """Raises PWC0711 where a pass is left out that leads to a phase on the way to `upto`, and no other leads there."""
+    led_to = {ensures for requires, ensures in (step.phases() for step in passes) if requires is not ensures}
+    for name, cls in PASSES.items():
+        requires, ensures = cls.phases()
+        leads = requires is not ensures and not phase.reached(ensures) and ensures.position <= upto.position
+        if name in without and leads and ensures not in led_to:
+            told = (p.value for p in (ensures, phase, upto, requires))
+            raise PathwaysError(PassNeeded(name, *told))
 
 
 @dataclass
@@ -124,12 +165,13 @@ def run_passes(
     rule, PWC0706 for whatever it raises; PWC0710 where the result of one of ours breaks a rule.
     """
     timing = Timing()
-    for step in passes:
-        requires, ensures = step.phases()
-        rewrites = requires is ensures is program.phase  # stays in its phase: runs wherever it stands
-        if (program.phase.reached(ensures) and not rewrites) or ensures.position > upto.position:
-            continue
-        run_pass(program, step, session, timing, instruments)
+    with Activity(f"compiling {program.name}", len(passes), "passes") as compiling:
+        for compiling.done, step in enumerate(passes):
+            requires, ensures = step.phases()
+            rewrites = requires is ensures is program.phase  # stays in its phase: runs wherever it stands
+            if (program.phase.reached(ensures) and not rewrites) or ensures.position > upto.position:
+                continue
+            run_pass(program, step, session, timing, instruments)
     return timing
 
 
@@ -145,12 +187,13 @@ def run_pass(
         instrument.before(step, program, session)
     start = time.perf_counter()
     try:
-        step.apply(program, session)
-        program.phase = ensures
-        if not step.keeps_flow:
-            for function in program.functions:
-                function.changed()
-        _verify(step, program)
+        with Activity(step.spelled or step.name):
+            step.apply(program, session)
+            program.phase = ensures
+            if not step.keeps_flow:
+                for function in program.functions:
+                    function.changed()
+            _verify(step, program)
     except Exception as error:
         coded = _coded(step, error)
         for instrument in instruments:

@@ -8,7 +8,7 @@ import importlib
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -32,14 +32,25 @@ _FAILURES = (ValueError, OSError, RuntimeError)
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """How one array lies in a folder of arrays: its name there, its type, and the shape of its chunks."""
+    """How one array lies in a folder of arrays: its name there, its type, and the shape of its chunks.
+
+    `within`: it is a part of the array that is there, of that shape, and begins at those indices.
+    """
 
     name: str
     type: ArrayType
     chunk: Shape
+    within: tuple[Shape, Shape] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "dtype": self.type.dtype, "shape": self.type.shape, "chunk": self.chunk}
+        found = {"name": self.name, "dtype": self.type.dtype, "shape": self.type.shape, "chunk": self.chunk}
+        return found | ({"within": self.within} if self.within is not None else {})
+
+    def part(self, axis: int, start: int, size: int) -> "ArrayFile":
+        """Describes so many elements along an axis as an array of their own: what is read or written of it is."""
+        shape, begin = list(self.type.shape), [0] * len(self.type.shape)
+        shape[axis], begin[axis] = size, start
+        return replace(self, type=ArrayType(tuple(shape), self.type.dtype), within=(self.type.shape, tuple(begin)))
 
     def create(self, folder: Path) -> None:
         """Makes it, without any values. Raises PWC0606, also where it is there."""
@@ -55,7 +66,7 @@ class ArrayFile:
                 if len(under_way) == _AT_ONCE:
                     under_way.popleft().result()
                 part = raw[tuple(slice(p - start, q - start) for (p, q), (start, _) in zip(piece, box, strict=True))]
-                under_way.append(store[_slices(piece)].write(part, can_reference_source_data_indefinitely=True))
+                under_way.append(store[self._slices(piece)].write(part, can_reference_source_data_indefinitely=True))
             while under_way:
                 under_way.popleft().result()
         except _FAILURES as error:
@@ -68,7 +79,7 @@ class ArrayFile:
         """Reads one part, any that there is. Raises PWC0615 where that is damaged, or not there."""
         store = self._open(folder, writing=False)
         try:
-            found: np.ndarray[Any, Any] = store[_slices(box)].read().result()
+            found: np.ndarray[Any, Any] = store[self._slices(box)].read().result()
         except _FAILURES as error:
             raise self._damaged(folder, error) from None
         return found.view(numpy_dtype(self.type.dtype))
@@ -95,13 +106,18 @@ class ArrayFile:
     def _metadata(self) -> dict[str, Any]:
         element = _raw(self.type.dtype)
         return {
-            "shape": list(self.type.shape),
+            "shape": list(self.type.shape if self.within is None else self.within[0]),
             "data_type": element.name,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunk)}},
             "chunk_key_encoding": {"name": "default"},
             "fill_value": {"b": False, "c": [0, 0]}.get(element.kind, 0),
             "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
         }
+
+    def _slices(self, box: Box) -> tuple[slice, ...]:
+        """Where a box of it is in the array that is there."""
+        begin = (0,) * len(box) if self.within is None else self.within[1]
+        return tuple(slice(at + start, at + stop) for at, (start, stop) in zip(begin, box, strict=True))
 
     def _cannot_write(self, folder: Path, error: Exception) -> PathwaysError:
         rule = "room on the disk, and a folder that nothing else changes"
@@ -121,7 +137,18 @@ def read_array_file(found: Any) -> ArrayFile:
         raise ValueError(f"an array of {dtype!r}")
     if len(shape) != len(chunk) or not all(type(n) is int and n >= 0 for n in shape + chunk) or 0 in chunk:
         raise ValueError(f"an array of shape {shape} in chunks of {chunk}")
-    return ArrayFile(name, ArrayType(shape, dtype), chunk)
+    return ArrayFile(name, ArrayType(shape, dtype), chunk, _within(found.get("within"), shape))
+
+
+def _within(found: Any, shape: Shape) -> tuple[Shape, Shape] | None:
+    """Reads where in an array a part of this shape is."""
+    if found is None:
+        return None
+    whole, begin = (tuple(cast("list[int]", part)) for part in found)
+    fits = len(whole) == len(begin) == len(shape) and all(type(n) is int for n in whole + begin)
+    if not fits or not all(0 <= b <= b + n <= w for b, n, w in zip(begin, shape, whole, strict=True)):
+        raise ValueError(f"an array of shape {shape} at {begin} in one of shape {whole}")
+    return whole, begin
 
 
 def chunk_of(type_: ArrayType, part: Shape) -> Shape:
@@ -154,10 +181,6 @@ def _raw(dtype: str) -> "np.dtype[Any]":
     """The type in which values are stored."""
     element = numpy_dtype(dtype)
     return element if is_of_numpy(element) else np.dtype(f"u{element.itemsize}")
-
-
-def _slices(box: Box) -> tuple[slice, ...]:
-    return tuple(slice(start, stop) for start, stop in box)
 
 
 def _text(error: Exception) -> str:

@@ -7,6 +7,7 @@ blanks; a file name may have some, and so the function of the line comes last.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +48,12 @@ class PartLabel:
     action: str
     name: str
     where: Where | None
+
+
+def actions_of(action: str, parts: Iterable[str]) -> list[str]:
+    """The actions of a call as text: its own, or those of the calls that were merged into it, each once."""
+    texts = [read_part(part).action for part in parts] or [action]
+    return [text for text in dict.fromkeys(texts) if text]
 
 
 def write_part(part: PartLabel) -> str:

@@ -83,6 +83,11 @@ class Diagnostic:
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return template.format(**fields)
 
+    @property
+    def brief(self) -> str:
+        """What went wrong, in one line: for notes, which have no room for the rest."""
+        return f"{self.text(self.title)}: {self.text(self.have)}"
+
     def render(self) -> str:
         """Writes the message as a terminal shows it."""
         lines = [f"{self.severity}[{self.code}]: {printable(self.text(self.title))}"]
@@ -105,6 +110,18 @@ class Diagnostic:
             "try": self.text(self.hint),
             "where": None if self.where is None else self.where.as_json(),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained(Diagnostic):
+    """Base of the errors of which whatever finds them says in its own words what there is, is needed, and to try."""
+
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{advice}"
+    have_: str
+    rule: str
+    advice: str
 
 
 MOST_SHOWN = 20

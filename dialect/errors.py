@@ -69,6 +69,18 @@ class BadTopology(Diagnostic):
 
 
 @dataclass(frozen=True)
+class BadChoice(Diagnostic):
+    code: ClassVar[str] = "PWC0115"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{source} does not say how to split a loss"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "a file of stages, data, model, microbatches, schedule, remat, islands, cuts and param_specs"
+    hint: ClassVar[str] = "pwc search model.py:loss --topology FILE --batch N -o choice.toml writes it"
+    source: str
+    problem: str
+
+
+@dataclass(frozen=True)
 class BadSetting(Diagnostic):
     code: ClassVar[str] = "PWC0707"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -244,4 +256,16 @@ class DamagedArray(Diagnostic):
     hint: ClassVar[str] = "copy and move a snapshot together with its folder; where it is damaged, go on from another"
     name: str
     folder: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class NoShardy(Diagnostic):
+    code: ClassVar[str] = "PWC0125"
+    exit: ClassVar[Exit] = Exit.VERSION
+    title: ClassVar[str] = "this jaxlib has no MPMD dialect of Shardy's"
+    have: ClassVar[str] = "jaxlib {version}: {problem}"
+    need: ClassVar[str] = "a jaxlib with jaxlib._sdy_mpmd, as those of 0.10 to 0.12 from the package index are"
+    hint: ClassVar[str] = "pip install --force-reinstall jaxlib; only programs in Shardy's form need it"
+    version: str
     problem: str

@@ -23,7 +23,7 @@ _lock = threading.RLock()
 _TARGET = re.compile(rb"xla_(ffi_)?(partitioned_)?python_\w*callback")
 
 
-def register(functions: Sequence[Callable[..., Any]], owner: object) -> tuple[int, ...]:
+def register_callbacks(functions: Sequence[Callable[..., Any]], owner: object) -> tuple[int, ...]:
     """Registers functions; returns numbers that cannot be guessed, or a foreign dump could call a function."""
     numbers = tuple(secrets.randbits(62) for _ in functions)
     with _lock:

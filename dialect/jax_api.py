@@ -37,6 +37,7 @@ transfer_guard: Any = jax.transfer_guard
 transfer_guard_device_to_device: Any = jax.transfer_guard_device_to_device
 transfer_guard_host_to_device: Any = jax.transfer_guard_host_to_device
 tree_util: Any = jax.tree_util
+ShapeDtypeStruct: Any = jax.ShapeDtypeStruct
 ShapedArray: Any = jax_core.ShapedArray
 Tracer: Any = jax_core.Tracer
 JaxRuntimeError: type[Exception] = jax.errors.JaxRuntimeError

@@ -2,8 +2,9 @@
 """MLIR through jaxlib's bindings: contexts, parsing and printing. The compat module of this layer.
 
 `jax.extend.mlir` is the public door to `ir`, `passmanager` and the `func`, `sdy` and `stablehlo` dialects. Two things
-have no public door. A context with all of JAX's dialects comes from `jax.interpreters.mlir.make_ir_context`, which is
-what JAX lowers with. Declaring ops in Python needs the `_cext` registry that jaxlib's generated dialects use.
+have no public door. A context with all of JAX's dialects, what JAX lowers with, is made behind
+`jax.interpreters.mlir.make_ir_context`, which since 0.11 shares it. Declaring ops in Python needs the `_cext` registry
+that jaxlib's generated dialects use.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from collections.abc import Generator
 from typing import Any, TypeAlias
 
 import jax.extend.mlir as _mlir
+from jax._src.interpreters import mlir as _mlir_inside
 from jax.extend.mlir import ir as _ir
 from jax.extend.mlir import passmanager as _passmanager
 from jax.extend.mlir.dialects import func as _func
@@ -54,10 +56,14 @@ def register_operation(dialect: Any, cls: Any) -> Any:
 _cext.globals.append_dialect_search_prefix("pathways.dialect.ir")
 
 
+_new_context: Any = getattr(_mlir_inside, "_create_ir_context", _jax_mlir.make_ir_context)
+"""Since 0.11 the public function gives a thread one context ten times, and keeps it: what it holds would not go."""
+
+
 def make_context() -> Context:
     """Makes a context with JAX's dialects in which the pw ops are allowed."""
     forget()
-    context: Any = _jax_mlir.make_ir_context()
+    context: Any = _new_context()
     context.allow_unregistered_dialects = True
     # No threads: one that reports an error needs Python's lock, which this thread holds while it waits for it.
     context.enable_multithreading(False)

@@ -83,6 +83,7 @@ PLATFORMS: dict[str, Platform] = {
         Platform(
             "gpu",
             ("cuda", "rocm"),
+            tried="jax 0.11, one H100",
             callback="xla_ffi_python_gpu_callback",
             custom_calls=ON_GPU,
             ray_resource="GPU",
@@ -90,7 +91,10 @@ PLATFORMS: dict[str, Platform] = {
         Platform("tpu", ("tpu",), custom_calls=ON_TPU, ray_resource="TPU"),
     )
 }
-"""Platforms by name. GPU and TPU: from JAX's documentation and sources."""
+"""Platforms by name. GPU: as seen on one device, and else, as TPU, from JAX's documentation and sources."""
+
+EVERYWHERE = "cpu"
+"""The platform that every host has: for IR that says none."""
 
 
 def platform_named(name: str) -> Platform:

@@ -59,9 +59,13 @@ def write_shardings(placed: tuple[Placed, ...]) -> Attribute:
     return bare_sdy.TensorShardingPerValueAttr.get([written[p] for p in placed])
 
 
+def shardings_in(attribute: Attribute) -> list[Attribute]:
+    return list(bare_sdy.TensorShardingPerValueAttr(attribute).shardings)
+
+
 @remembered
 def read_shardings(attribute: Attribute) -> tuple[Placed, ...]:
-    return tuple(read_sharding(s) for s in bare_sdy.TensorShardingPerValueAttr(attribute).shardings)
+    return tuple(read_sharding(s) for s in shardings_in(attribute))
 
 
 def write_axes(axes: tuple[tuple[str, int], ...]) -> Attribute:
@@ -74,10 +78,18 @@ def read_axes(attribute: Attribute) -> tuple[tuple[str, int], ...]:
     return tuple((axis.name, axis.size) for axis in axes)
 
 
+def mesh_ops_of(module: Operation) -> dict[str, Operation]:
+    """Finds the `sdy.mesh` ops of a module, by symbol."""
+    operations = (op.operation for op in module.regions[0].blocks[0].operations)
+    return {op.attributes["sym_name"].value: op for op in operations if op.name == "sdy.mesh"}
+
+
 def meshes_of(module: Operation) -> dict[str, tuple[tuple[str, int], ...]]:
-    """Finds the `sdy.mesh` symbols of a module, by name."""
-    found: dict[str, tuple[tuple[str, int], ...]] = {}
-    for op in module.regions[0].blocks[0].operations:
-        if op.operation.name == "sdy.mesh":
-            found[op.operation.attributes["sym_name"].value] = read_axes(op.operation.attributes["mesh"])
-    return found
+    """Finds the axes of the `sdy.mesh` symbols of a module, by name."""
+    return {name: read_axes(op.attributes["mesh"]) for name, op in mesh_ops_of(module).items()}
+
+
+def create_mesh(name: str, axes: tuple[tuple[str, int], ...], ip: Any) -> None:
+    """Makes an `sdy.mesh`; needs its context."""
+    attributes = {"sym_name": bare_ir.StringAttr.get(name), "mesh": write_axes(axes)}
+    bare_ir.Operation.create("sdy.mesh", attributes=attributes, ip=ip)

@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from pathways.api.client import Client as Client
     from pathways.api.cluster import cluster as cluster
     from pathways.api.cluster import connect as connect
+    from pathways.api.found import Found as Found
     from pathways.api.islands import add_island as add_island
     from pathways.api.islands import islands as islands
     from pathways.api.islands import remove_island as remove_island
+    from pathways.api.mpmd import from_mpmd as from_mpmd
+    from pathways.api.mpmd import mpmd_backend as mpmd_backend
     from pathways.api.process import status as status
     from pathways.api.program import Program as Program
     from pathways.api.program import program as program
+    from pathways.api.progress_display import quiet as quiet
+    from pathways.api.search import search as search
     from pathways.api.snapshots import restore as restore
     from pathways.api.snapshots import save as save
     from pathways.api.stages import Compiled as Compiled
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
     from pathways.compiler.frontends.jax.devices import VirtualDeviceSet as VirtualDeviceSet
     from pathways.compiler.frontends.jax.devices import VirtualSlice as VirtualSlice
     from pathways.compiler.frontends.jax.devices import make_virtual_device_set as make_virtual_device_set
+    from pathways.compiler.frontends.jax.pipeline.check import check_microbatches as check_microbatches
+    from pathways.compiler.frontends.jax.pipeline.pipeline import pipeline as pipeline
+    from pathways.dialect.choice import SplitChoice as SplitChoice
     from pathways.dialect.diagnostics import PathwaysError as PathwaysError
     from pathways.dialect.topology import Island as Island
     from pathways.dialect.topology import Topology as Topology
@@ -39,24 +47,32 @@ _WHERE = {
     "Array": "pathways.api.array",
     "Client": "pathways.api.client",
     "Compiled": "pathways.api.stages",
+    "Found": "pathways.api.found",
     "Island": "pathways.dialect.topology",
     "Lowered": "pathways.api.stages",
     "PathwaysError": "pathways.dialect.diagnostics",
     "Program": "pathways.api.program",
+    "SplitChoice": "pathways.dialect.choice",
     "Topology": "pathways.dialect.topology",
     "VirtualDevice": "pathways.compiler.frontends.jax.devices",
     "VirtualDeviceSet": "pathways.compiler.frontends.jax.devices",
     "VirtualSlice": "pathways.compiler.frontends.jax.devices",
     "add_island": "pathways.api.islands",
+    "check_microbatches": "pathways.compiler.frontends.jax.pipeline.check",
     "cluster": "pathways.api.cluster",
     "connect": "pathways.api.cluster",
+    "from_mpmd": "pathways.api.mpmd",
     "islands": "pathways.api.islands",
     "load": "pathways.api.stages",
+    "mpmd_backend": "pathways.api.mpmd",
+    "pipeline": "pathways.compiler.frontends.jax.pipeline.pipeline",
     "make_virtual_device_set": "pathways.compiler.frontends.jax.devices",
     "program": "pathways.api.program",
+    "quiet": "pathways.api.progress_display",
     "remove_island": "pathways.api.islands",
     "restore": "pathways.api.snapshots",
     "save": "pathways.api.snapshots",
+    "search": "pathways.api.search",
     "status": "pathways.api.process",
     "testing": "pathways.api.testing",
     "trace": "pathways.api.tracing",
@@ -81,25 +97,31 @@ __all__ = [
     "Array",
     "Client",
     "Compiled",
+    "Found",
     "Island",
     "Lowered",
     "PathwaysError",
     "Program",
+    "SplitChoice",
     "Topology",
     "VirtualDevice",
     "VirtualDeviceSet",
     "VirtualSlice",
     "__version__",
     "add_island",
+    "check_microbatches",
     "cluster",
     "connect",
     "islands",
     "load",
     "make_virtual_device_set",
+    "pipeline",
     "program",
+    "quiet",
     "remove_island",
     "restore",
     "save",
+    "search",
     "status",
     "testing",
     "trace",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.dialect.diagnostics import Diagnostic, Exit
+from pathways.dialect.diagnostics import Diagnostic, Exit, Where
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,31 @@ class ComputationFailed(Diagnostic):
     computation: str
     island: str
     cause: str
+
+
+@dataclass(frozen=True)
+class OutOfDeviceMemory(Diagnostic):
+    code: ClassVar[str] = "PWC0937"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "{computation} ran out of memory on {island}"
+    have: ClassVar[str] = "{cause}"
+    need: ClassVar[str] = "room for its arguments, results and temporaries, beside all else that uses the device"
+    hint: ClassVar[str] = (
+        "pwc compile --analyze measures temporaries, which are estimated else; smaller shards, --remat"
+    )
+    computation: str
+    island: str
+    cause: str
+
+
+_FULL = "RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED"
+"""PJRT's status, on all platforms: an error begins so where a device has no room."""
+
+
+def failed_because(name: str, island: str, cause: str, where: Where | None = None) -> Diagnostic:
+    """Says that a computation, copy or the like has failed on an island, by what PJRT says of it."""
+    kind = OutOfDeviceMemory if cause.startswith(_FULL) else ComputationFailed
+    return kind(computation=name, island=island, cause=cause, where=where)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 MOMENT = 1e-3
 """Seconds after which an interrupt that was held back is raised again."""
+LOOKS_FOR_SIGNALS = 0.5
+"""Seconds after which a wait without end lets Python see a signal that came just before it."""
 _CODES: set[CodeType] = set()
 _DROPPING = ("__del__", "_xla_gc_callback")
 """Destructors, and functions that JAX has the garbage collector call: Python drops exceptions raised there."""
@@ -50,6 +52,16 @@ class _Unraisable:
             _thread.start_new_thread(_again, ())
         else:
             self._before(dropped)
+
+
+def wait_without_end(wait: Callable[[float], bool]) -> None:
+    """Waits, however long that takes; Ctrl-C ends it. `wait` waits for so many seconds, and says whether it is over.
+
+    A signal that comes while the main thread waits for its turn to run Python, just before it waits for a lock, does
+    not end the lock's own wait, and Python looks for signals only behind that.
+    """
+    while not wait(LOOKS_FOR_SIGNALS):
+        continue
 
 
 def ignore() -> None:

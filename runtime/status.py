@@ -1,7 +1,8 @@
 """The status of a process: its islands, their queues, and bytes by client; prints as a table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from pathways.dialect.topology import readable
@@ -46,6 +47,24 @@ class Status:
             lines += [f"  running  {program} of {client}" for client, program in island.running]
             lines += [f"  waiting  {program} of {client}" for client, program in island.waiting]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (i.name, f"{i.devices} x {i.kind}", _sizes(i.held), _pairs(i.running), _pairs(i.waiting))
+            for i in self.islands
+        ]
+        head = "".join(f"<th>{h}</th>" for h in ("island", "devices", "held by", "running", "waiting"))
+        body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
+        caption = f"<caption>policy {escape(self.policy)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _sizes(held: Mapping[str, int]) -> str:
+    return ", ".join(f"{client} {readable(size)}" for client, size in sorted(held.items()))
+
+
+def _pairs(runs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{program} of {client}" for client, program in runs)
 
 
 def status_of(controller: Controller) -> Status:

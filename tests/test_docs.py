@@ -1,26 +1,148 @@
-"""The code of the guides, as it stands there."""
+"""The code of the guides runs as it stands there, and prints what they say."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+import click
 import pytest
-from support.processes import pwc_here, run_python
+from support.pages import Block, blocks, matches, run_page
+from support.processes import run_python
+
+from pathways.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+LEFT_OUT = {
+    "it installs",
+    "a fragment, which the first hour runs",
+    "it needs Shardy's own Python package",
+}
+"""Why a block may be left out."""
 
 
-@pytest.mark.parametrize("guide", ["README.md", "docs/programs.md"])
-def test_guides_run(guide: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    code = "\n".join(re.findall(r"```python\n(.*?)```", (root / guide).read_text(), re.S))
-    done = run_python("-c", code)
+def of(page: str) -> list[Block]:
+    return list(blocks((ROOT / page).read_text()))
+
+
+LANGUAGES = ("python", "console", "text", "toml", "sh", "yaml")
+"""What blocks are written in: the first two run, a text is what they print, commands of `sh` are looked up."""
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if any(b.language in ("python", "console") for b in of(p))])
+def test_guides_run(page: str) -> None:
+    done = run_python("-m", "support.pages", str(ROOT / page), PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
     assert done.returncode == 0, done.stderr
-    if (tmp_path / "plan.bin").exists():
-        code, _, stderr = pwc_here("run", "plan.bin", "--inputs", "in.npz", "--outputs", "out.npz")
-        assert code == 0, stderr
-        with np.load("out.npz") as out:
-            w, x, y = np.ones((4, 8), np.float32), np.ones((8, 4), np.float32), np.ones(8, np.float32)
-            value, gradient = jax.value_and_grad(lambda w: ((jnp.tanh(x @ w).sum(-1) - y) ** 2).mean())(w)
-            np.testing.assert_allclose(out["out[1]"], value, rtol=1e-6)
-            np.testing.assert_allclose(out["out[0]"], w - 0.1 * gradient, rtol=1e-6)
+
+
+def test_what_a_guide_leaves_out_is_known() -> None:
+    assert {b.left_out for page in PAGES for b in of(page)} - {""} <= LEFT_OUT
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_code_is_one_that_runs(page: str) -> None:
+    """What is indented, or has no language, would be left out in silence."""
+    lines = (ROOT / page).read_text().split("\n")
+    opened = [i for i, line in enumerate(lines) if re.match(r" *```\w", line)]
+    assert {lines[i].split()[0] for i in opened} <= {f"```{name}" for name in LANGUAGES}
+    assert opened == [b.line - 2 for b in of(page) if lines[b.line - 2].startswith("```")]
+
+
+def test_links_of_the_readme_lead_to_files() -> None:
+    """Those of the guides are checked where the site is built."""
+    links = re.findall(r"\]\((?!https://)([^)#]+)", (ROOT / "README.md").read_text())
+    assert len(links) > 20 and not [link for link in links if not (ROOT / link).is_file()]
+
+
+def commands(page: str) -> Iterator[str]:
+    """Every line of a page that calls `pwc`: in blocks, fenced or indented."""
+    text = (ROOT / page).read_text().replace("\\\n", " ")
+    for line in re.findall(r"^(?:    |\$ |(?:[A-Z_]+=\S+ )?)(pwc [a-z][^\n]*)$", text, re.M):
+        yield from (part for part in re.split(r" (?:&&|\|\|) ", line) if part.startswith("pwc "))
+
+
+def is_known(command: str) -> bool:
+    """Whether commands and options are those of `pwc`, and arguments neither too many nor too few."""
+    words = [w for w in shlex.split(command, comments=True)[1:] if w != "&"]
+    group: click.Command = main
+    with click.Context(main) as context:
+        while isinstance(group, click.Group):
+            found = group.get_command(context, words.pop(0))
+            if found is None:
+                return False
+            group = found
+        try:
+            group.make_context("pwc", words)
+        except (click.NoSuchOption, click.MissingParameter):
+            return False
+        except click.UsageError as error:
+            return "unexpected extra argument" not in error.message
+        except click.exceptions.Exit:
+            pass
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_guides_are_known(page: str) -> None:
+    assert not [command for command in commands(page) if not is_known(command)]
+
+
+def test_unknown_commands_are_seen() -> None:
+    assert is_known("pwc compile a.py --schedule 1f1b   # why") and is_known("pwc cluster start islands=2,devices=1")
+    assert not is_known("pwc compiel a.py") and not is_known("pwc compile a.py --shedule x")
+    assert not is_known("pwc why") and not is_known("pwc explain PWC0301 PWC0302")
+
+
+PAGE = """
+<!-- python
+x = 2
+-->
+
+```python
+print("x is", x)
+```
+
+```text
+{says}
+```
+
+<!-- not run: it fails -->
+```python
+raise ValueError
+```
+
+```toml title="a.toml"
+a = 1
+```
+
+```console
+$ pwc explain \\
+    {code}
+{title}: ...
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "code", "title", "fails"),
+    [
+        ("x   is ...", "PWC0301", "PWC0301", ""),
+        ("x is 3", "PWC0301", "PWC0301", "page.md:11: it prints"),
+        ("x is 2", "PWC9999", "PWC9999", "ends with 2"),
+        ("x is 2", "PWC0301", "PWC0302", "page.md:24: pwc explain"),
+    ],
+)
+def test_pages_that_say_otherwise_are_seen(
+    says: str, code: str, title: str, fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.format(says=says, code=code, title=title))
+    if fails:
+        with pytest.raises(AssertionError, match=fails):
+            run_page(page)
+    else:
+        run_page(page)
+        assert (tmp_path / "a.toml").read_text() == "a = 1\n"
+    assert matches("a ... c\nd", "a  b c\nd\n") and not matches("a ... c", "a b d")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ("bench", "cli", "compiler", "dialect", "docs", "pathways", "runtime", "samples", "tests")
+SOURCE = ("bench", "cli", "compiler", "dialect", "docs", "pathways", "runtime", "samples", "tests", "viz")
 """Links below `pathways` are not followed: every file has one name."""
 PATH = re.compile(r"(?<![\w`])`(?:python )?((?:[\w.-]+/)*[\w.-]+(?:\.(?:py|md|proto|binpb|mlir|toml)|/))`")
 """A file or a folder, alone between backticks; `mine.py:MyOrder` is a user's."""

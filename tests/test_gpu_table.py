@@ -12,6 +12,15 @@ def test_without_a_gpu_there_is_nothing_to_run(root: Path) -> None:
     assert done.stdout.startswith("no GPU here") and done.stdout.endswith(": nothing to run\n")
 
 
+def test_parts_of_a_device_are_islands_of_their_own(root: Path) -> None:
+    """Programs that go from client to client of one device."""
+    script = str(root / "bench" / "gpu.py")
+    done = run_python(script, "--pretend", "1", "--split", "3", "--programs", "2", "--only", "random_programs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "split in 3" in done.stdout and "| islands of one device: 3 | 2 programs equal plain JAX |" in done.stdout
+    assert "one island" not in done.stdout
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 8, 72])
 def test_slices_are_cut_to_the_devices_that_there_are(count: int, root: Path) -> None:
     rows = list(load_file(root / "bench" / "gpu.py").rows(count))

@@ -11,15 +11,16 @@ from pathways.dialect.plan.plan_file import load_plan
 from pathways.dialect.platforms import PLATFORMS, Platform, platform_named
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("dialect", "compiler", "runtime", "cli", "pathways/api")
+FOLDERS = ("dialect", "compiler", "runtime", "viz", "cli", "pathways/api")
 MOST_LINES = 400
 COMPAT = {
     "dialect/mlir.py",
     "dialect/bare_mlir.py",
+    "dialect/shardy_mpmd.py",
     "compiler/frontends/jax/compat.py",
     "runtime/host/devices/pjrt.py",
 }
-"""One a layer, and the dialect's second one: what reads modules in a process that has no time to import JAX."""
+"""One a layer, and two more of the dialect: what reads modules in a process that has no time to import JAX; Shardy."""
 VERSIONS = {
     "dialect/plan/modules/vet.py": "the child that reads modules finds jaxlib where this process has it",
     "runtime/host/devices/executable_cache.py": "compiled code is for one version of jaxlib",

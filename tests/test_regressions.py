@@ -230,7 +230,7 @@ def test_a_failure_after_dispatch_is_coded(monkeypatch: pytest.MonkeyPatch) -> N
     result.handle.buffer.array = Failed()
     with pytest.raises(pw.PathwaysError, match="RESOURCE_EXHAUSTED") as caught:
         result.block_until_ready()
-    assert caught.value.code == "PWC0504" and caught.value.diagnostic.where is not None
+    assert caught.value.code == "PWC0937" and caught.value.diagnostic.where is not None
 
 
 def test_one_lowering_for_equal_shard_maps() -> None:

@@ -8,7 +8,20 @@ from support.processes import load_file, run_python
 
 import pathways as pw
 from pathways.compiler.schedule import SCHEDULES
+from pathways.dialect.ir import pw as ops
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.mlir import make_context, parse
 from pathways.dialect.plan.instructions import Run
+
+BETWEEN = {
+    "figure2:f": 24,
+    "finetune_vision:train_step": 1_048_576,
+    "mixture_of_experts:moe_step": 32_768,
+    "pipeline_any_model:train_step": 99_275,
+    "speculative_decoding:generate": 636,
+    "train_lm:train_step": 1_057_056,
+}
+"""The most bytes that a sample's program has ever had to move between slices, bodies of control flow once."""
 
 
 def test_figure2_prints_what_the_paper_says(root: Path) -> None:
@@ -25,6 +38,17 @@ def test_training_equals_plain_jax(root: Path, sample: str, steps: int) -> None:
         assert ours == pytest.approx(plain, rel=1e-5)
     if sample == "train_lm":
         assert losses[-1][0] < 0.75 * losses[0][0]
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_library_s_transformer_in_a_pipeline_equals_plain_jax(root: Path, scan: bool) -> None:
+    for ours, plain in load_file(root / "samples" / "pipeline_any_model.py").train(3, layers=6, stages=3, scan=scan):
+        assert ours == pytest.approx(plain, rel=1e-5)
+
+
+def test_a_conv_net_in_a_pipeline_equals_plain_jax(root: Path) -> None:
+    for ours, plain in load_file(root / "samples" / "finetune_vision.py").train(4):
+        assert ours == pytest.approx(plain, rel=1e-5)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -68,3 +92,14 @@ def test_samples_run_as_scripts(root: Path) -> None:
     done = run_python(str(root / "samples" / "mixture_of_experts.py"), "--steps", "1")
     assert done.returncode == 0, done.stderr
     assert "plain JAX" in done.stdout
+
+
+@pytest.mark.parametrize("sample", BETWEEN)
+def test_no_more_bytes_move_between_slices(root: Path, sample: str) -> None:
+    file, name = sample.split(":")
+    program = getattr(load_file(root / "samples" / f"{file}.py"), name)
+    text = program.lower(*program.example_args).as_text("transfer", debug_info=True)
+    read = ProgramIR(parse(text, make_context()))
+    moves = [op for function in read.functions for op in function.nodes() if isinstance(op, ops.TransferOp)]
+    ends = [(op.bytes, op.source and read.slice_of(op.source[0].mesh), read.slice_of(op.mesh)) for op in moves]
+    assert sum(size or 0 for size, source, target in ends if source != target) <= BETWEEN[sample]

@@ -3,11 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
-from pathways.dialect.dtypes import ArrayType
+from pathways.compiler.computations.updates import pair_updates, updates_of
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.sdy import Placed
 
 BEFORE, KEPT = -1, -1
 """The birth of what is there before the first step; the death of what is never freed."""
@@ -53,7 +53,11 @@ def lifetimes(program: ProgramIR) -> Lifetimes:
     return Lifetimes(births, deaths, kept, owned)
 
 
-def donations(program: ProgramIR, alive: Lifetimes) -> dict[str, tuple[int, ...]]:
+Donated: TypeAlias = dict[int, int | None]
+"""The operands that a computation overwrites, each with the result that takes its memory; None: XLA chooses one."""
+
+
+def donations(program: ProgramIR, alive: Lifetimes) -> dict[str, Donated]:
     """For each computation the operands it overwrites: those that every one of its calls uses for the last time.
 
     Donation is part of the compiled code, so that one call that still needs an operand keeps it for all. An operand
@@ -66,7 +70,7 @@ def donations(program: ProgramIR, alive: Lifetimes) -> dict[str, tuple[int, ...]
         candidates = allowed.get(call.callee)
         if candidates is None or candidates:
             allowed[call.callee] = _last_uses(call, alive, candidates)
-    return {callee: _matched(program, call, sorted(allowed[callee])) for callee, call in first.items()}
+    return {callee: _matched(program, call, allowed[callee]) for callee, call in first.items()}
 
 
 def _last_uses(call: Node, alive: Lifetimes, candidates: set[int] | None) -> set[int]:
@@ -81,17 +85,14 @@ def _last_uses(call: Node, alive: Lifetimes, candidates: set[int] | None) -> set
     }
 
 
-def _matched(program: ProgramIR, call: Node, candidates: list[int]) -> tuple[int, ...]:
+def _matched(program: ProgramIR, call: Node, candidates: set[int]) -> Donated:
     """The candidates for which there is a result of the same type and sharding, each result taken once."""
     types = program.flow.types
-    free: Counter[tuple[ArrayType, Placed]] = Counter(
-        (types[r], s) for r, s in zip(call.results, call.op.out_shardings, strict=True)
-    )
-    taken: list[int] = []
+    results = [(types[r], s) for r, s in zip(call.results, call.op.out_shardings, strict=True)]
+    wanted = frozenset(results)
     shardings = call.op.in_shardings
-    for i in candidates:
-        key = (types[call.operands[i]], shardings[i])
-        if free[key] > 0:
-            free[key] -= 1
-            taken.append(i)
-    return tuple(taken)
+    arguments = {i: (types[call.operands[i]], shardings[i]) for i in sorted(candidates)}
+    arguments = {i: like for i, like in arguments.items() if like in wanted}
+    if not arguments:
+        return {}
+    return pair_updates(arguments, results, updates_of(program.computations[call.callee], arguments))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from pathways.compiler.buffers.liveness import BEFORE, donations, lifetimes
+from pathways.compiler.buffers.liveness import BEFORE, Donated, donations, lifetimes
 from pathways.compiler.buffers.owners import owners
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
@@ -32,7 +32,7 @@ class _Draft:
 def plan_streams(
     program: ProgramIR,
     *,
-    donated: Mapping[str, tuple[int, ...]] | None = None,
+    donated: Mapping[str, Donated] | None = None,
     temporaries: Mapping[str, int] | None = None,
     donate: bool = True,
 ) -> tuple[tuple[Stream, Peak], ...]:
@@ -58,7 +58,7 @@ class _Planner:
     def __init__(
         self,
         program: ProgramIR,
-        donated: Mapping[str, tuple[int, ...]] | None,
+        donated: Mapping[str, Donated] | None,
         temporaries: Mapping[str, int],
         donates: bool,
     ) -> None:
@@ -164,7 +164,7 @@ class _Planner:
         op, alive = node.op, self.alive
         draft = self._draft(op.island)
         step, name = op.step, pw.shown_name(op)
-        donated = self.donated.get(node.callee, ())
+        donated = tuple(self.donated.get(node.callee, ()))
         if node.results:
             shardings = op.operation.attributes["out_shardings"]
             self._make(node.results, name, "value", (node.callee, node.mesh, shardings))

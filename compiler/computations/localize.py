@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from pathways.compiler.computations.elementwise import ELEMENTWISE
 from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.computations.inline import copy_into, inlined
 from pathways.compiler.computations.merge import count_operations
@@ -23,18 +24,6 @@ MOST_OPERATIONS = 512
 MOST_FLOPS = 1e7
 """On one device. What takes longer does not notice how it was started."""
 
-_NAMES = """
-abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential
-exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or popcnt power
-real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left shift_right_arithmetic
-shift_right_logical sign sine sqrt subtract tan tanh xor
-"""
-_CHLO = """
-acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc is_inf is_neg_inf is_pos_inf lgamma
-next_after polygamma sinh square tan zeta
-"""
-_ELEMENTWISE = {f"stablehlo.{name}" for name in _NAMES.split()} | {f"chlo.{name}" for name in _CHLO.split()}
-"""Operations that work element by element."""
 _TOGETHER = frozenset(
     {
         "all_gather",
@@ -165,7 +154,7 @@ class _Localizer:
     def _operation(self, op: Operation) -> None:
         if op.name in self.rules:
             self.rules[op.name](op)
-        elif op.name in _ELEMENTWISE:
+        elif op.name in ELEMENTWISE:
             self._elementwise(op)
         else:
             _alone(op)
@@ -353,6 +342,8 @@ def _alone(op: Operation) -> None:
     """Raises for what a device cannot do by itself, at any depth."""
     dialect, _, kind = op.name.partition(".")
     if kind in _TOGETHER or dialect in ("sdy", "func", "mhlo"):
+        raise _NotLocal
+    if not all(isinstance(v.type, ir.RankedTensorType) for v in (*op.operands, *op.results)):  # tokens and tuples
         raise _NotLocal
     for region in op.regions:
         for block in region.blocks:

@@ -8,7 +8,7 @@ from pathways.compiler.computations.shardy import SignatureShardings, mesh_symbo
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir.program import ProgramIR, functions_of, main_of
 from pathways.dialect.mlir import Operation, func, ir, sdy
-from pathways.dialect.sdy import Placed, write_sharding
+from pathways.dialect.sdy import Placed, mesh_ops_of, write_sharding
 from pathways.dialect.sharding import Axes, Dims
 
 PartOperand: TypeAlias = tuple[int, int]
@@ -43,12 +43,10 @@ def mergeable(computations: Sequence[Operation]) -> bool:
         return False
     seen: dict[str, str] = {}
     for computation in computations:
-        for op in computation.regions[0].blocks[0].operations:
-            if op.operation.name == "sdy.mesh":
-                name = op.operation.attributes["sym_name"].value
-                mesh = str(op.operation.attributes["mesh"])
-                if seen.setdefault(name, mesh) != mesh:
-                    return False
+        for name, op in mesh_ops_of(computation).items():
+            mesh = str(op.attributes["mesh"])
+            if seen.setdefault(name, mesh) != mesh:
+                return False
     return True
 
 

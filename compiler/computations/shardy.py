@@ -11,7 +11,7 @@ from pathways.compiler.errors import Unsupported
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.ir.program import described, main_of
 from pathways.dialect.mlir import Operation, ir, passmanager
-from pathways.dialect.sdy import Placed, has_sub_axes, is_closed, meshes_of, read_sharding, write_axes, write_sharding
+from pathways.dialect.sdy import Placed, create_mesh, has_sub_axes, is_closed, meshes_of, read_sharding, write_sharding
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
 
 Known: TypeAlias = Dims | None
@@ -114,14 +114,13 @@ def mesh_symbol(computation: Operation, axes: Axes) -> str:
             return name
     name = "mesh" if "mesh" not in meshes else "pw_mesh"
     block = computation.regions[0].blocks[0]
-    attributes = {"sym_name": ir.StringAttr.get(name), "mesh": write_axes(axes)}
-    ir.Operation.create("sdy.mesh", attributes=attributes, ip=ir.InsertionPoint.at_block_begin(block))
+    create_mesh(name, axes, ir.InsertionPoint.at_block_begin(block))
     return name
 
 
 def propagate(computation: Operation, axes: Axes, given: SignatureShardings, where: Where | None) -> SignatureShardings:
     """Completes a signature by propagation through the computation; what nothing determines stays open."""
-    if all(n == 1 for _, n in axes):
+    if all(n == 1 for _, n in axes) or None not in (*given.ins, *given.outs):
         return given
     holder = ir.Module.create()
     clone = computation.clone(ir.InsertionPoint(holder.body))

@@ -13,7 +13,8 @@ from pathways.dialect.phases import Phase
 class FindPipeline(Pass):
     """Recognize stages and microbatches in an unrolled loop, and write the action of each call: 2F3.
 
-    Where any call has an action, all stay as they are: their author knows the loop.
+    Where any call has an action, all stay as they are: their author knows the loop. So do those of a program whose
+    order is decided, where calls of several microbatches may be one.
 
     Requires: phase trace.
     Ensures: phase trace: the calls of a loop over microbatches, if there is one, have actions.
@@ -27,7 +28,8 @@ class FindPipeline(Pass):
 
     def apply(self, program: ProgramIR, session: Session) -> None:
         calls = list(program.flow.calls())
-        found = None if any(node.op.action is not None for node in calls) else recognize(program)
+        known = program.ordered or any(node.op.action is not None for node in calls)
+        found = None if known else recognize(program)
         if found is not None:
             for node in calls:
                 action = found.actions.get(node.number)

@@ -10,6 +10,7 @@ from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.computations.merge import PartCall, PartOperand, Whole, count_operations, merge, mergeable
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
+from pathways.dialect.activities import Activity
 from pathways.dialect.call_labels import PartLabel, write_part
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Draft, Flow, Node, Rewriting, renumbered
@@ -36,7 +37,7 @@ class MergeCalls(Pass):
     No island can start earlier without it: only the last call of a merged one may make what another slice takes, and
     only the first may take what another slice makes. A loose call that takes next to no time (adding up a gradient) may
     stand behind the last. A large computation is not repeated inside of one executable, and is merged only with what
-    follows it at most of its calls.
+    follows it at most of its calls: at half of them it would be compiled twice.
 
     Requires: phase schedule.
     Ensures: phase schedule: names, actions and lines of the parts are on the call; running it again changes nothing.
@@ -60,8 +61,10 @@ class MergeCalls(Pass):
             attributes[_DONE] = ir.UnitAttr.get(program.context)
             with program.context, ir.Location.unknown():
                 writer = _Writer(function)
-                for group in groups:
-                    writer.merge(group)
+                with Activity("merging", sum(map(len, groups)), "calls") as merging:
+                    for group in groups:
+                        writer.merge(group)
+                        merging.done += len(group)
                 writer.drop_unused()
                 function.flow = writer.flow_now()
                 number_nodes(function, list(range(len(function.flow.nodes))))
@@ -158,7 +161,7 @@ class _Finder:
             return False
         together = self.follows[group.nodes[-1].callee, node.callee]
         large = (c for c in (*group.callees, node.callee) if self._size(c) > LARGE)
-        return all(2 * together >= self.calls[c] for c in large)
+        return all(2 * together > self.calls[c] for c in large)
 
     def _flops(self, callee: str) -> float:
         if callee not in self.work:

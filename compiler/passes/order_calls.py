@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pathways.compiler.errors import NoPipeline
+from pathways.compiler.errors import NoPipeline, UnsuitableSchedule
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.schedule.arrange import Arranged, arrange, columns
@@ -41,6 +41,7 @@ class OrderCalls(Pass):
     """A file to write the table to."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:
+        check_orderable(program, self.schedule)
         arranged = arrange(program, self.schedule)
         if self.emit:
             _emit(Path(self.emit), arranged)
@@ -50,6 +51,14 @@ class OrderCalls(Pass):
             for body in program.bodies.values():
                 number_nodes(body, list(range(len(body.flow.nodes))))
         program.phase = Phase.SCHEDULE
+
+
+def check_orderable(program: ProgramIR, schedule: str) -> None:
+    """Raises PWC0404 for another order than that which is decided."""
+    if program.ordered and schedule != PROGRAM:
+        have, rule = "a program whose calls have an order, as Shardy's PARTITION leaves it", f"the schedule {PROGRAM}"
+        advice = "hand in the program as it is traced (mpmd.jit(f, config).trace(...)), or after Shardy's phase IMPORT"
+        raise PathwaysError(UnsuitableSchedule(schedule=schedule, have_=have, rule=rule, advice=advice))
 
 
 def number_nodes(program: ProgramIR, order: list[int]) -> None:

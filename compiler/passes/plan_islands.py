@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
-from pathways.compiler.buffers.liveness import donations, lifetimes
+from pathways.compiler.buffers.liveness import Donated, donations, lifetimes
 from pathways.compiler.buffers.streams import plan_streams
 from pathways.compiler.computations.temporaries import temporaries_of
 from pathways.compiler.errors import OutOfMemory
@@ -21,7 +21,7 @@ from pathways.dialect.plan.nouns import Buffers, Stream
 from pathways.dialect.sdy import Placed, write_shardings
 from pathways.dialect.topology import readable
 
-_Donated: TypeAlias = dict[str, tuple[int, ...]]
+_Donations: TypeAlias = dict[str, Donated]
 Planned: TypeAlias = tuple[tuple[Stream, Peak], ...]
 """The stream of each island, and its peak."""
 
@@ -44,13 +44,13 @@ class PlanIslands(Pass):
     """Refuse a plan whose peak is above the memory that the topology states."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:
-        donated: _Donated = {}
+        donated: _Donations = {}
         temporaries: dict[str, int] = {}
         for function in program.functions:
             donated |= donations(function, lifetimes(function)) if self.donate else {}
             with program.context:
                 for symbol, computation in function.computations.items():
-                    _mark_donated(computation, donated.get(symbol, ()))
+                    _mark_donated(computation, donated.get(symbol, {}))
             # What XLA needs depends on what it may overwrite.
             temporaries |= temporaries_of(function, session.analyzer)
         planned = [(f, self._streams(f, donated, temporaries)) for f in program.functions]
@@ -64,7 +64,7 @@ class PlanIslands(Pass):
                     _Writer(function, stream).run()
         program.phase = Phase.PLAN
 
-    def _streams(self, function: ProgramIR, donated: _Donated, temporaries: dict[str, int]) -> Planned:
+    def _streams(self, function: ProgramIR, donated: _Donations, temporaries: dict[str, int]) -> Planned:
         return plan_streams(function, donated=donated, temporaries=temporaries, donate=self.donate)
 
 
@@ -163,14 +163,17 @@ class _Writer:
         return self._shared[numbers]
 
 
-def _mark_donated(computation: Any, positions: tuple[int, ...]) -> None:
-    """Tells XLA which arguments it may overwrite."""
+def _mark_donated(computation: Any, donated: Donated) -> None:
+    """Tells XLA which arguments it may overwrite, and with which results."""
     main = main_of(computation)
     old = described(main, "arg_attrs", len(main.type.inputs))
     new: list[Any] = []
     for i, attribute in enumerate(old):
         entries = {n.name: n.attr for n in attribute if n.name not in ("jax.buffer_donor", "tf.aliasing_output")}
-        if i in positions:
+        result = donated.get(i)
+        if result is not None:
+            entries["tf.aliasing_output"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), result)
+        elif i in donated:
             entries["jax.buffer_donor"] = ir.BoolAttr.get(True)
         new.append(ir.DictAttr.get(entries))
     main.arg_attrs = ir.ArrayAttr.get(new)

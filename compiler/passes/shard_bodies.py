@@ -26,12 +26,13 @@ class Ends:
 def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Placed | None], decide: Decide) -> Ends:
     """Decides all bodies of an operation, and makes them agree.
 
-    `outside` is where the values are that they take, as far as that is known. Each body hands on what it determines
-    to the next; what a body then takes or makes elsewhere it moves itself.
+    `outside` is where the values are that they take, as far as that is known: on the mesh where they are taken, or else
+    where they come from, which counts where nothing inside says more. Each body hands on what it determines to the
+    next; what a body then takes or makes elsewhere it moves itself.
     """
     bodies = program.bodies_of(op)
     ranks = [len(bodies[0].flow.types[v].shape) for v in bodies[0].inputs]
-    meshes = [_mesh_of(bodies, i) for i in range(len(ranks))]
+    meshes = [mesh_taken(bodies, i) for i in range(len(ranks))]
     known: list[Dims | None] = [
         o.dims if o is not None and o.mesh == mesh else None for o, mesh in zip(outside, meshes, strict=True)
     ]
@@ -39,7 +40,7 @@ def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Pl
     carried = len(known) - len(op.results)
     made: tuple[Placed, ...] = ()
     for body in reversed(bodies) if loops else bodies:  # what a loop does says more than its test
-        wanted = [None if d is None else Placed(mesh, d) for mesh, d in zip(meshes, known, strict=True)]
+        wanted = [o if d is None else Placed(mesh, d) for mesh, d, o in zip(meshes, known, outside, strict=True)]
         given = {v: p for v, p in zip(body.inputs, wanted, strict=True) if p is not None}
         if not loops or body is bodies[1]:  # the test's own result is made by no other body
             left = wanted[carried:] if loops else list(made or [None] * len(op.results))
@@ -63,7 +64,7 @@ def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Pl
     return Ends(taken, made)
 
 
-def _mesh_of(bodies: Sequence[ProgramIR], position: int) -> str:
+def mesh_taken(bodies: Sequence[ProgramIR], position: int) -> str:
     """The mesh on which a value is taken: the same in all bodies that use it."""
     meshes = (body.arguments[body.inputs[position]].mesh for body in bodies)
     return next((m for m in meshes if m is not None), next(iter(bodies[0].meshes)))

@@ -34,7 +34,7 @@ def describe_schedule(program: ProgramIR, name: str, arranged: Arranged) -> Sche
 
 def estimated(program: ProgramIR, arranged: Arranged) -> Bubble:
     """The bubble of the whole program on the pipeline's slices, under the cost model of docs/placement.md."""
-    graph = Precedence(arranged.graph.waits, arranged.graph.slices, _seconds(program))
+    graph = Precedence(arranged.graph.waits, arranged.graph.slices, seconds_of(program))
     behind: list[Sequence[int]] = [()] * len(graph.waits)
     last: dict[int, int] = {}
     for node in arranged.order:
@@ -45,7 +45,8 @@ def estimated(program: ProgramIR, arranged: Arranged) -> Bubble:
     return bubble(graph, play(graph, behind))
 
 
-def _seconds(program: ProgramIR) -> list[float]:
+def seconds_of(program: ProgramIR) -> list[float]:
+    """How long each node takes: calls by their flops, transfers by their bytes."""
     dcn = program.module.operation.attributes["pw.dcn_gbps"].value * 1e9
     ici = min((i.ici_gbps or 100.0 for i in program.islands.values()), default=100.0) * 1e9
     rates = {name: island.flops or ASSUMED_FLOPS for name, island in program.islands.items()}

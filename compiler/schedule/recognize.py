@@ -269,7 +269,24 @@ class _Stages:
                 left = [j for j in candidates if self._differentiates(run, self.runs[j])]
             if left:
                 found[i] = left[-1]
-        return found
+        return {**found, **self._named_alike(found)} if found else found
+
+    def _named_alike(self, known: dict[int, int]) -> dict[int, int]:
+        """Backward runs that take nothing which their forward run had: the gradient of a sum needs no operand.
+
+        Of a function called at one line, there are just two runs on a slice, and they compute different things.
+        """
+        open_: dict[Any, list[int]] = {}
+        for i, run in enumerate(self.runs):
+            calls = [self.near.flow.nodes[self.first[c]] for c in run.classes]
+            names = frozenset((name_of(n.op.operation), where_of(n.op.operation)) for n in calls)
+            open_.setdefault((run.slice, names), []).append(i)
+        pairs = [runs for runs in open_.values() if len(runs) == 2]
+        claimed = {*known, *known.values()}
+        return {j: i for i, j in pairs if not claimed & {i, j} and self._callees(i).isdisjoint(self._callees(j))}
+
+    def _callees(self, run: int) -> set[str]:
+        return {self.near.flow.nodes[self.first[c]].callee for c in self.runs[run].classes}
 
     def _differentiates(self, run: _Run, earlier: _Run) -> bool:
         """Whether a run with nothing left of an earlier one makes the gradient of all its arguments all the same.

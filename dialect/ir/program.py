@@ -8,13 +8,14 @@ Attributes of the program's arguments (`pw.program` func.func):
 | `pw.dtype` | the element type that the user sees, where it is not the stored one: `key<fry>`, `float0` |
 | `pw.weak` | the type is weak (a Python number) |
 | `pw.mesh` | the mesh where the value lives |
-| `pw.sharding` | its sharding there (from phase `shard`) |
+| `pw.sharding` | its sharding there (the user's, or from phase `shard`; of a body's only from there) |
 | `pw.donate` | the caller gives it up |
+| `pw.piece` | it is one buffer of an array in several: `[name, axis, start, size of the axis]`, as JSON |
 | `pw.value` | a constant of at most 1 KiB: its raw bytes in hexadecimal |
 | `pw.constant` | a larger constant: the digest under which its bytes lie beside the module |
 
-Results carry `pw.name`, `pw.dtype` and `pw.weak`. The same attributes are on bodies (`pw.body`), where `pw.donate` says
-that a loop may overwrite what it carries.
+Results carry `pw.name`, `pw.dtype`, `pw.weak` and `pw.piece`. The same attributes are on bodies (`pw.body`), where
+`pw.donate` says that a loop may overwrite what it carries.
 """
 
 import hashlib
@@ -29,9 +30,13 @@ from pathways.dialect.ir.flow import Flow, read_flow
 from pathways.dialect.memo import remembered
 from pathways.dialect.mlir import Attribute, Module, Operation, Value, ir
 from pathways.dialect.phases import Phase
+from pathways.dialect.pieces import LeafPiece, read_piece, write_piece
 from pathways.dialect.sdy import Placed, read_sharding, write_sharding
 from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.dialect.symbols import free_symbol
 
+ORDERED = "pw.ordered"
+"""The attribute of a module whose calls have an order that is decided: no schedule changes it."""
 INLINE_LIMIT = 1024
 """Constants of at most so many bytes stand in the IR itself."""
 
@@ -53,6 +58,7 @@ class Argument:
     donate: bool = False
     value: str | None = None
     constant: str | None = None
+    piece: LeafPiece | None = None
 
     @property
     def is_constant(self) -> bool:
@@ -65,7 +71,8 @@ class Argument:
     def write(self) -> Attribute:
         """As a dictionary attribute; needs a context."""
         written: dict[str, Any] = {"pw.name": ir.StringAttr.get(self.name)}
-        for key, text in (("dtype", self.dtype), ("value", self.value), ("constant", self.constant)):
+        piece = None if self.piece is None else write_piece(self.piece)
+        for key, text in (("dtype", self.dtype), ("value", self.value), ("constant", self.constant), ("piece", piece)):
             if text is not None:
                 written[f"pw.{key}"] = ir.StringAttr.get(text)
         for key, flag in (("weak", self.weak), ("donate", self.donate)):
@@ -97,6 +104,7 @@ def _read_argument(attribute: Any) -> Argument:
         donate=get("donate") is not None,
         value=text("value"),
         constant=text("constant"),
+        piece=None if (piece := text("piece")) is None else read_piece(piece),
     )
 
 
@@ -203,6 +211,11 @@ class ProgramIR:
         self.module.operation.attributes["pw.phase"] = ir.StringAttr.get(phase.value, self.context)
 
     @property
+    def ordered(self) -> bool:
+        """Whether the order of the calls is decided: no schedule changes it."""
+        return ORDERED in self.module.operation.attributes
+
+    @property
     def platform(self) -> str:
         return self.module.operation.attributes["pw.platform"].value
 
@@ -267,12 +280,9 @@ class ProgramIR:
 
     def unique_symbol(self, name: str) -> str:
         """`name`, or `name_1`, ... : one that no computation of the module has."""
-        taken, number = name, 0
         symbols = {op.attributes["sym_name"].value for op in self.per_device.values()}
-        while taken in symbols or any(taken in function.computations for function in self.functions):
-            number += 1
-            taken = f"{name}_{number}"
-        return taken
+        functions = self.functions
+        return free_symbol(name, lambda n: n in symbols or any(n in f.computations for f in functions))
 
 
 class BodyIR(ProgramIR):

@@ -17,6 +17,7 @@ from pathways.dialect.ir.verify_shardings import check_computations, check_shard
 from pathways.dialect.ir.wellformed import Broken, declarations, known_ops, violation
 from pathways.dialect.mlir import ir, problem_of, registered_only, short_text
 from pathways.dialect.phases import Phase
+from pathways.dialect.pieces import piece_problem
 from pathways.dialect.ranges import LARGEST_RANGE, write_ranges
 from pathways.dialect.sharding import size_of_axes
 
@@ -211,6 +212,16 @@ def _signature(program: ProgramIR) -> Iterator[Broken]:
             yield func.operation, f"has a constant {name} of the wrong size", "as many bytes as its type"
 
 
+def _pieces(program: ProgramIR) -> Iterator[Broken]:
+    """Arrays in several buffers are whole."""
+    flow, taken = program.flow, program.arguments
+    sides = ([(taken[v], v) for v in program.inputs], list(zip(program.results, flow.returned, strict=True)))
+    for side in sides:
+        held = [(a.piece, flow.types[v].shape, (flow.types[v].dtype, a.dtype, a.weak, a.donate)) for a, v in side]
+        if (problem := piece_problem(held)) is not None:
+            yield program.func.operation, f"has {problem}", "pieces of one array, each behind the one before it"
+
+
 def _branch_places(program: ProgramIR) -> Iterator[Broken]:
     for node in program.flow.branches():
         yield from _body_places(program, node)
@@ -313,8 +324,9 @@ _RULES: dict[Phase, dict[Callable[[ProgramIR], Iterator[Broken]], frozenset[str]
         _calls: frozenset({"callee"}),
         _actions: frozenset({"action", "parts", "gathered", "mesh"}),
         _signature: frozenset({"arguments"}),
+        _pieces: frozenset({"arguments"}),
         _branches: frozenset({"bodies", "meshes"}),
-        check_written: _STATED - {"arguments"},
+        check_written: _STATED,
     },
     Phase.SHARD: {check_shardings: _STATED, check_computations: _STATED, _branch_places: _STATED},
     Phase.PLACE: {_bindings: frozenset({"mesh", "island"})},

@@ -13,6 +13,7 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR, described, main_of
 from pathways.dialect.ir.wellformed import Broken, stated_partitions
+from pathways.dialect.memo import remembered
 from pathways.dialect.mlir import Attribute, Operation
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, is_closed, meshes_of, read_sharding
@@ -39,6 +40,7 @@ def check_written(program: ProgramIR) -> Iterator[Broken]:
     """
     if program.phase.reached(Phase.SHARD):
         return
+    yield from _check_signature(program)
     types = program.flow.types
     divided: set[tuple[ArrayType, Placed]] = set()
     for node in program.flow.nodes:
@@ -59,6 +61,26 @@ def check_written(program: ProgramIR) -> Iterator[Broken]:
                     yield from _divides(program, operation, type_, whole, f"{what} {i}")
                 if node.mesh and placed.mesh != node.mesh:
                     yield operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
+
+
+def _check_signature(program: ProgramIR) -> Iterator[Broken]:
+    """Finds shardings that cannot be, or have no say, of what the program takes and makes."""
+    op, flow = program.func.operation, program.flow
+    body = "pw.body" in op.attributes
+    for value, argument in zip(flow.arguments, program.arguments, strict=True):
+        placed, name = argument.sharding, argument.shown(value)
+        if placed is None:
+            continue
+        if body:
+            yield op, f"states how it takes {name}", "no pw.sharding before phase shard: a body takes what it is given"
+        elif placed.mesh != argument.mesh:
+            yield op, f"splits {name} over @{placed.mesh}", f"its own mesh, @{argument.mesh}"
+        else:
+            yield from _divides(program, op, flow.types[value], placed, name)
+    for number, result in enumerate(program.results):
+        if result.sharding is not None:
+            name = result.name or f"result {number}"
+            yield op, f"states how it makes {name}", "a pw.transfer, or sdy.sharding in the computation that makes it"
 
 
 def check_shardings(program: ProgramIR) -> Iterator[Broken]:
@@ -162,6 +184,7 @@ def _sides(computation: Operation) -> _Sides:
     )
 
 
+@remembered
 def _sharding(attribute: Any) -> Placed | None:
     if "sdy.sharding" not in attribute:
         return None

@@ -11,11 +11,14 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import is_array_type
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.ir import pw
+from pathways.dialect.ir.bodies import broken_bodies
 from pathways.dialect.ir.declare import FLAG, NUMBER, STRING, SYMBOL, PwOp
 from pathways.dialect.ir.program import PER_DEVICE_OF
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, name_of, sdy, short_text, where_of
 from pathways.dialect.phases import Phase
+from pathways.dialect.pieces import read_piece
 from pathways.dialect.schedule_figures import Schedule
+from pathways.dialect.sdy import is_closed
 from pathways.dialect.trees import read_tree
 
 Broken: TypeAlias = tuple[Operation, str, str]
@@ -62,6 +65,14 @@ def _is_schedule(attribute: Attribute) -> bool:
     return all(isinstance(attribute[n], kind) for n, kind in wanted.items() if n in attribute)
 
 
+def _is_piece(attribute: Attribute) -> bool:
+    try:
+        read_piece(STRING.read(attribute))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
+    return True
+
+
 _Check: TypeAlias = Callable[[Attribute], bool]
 _MODULE: dict[str, tuple[_Check, Phase | None, str]] = {
     "pw.phase": (_is_phase, Phase.TRACE, f"one of {', '.join(Phase)}"),
@@ -72,6 +83,7 @@ _MODULE: dict[str, tuple[_Check, Phase | None, str]] = {
     "pw.placement": (STRING.accepts, None, "text"),
     "pw.schedule": (_is_schedule, None, "numbers and text by name"),
     "pw.temporaries": (STRING.accepts, None, "text"),
+    "pw.ordered": (FLAG.accepts, None, "a flag"),
     "pw.not_reproducible": (FLAG.accepts, None, "a flag"),
 }
 """The attributes of the module: what each must be, and from which phase on it must be there."""
@@ -193,8 +205,9 @@ _ARGUMENT: dict[str, _Check] = {
     "pw.constant": lambda a: STRING.accepts(a) and _is_hex(a.value) and bool(a.value),
     "pw.weak": FLAG.accepts,
     "pw.donate": FLAG.accepts,
+    "pw.piece": _is_piece,
     "pw.mesh": SYMBOL.accepts,
-    "pw.sharding": pw.is_sharding,
+    "pw.sharding": lambda a: pw.is_sharding(a) and is_closed(a),
 }
 
 
@@ -277,3 +290,4 @@ def _computation(computation: Operation, *, settled: bool) -> Iterator[Broken]:
         return
     yield from _described(mains[0], _SHARDING)
     yield from _array_types(mains[0], inside=False)
+    yield from broken_bodies(computation)

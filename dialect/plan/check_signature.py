@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.jax_api import eval_shape, random
+from pathways.dialect.pieces import leaves, piece_problem
 from pathways.dialect.plan.check_types import type_problem
 from pathways.dialect.plan.nouns import ConstantData, Plan, Port, Stream
 from pathways.dialect.trees import count_leaves, tree_problem
@@ -19,8 +20,15 @@ def tree_problems(plan: Plan) -> _Problems:
     for what, tree, ports in (("arguments", plan.in_tree, plan.inputs), ("results", plan.out_tree, plan.results)):
         if (problem := tree_problem(tree)) is not None:
             yield f"{what} in {problem}", "a structure that JAX has"
-        elif count_leaves(tree) != len(ports):
-            yield f"{len(ports)} {what} in a tree of {count_leaves(tree)} leaves", "one leaf an array"
+        elif (problem := piece_problem([(p.piece, p.type.shape, _of_a_leaf(p)) for p in ports])) is not None:
+            yield f"{what} with {problem}", "pieces that make up one axis of one array, each behind the one before it"
+        elif (count := sum(1 for _ in leaves([p.piece for p in ports]))) != count_leaves(tree):
+            yield f"{count} {what} in a tree of {count_leaves(tree)} leaves", "one leaf an array"
+
+
+def _of_a_leaf(port: Port) -> tuple[object, ...]:
+    """What is equal of all pieces of an array."""
+    return port.type.dtype, port.dtype, port.weak, port.donated
 
 
 def port_problems(plan: Plan) -> _Problems:

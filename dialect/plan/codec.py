@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.pieces import LeafPiece
 from pathways.dialect.plan import nouns as nouns
 from pathways.dialect.plan.instructions import INSTRUCTIONS
 from pathways.dialect.plan.signature import Parameter
@@ -65,7 +66,7 @@ CLASSES: dict[str, type] = {
         ),
         *INSTRUCTIONS,
         *(nouns.ConstantData, nouns.Body, nouns.Plan),
-        *(Where, ArrayType, Island, Topology, Parameter),
+        *(Where, ArrayType, Island, Topology, Parameter, LeafPiece),
     )
 }
 OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})
@@ -188,7 +189,7 @@ class _Decoder:
             return tuple(map(printable, items)) if field.type == field.TYPE_STRING else tuple(items)
         if field.message_type is not None:
             if not message.HasField(field.name):
-                if field.name == "where":
+                if field.name in ("where", "piece"):
                     return None
                 raise DecodeError(f"{message.DESCRIPTOR.name} lacks {field.name}")
             return self.decode(content)

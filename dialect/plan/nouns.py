@@ -10,6 +10,7 @@ from functools import cached_property
 
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.pieces import LeafPiece
 from pathways.dialect.plan.instructions import Instruction, Run
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.schedule_figures import Schedule
@@ -165,7 +166,10 @@ class Computation:
 
 @dataclass(frozen=True)
 class Port:
-    """An argument or result of the program. `slot` -1: an argument that nothing uses; `dtype`: what the user sees."""
+    """An argument or result of the program. `slot` -1: an argument that nothing uses; `dtype`: what the user sees.
+
+    `piece`: it is one buffer of an array that is held in several, those before and behind it.
+    """
 
     name: str
     type: ArrayType
@@ -174,6 +178,7 @@ class Port:
     island: str
     slot: int
     donated: bool = False
+    piece: LeafPiece | None = None
 
 
 @dataclass(frozen=True)

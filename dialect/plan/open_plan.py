@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pathways.dialect.activities import Activity
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.check_modules import check_modules
 from pathways.dialect.plan.nouns import Plan
@@ -13,7 +14,8 @@ def open_plan(path: str | Path) -> Plan:
 
     Raises PWC0601-PWC0604 and PWC0613. All that the returned plan names exists.
     """
-    plan = load_plan(path)
-    validate(plan, str(path))
-    check_modules(plan, str(path))
+    with Activity(f"reading {Path(path).name}"):
+        plan = load_plan(path)
+        validate(plan, str(path))
+        check_modules(plan, str(path))
     return plan

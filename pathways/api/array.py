@@ -18,11 +18,12 @@ from pathways.api.shards import Shard, shards
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.tracing_stack import around
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.jax_api import JaxArray as JaxArray
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.topology import readable
 from pathways.dialect.user_line import caller
-from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch
+from pathways.runtime.errors import NotAnArray, StillRunning, TooMuchToFetch, failed_because
 from pathways.runtime.host.devices import arrays, pjrt
 from pathways.runtime.host.devices.remote_array import RemoteArray
 from pathways.runtime.host.run.background import Promise
@@ -75,6 +76,16 @@ class Array(ArrayMethods, JaxArray):
         """The sharding on virtual devices; None where JAX asks for a dispatch of its own: it computes on a copy."""
         frame = inspect.currentframe()
         return None if frame is not None and compat.is_dispatch(frame.f_back) else self._sharding
+
+    @property
+    def virtual_sharding(self) -> Any:
+        """The sharding on virtual devices, for JAX's own dispatch, too."""
+        return self._sharding
+
+    @property
+    def stored_type(self) -> ArrayType:
+        """How it is stored: keys as their data."""
+        return self._port.type
 
     @property
     def ndim(self) -> int:
@@ -163,7 +174,7 @@ class Array(ArrayMethods, JaxArray):
         """Cancels the run that computes this, where it waits for values: in a loop on data, or for a host callback.
 
         All results of that run raise PWC0518 from then on; work that it has enqueued still runs. Returns False where
-        there is nothing to cancel: everything was enqueued.
+        there is nothing to cancel: everything was enqueued, or other processes have it and it has no loop on data.
         """
         promise = self.handle.array()
         if isinstance(promise, RemoteArray):
@@ -211,16 +222,18 @@ class Array(ArrayMethods, JaxArray):
         try:
             if isinstance(array, Poison):  # its device was lost meanwhile
                 raise array.error()
-            limit = process().controller.fetch_limit
-            if size > limit:
-                name, island = held.buffer.name, held.buffer.origin[1]
-                error = TooMuchToFetch(
-                    name=name, size=readable(size), island=island, limit=readable(limit), where=caller()
-                )
-                raise PathwaysError(error)
+            self.check_limit(size)
             return _waited(held, lambda: read(array))
         finally:
             held.drop()
+
+    def check_limit(self, size: int) -> None:
+        """Raises PWC0516 for so many bytes, where they are more than may be copied to the host."""
+        limit = process().controller.fetch_limit
+        if size > limit:
+            name, island = self._port.name, self.handle.buffer.origin[1]
+            error = TooMuchToFetch(name=name, size=readable(size), island=island, limit=readable(limit), where=caller())
+            raise PathwaysError(error)
 
     def lend(self, use: Callable[[Any], _T]) -> _T:
         """Returns what `use` makes of the buffer's array, wherever that is; no run overwrites it meanwhile.
@@ -355,7 +368,7 @@ def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
         if isinstance(now, Poison):  # its device was lost while it was read
             raise now.error() from error
         name, island, where = handle.buffer.origin
-        failed = ComputationFailed(computation=name, island=island, cause=str(error), where=where)
+        failed = failed_because(name, island=island, cause=str(error), where=where)
         raise PathwaysError(hang_behind(error) or failed) from error
 
 

@@ -22,7 +22,7 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
     takes its island's arrays with it (PWC0910), those of others stay; the island is started anew, and the next call of
     a program finds it there. Gives the topology at the start; `pw.add_island` and `pw.remove_island` change it.
 
-    Host callbacks and some faults are refused there (PWC0912).
+    Some faults are refused there, and host callbacks on islands of several hosts (PWC0912).
     Raises PWC0704 for a topology that is none, PWC0910 where a process does not start.
 
         with pw.cluster(islands=2, devices=4):

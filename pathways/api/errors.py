@@ -3,7 +3,28 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
+
+
+@dataclass(frozen=True)
+class NotSearchable(Explained):
+    code: ClassVar[str] = "PWC0117"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "there is no way to search for how to split {loss}"
+    loss: str
+
+
+@dataclass(frozen=True)
+class NothingFits(Diagnostic):
+    code: ClassVar[str] = "PWC0118"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "no way to split {loss} fits {topology}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "stages x data x model that divide the batch, on devices with memory for their part"
+    hint: ClassVar[str] = "more devices, another batch, jax.checkpoint around layers, a smaller optimizer state"
+    loss: str
+    topology: str
+    have_: str
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pathways.api.progress_display import show_progress
 from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.default import default_topology, kind_of_made
 from pathways.compiler.plugins import PluginError, find_plugin
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import transfer_guard
@@ -62,9 +64,14 @@ class Process:
             return Session(topology)
         if (there := self.cluster_topology) is not None:
             return Session(there, self._bound(slices, there))
-        if platform_named(self.platform).made_at_will is None:
-            return Session(host_topology())
-        return self._made_session(program, slices)
+        return Session(there) if (there := self.known_topology) is not None else self._made_session(program, slices)
+
+    @property
+    def known_topology(self) -> Topology | None:
+        """The islands that programs are placed on; None where they are made for each program."""
+        if (there := self.cluster_topology) is not None:
+            return there
+        return host_topology() if platform_named(self.platform).made_at_will is None else None
 
     @property
     def cluster_topology(self) -> Topology | None:
@@ -130,7 +137,8 @@ class Process:
     def load(self, plan: Plan, path: str = "plan", *, sequential: bool = False) -> LoadedPlan:
         self._note_preferences(plan)
         ready, executables = plan.executables, self.controller.executables
-        with COMPILING, transfer_guard("allow"):  # constants of a plan are no arguments of a call
+        # Constants of a plan are no arguments of a call.
+        with COMPILING, transfer_guard("allow"), Activity(f"loading {plan.name}"):
             executables.offer(ready)
             before = executables.compiled
             loaded = LoadedPlan(plan, self.controller, path, sequential=sequential)
@@ -306,3 +314,18 @@ def status() -> Status:
     """
     machine = process().machine
     return read_status(machine.ask("status")) if isinstance(machine, Attached) else status_of(process().controller)
+
+
+def why_held_up() -> str:
+    """Says what runs of this process wait for in the lines of a shared cluster; empty where none does."""
+    machine = process().machine
+    if not isinstance(machine, Attached):
+        return ""
+    try:
+        said = machine.ask("status")
+    except PathwaysError:  # the cluster is gone: the call that waits says so
+        return ""
+    return next((str(client["why"]) for client in said["clients"] if client["number"] == machine.client), "")
+
+
+show_progress(why_held_up)

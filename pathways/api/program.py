@@ -18,12 +18,15 @@ from pathways.compiler.errors import BadArguments, EndlessCalls
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.meshes import ambient
 from pathways.compiler.frontends.jax.staged import stage
-from pathways.compiler.frontends.jax.trace import outline, trace_program
+from pathways.compiler.frontends.jax.trace import Traced, outline, trace_program
 from pathways.compiler.frontends.jax.tracing_stack import around, tracing
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import Tracer, config, tree_util
 from pathways.dialect.user_line import caller
 from pathways.runtime.host.devices.pjrt import lowering_platform
+from pathways.viz.pictures import picture_of_plan
+from pathways.viz.render.html import in_frame
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
 Argnums = int | Sequence[int]
@@ -72,6 +75,11 @@ class Program:
         compiled = sum(map(len, self._settings.values()))
         return f"<pw.Program {self.name}{self._signature.python}{place}, signatures compiled: {compiled}>"
 
+    def _repr_html_(self) -> str | None:
+        """Shows the program as it was compiled last; in words alone before."""
+        compiled = list(self._latest[1].values())
+        return in_frame(picture_of_plan(compiled[-1].plan)) if compiled else None
+
     @property
     def example_args(self) -> tuple[Any, ...]:
         """Returns the arguments to compile for where none are given. Raises PWC0104 where the program has none."""
@@ -114,7 +122,10 @@ class Program:
         compiled = known.get(key)
         if compiled is None:
             platform = process().platform  # first: in a forked process it raises, and the lock may never be free
-            with COMPILING:
+            now = now[0], here()  # the first call of all makes the process
+            known = self._settings.setdefault(now, {})
+            self._latest = now, known
+            with COMPILING, Activity(f"preparing {self.name}"):
                 compiled = known.get(key)
                 if compiled is None:
                     compiled = known[key] = self._lower(platform, bound, dynamic).compile()
@@ -142,19 +153,22 @@ class Program:
                 f"jax.disable_jit does not hold for programs: {self.name} is traced and compiled as always. "
                 "To see values in it, use jax.debug.print, or jax.debug_nans to find what is not a number"
             )
-        with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
-            traced = trace_program(
-                bound.function(self.function),
-                tree_util.tree_unflatten(tree, structs),
-                leaf_names,
-                donated,
-                name=self.name,
-                platform=platform,
-                lowering_platform=lowering_platform(platform),
-                where=self.where,
-                parameters=bound.parameters,
-            )
-        return Lowered(traced, tree, self.name)
+
+        def trace() -> Traced:
+            with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
+                return trace_program(
+                    bound.function(self.function),
+                    tree_util.tree_unflatten(tree, structs),
+                    leaf_names,
+                    donated,
+                    name=self.name,
+                    platform=platform,
+                    lowering_platform=lowering_platform(platform),
+                    where=self.where,
+                    parameters=bound.parameters,
+                )
+
+        return Lowered(trace(), tree, self.name, trace)
 
     def _structs(self, leaves: Sequence[Any], bound: BoundCall, dynamic: tuple[Any, ...]) -> list[jax.ShapeDtypeStruct]:
         """Returns the types that leaves are traced as: 32 bits where JAX narrows; a `pw.Array` cannot be narrowed."""

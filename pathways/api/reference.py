@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from pathways.api.pieced_arguments import spread_leaves
 from pathways.api.process import process
 from pathways.dialect import jax_api
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.jax_api import ShapedArray, device_put, export, jit, tree_util
 from pathways.dialect.plan.instructions import Branch, Copy, Recv, Run, Send
+from pathways.dialect.plan.leaves import leaves_of
 from pathways.dialect.plan.nouns import Computation, Layout, Plan
 from pathways.dialect.plan.order import Joined, linearize
 from pathways.runtime.client.inputs import as_host
@@ -57,10 +59,13 @@ def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any
 
 
 def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
-    """Runs a plan once; returns the results on the host."""
-    inputs = [as_host(v, p, plan.name) if p.slot >= 0 else None for p, v in zip(plan.inputs, arguments, strict=True)]
+    """Runs a plan once, on one value an array, in pieces or not; returns the results on the host."""
+    inputs = spread_leaves(arguments, leaves_of(plan.inputs), plan.name)
+    inputs = [as_host(v, p, plan.name) if p.slot >= 0 else None for p, v in zip(plan.inputs, inputs, strict=True)]
     with jax_api.enable_x64(True):  # element types are the plan's, whatever this thread's settings
-        return _run(plan, inputs, {})
+        results = _run(plan, inputs, {})
+    made = [(leaf, [results[n] for n in leaf.numbers]) for leaf in leaves_of(plan.results)]
+    return [np.concatenate(parts, leaf.axis) if leaf.is_cut else parts[0] for leaf, parts in made]
 
 
 def _run(plan: Plan, arguments: Sequence[Any], called: dict[tuple[int, int], Any]) -> list["np.ndarray[Any, Any]"]:
@@ -149,7 +154,7 @@ def exported(computation: Computation, platform: str, count: int) -> Any:
         "in_shardings_hlo": (None,) * len(ins),
         "out_shardings_hlo": (None,) * len(outs),
         "nr_devices": count,
-        "platforms": (platform,),
+        "platforms": (pjrt.lowering_platform(platform),),
         "ordered_effects": (),
         "unordered_effects": (),
         "disabled_safety_checks": (),

@@ -3,10 +3,12 @@
 import time
 from pathlib import Path
 
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Topology
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.launch.host_start import log_of
 from pathways.runtime.launch.local_cluster import MemberPort, start_controller
 from pathways.runtime.launch.local_hosts import LOGS
 from pathways.runtime.launch.ray_cluster import RayRequest, start_controller_by_ray
@@ -48,11 +50,18 @@ def start_on_ray(address: str, request: RayRequest, topology: Topology | None, p
 
 def _await_hosts(address: str, folder: Path, *, joined: bool = False) -> Status:
     """Waits until all hosts of a cluster are there, or wait for places. Raises PWC0918 where one does not come."""
+    with Activity("starting hosts") as starting:
+        return _await_settled(address, folder, starting, joined=joined)
+
+
+def _await_settled(address: str, folder: Path, starting: Activity, *, joined: bool) -> Status:
     until = time.monotonic() + READY
     settled = 0.0
     while True:
         said = ask(address, "status")
         states = {island["name"]: island["state"] for island in said["islands"]}
+        starting.done, starting.total, starting.unit = list(states.values()).count("up"), len(states), "islands"
+        starting.detail = ", ".join(f"{i['name']} waits for {i['waits']}" for i in said["islands"] if i["waits"])
         if joined:
             return read_status(said)
         if all(island["state"] == "up" or island["waits"] for island in said["islands"]):
@@ -63,9 +72,9 @@ def _await_hosts(address: str, folder: Path, *, joined: bool = False) -> Status:
             settled = 0.0
         late = time.monotonic() > until
         if late or "away" in states.values():
-            missing = [name for name, state in states.items() if state != "up"]
+            missing = [host["name"] for i in said["islands"] if i["state"] != "up" for host in i["hosts"]]
             words = "; ".join(
-                f"{name}: {last_words(folder / LOGS / f'{name}.log') or 'it has printed nothing'}" for name in missing
+                f"{name}: {last_words(log_of(folder / LOGS, name)) or 'it has printed nothing'}" for name in missing
             )
             ask(address, "stop")  # whose logs go with it
             raise PathwaysError(NoCluster(address=str(folder), reason=f"not all hosts came; {words}"))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from jax.sharding import Mesh, NamedSharding
 
@@ -15,14 +15,16 @@ from pathways.dialect.jax_api import numpy as jnp
 from pathways.dialect.sharding import Sharding
 from pathways.runtime.client.saved_buffers import BufferPlace, place_of_buffer
 
+_Key = TypeVar("_Key")
 
-def places_of(leaves: Mapping[int, Any]) -> dict[int, BufferPlace]:
-    """Finds the places of leaves, by number; those that name none have none.
+
+def places_of(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
+    """Finds the places of leaves, by key; those that name none have none.
 
     Slices that no program has used are placed, as by a program that uses them. Raises what that raises.
     """
-    found: dict[int, BufferPlace] = {}
-    asked: dict[Mesh, dict[int, Any]] = {}
+    found: dict[_Key, BufferPlace] = {}
+    asked: dict[Mesh, dict[_Key, Any]] = {}
     for number, leaf in leaves.items():
         place = place_of_buffer(process().machine, leaf.handle.buffer) if isinstance(leaf, Array) else None
         if place is not None:
@@ -41,7 +43,7 @@ def _virtual_mesh(leaf: Any) -> Mesh | None:
     return sharding.mesh if isinstance(sharding.mesh.devices.flat[0], VirtualDevice) else None
 
 
-def _asked(leaves: Mapping[int, Any]) -> dict[int, BufferPlace]:
+def _asked(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
     """Asks where leaves on one mesh would lie, by a program that makes the smallest arrays that are sharded so."""
     shapes = [_grid(leaf) for leaf in leaves.values()]
     made = jit(
@@ -49,7 +51,7 @@ def _asked(leaves: Mapping[int, Any]) -> dict[int, BufferPlace]:
         out_shardings=[leaf.sharding for leaf in leaves.values()],
     )
     arrays = program(lambda: made())()
-    found: dict[int, BufferPlace] = {}
+    found: dict[_Key, BufferPlace] = {}
     for (number, leaf), array in zip(leaves.items(), arrays, strict=True):
         buffer = array.handle.buffer
         words = 1 if str(leaf.dtype).startswith("key<") else 0

@@ -7,6 +7,7 @@ and read them back, so that none passes through this process where islands are i
 """
 
 import contextvars
+import functools
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +19,12 @@ import jax
 import numpy as np
 
 from pathways.api.array import Array
+from pathways.api.array_in_pieces import ArrayInPieces
 from pathways.api.errors import WrongSnapshot
 from pathways.api.npz import INDEX
 from pathways.api.process import process
 from pathways.api.snapshot_index import ALL_INSIDE, SOME_BESIDE, Saved, dtype_name, folder_of, loaded, open_snapshot
+from pathways.api.snapshot_pieces import LeafPart, buffers_of, common_part, leaf_parts
 from pathways.api.snapshot_places import places_of
 from pathways.dialect.array_files import ArrayFile, chunk_of
 from pathways.dialect.diagnostics import PathwaysError
@@ -117,8 +120,12 @@ def restore(tree: Any, path: str | Path) -> Any:
             out.append(array)
         if wrong:
             raise PathwaysError(*wrong)
-        places = places_of({number: leaves[number][1] for number in beside})
-        work = [_reader(folder, leaves[n], saved, places.get(n)) for n, saved in beside.items()]
+        parts = {n: leaf_parts(leaves[n][1]) for n in beside}
+        places = places_of({(n, k): part.leaf for n, found in parts.items() for k, part in enumerate(found)})
+        work = [
+            _reader(folder, leaves[n], saved, parts[n], [places.get((n, k)) for k in range(len(parts[n]))])
+            for n, saved in beside.items()
+        ]
         for number, array in zip(beside, _each(work), strict=True):
             out[number] = array
     return tree_util.tree_unflatten(structure, out)
@@ -126,11 +133,11 @@ def restore(tree: Any, path: str | Path) -> Any:
 
 def _large(leaf: Any, name: str) -> ArrayFile | None:
     """Says how a leaf will lie in the folder; None for one that does not go there."""
-    if (leaf.handle.buffer.type.bytes if isinstance(leaf, Array) else getattr(leaf, "nbytes", 0)) < LARGE:
+    if getattr(leaf, "nbytes", 0) < LARGE:
         return None
     if isinstance(leaf, Array):
-        type_ = leaf.handle.buffer.type
-        part = leaf.handle.buffer.sharding.shard_shape(type_.shape)
+        type_ = leaf.stored_type
+        part = common_part([buffer.sharding.shard_shape(buffer.type.shape) for buffer in buffers_of(leaf)])
     else:
         stored = _stored(leaf)
         if not stored.dtype.isnative or not is_stored_as_named(str(stored.dtype)):
@@ -141,32 +148,46 @@ def _large(leaf: Any, name: str) -> ArrayFile | None:
 
 
 def _writer(leaf: Any, file: ArrayFile) -> Callable[[Path], None]:
-    if isinstance(leaf, Array):
-        return lambda folder: leaf.lend(lambda array: write_array(array, folder, file))
-    return lambda folder: file.write(folder, file.whole, _stored(leaf))
+    if not isinstance(leaf, Array):
+        return lambda folder: file.write(folder, file.whole, _stored(leaf))
+
+    def write(folder: Path) -> None:
+        for part in leaf_parts(leaf):
+            part.leaf.lend(functools.partial(write_array, folder=folder, file=part.of(file)))
+
+    return write
 
 
-def _reader(folder: Path, keyed: tuple[Any, Any], saved: Saved, place: BufferPlace | None) -> Callable[[], Any]:
-    """Prepares to read a large array: to its place, or to this process."""
+def _reader(
+    folder: Path, keyed: tuple[Any, Any], saved: Saved, parts: Sequence[LeafPart], places: Sequence[BufferPlace | None]
+) -> Callable[[], Any]:
+    """Prepares to read a large array: to its places, one a part, or to this process."""
     keys, leaf = keyed
     name = tree_util.keystr(keys) or "."
     file = cast("ArrayFile", saved.values)
 
+    def read_part(part: LeafPart, place: BufferPlace) -> Array:
+        mine = part.of(file)
+        saved_as = SavedAs(folder, mine, name, saved.dtype)
+        handle = read_buffer(process().controller, current_client.get(), saved_as, place)
+        island = handle.buffer.origin[1]
+        port = Port(name, mine.type, saved.dtype, bool(getattr(leaf, "weak_type", False)), island, 0)
+        return Array(handle, port, part.leaf.sharding)
+
     def read() -> Any:
         try:
-            if place is None:
+            there = [place for place in places if place is not None]
+            if len(there) < len(parts):
                 return loaded(file.read(folder, file.whole), saved.dtype)[0]
-            current = process()
-            handle = read_buffer(
-                current.controller, current_client.get(), SavedAs(folder, file, name, saved.dtype), place
-            )
+            arrays = [read_part(*one) for one in zip(parts, there, strict=True)]
         except PathwaysError as error:
             if not isinstance(error.diagnostic, DamagedArray):
                 raise
             raise PathwaysError(replace(error.diagnostic, name=name, where=caller())) from None
-        island = handle.buffer.origin[1]
-        port = Port(name, file.type, saved.dtype, bool(getattr(leaf, "weak_type", False)), island, 0)
-        return Array(handle, port, leaf.sharding)
+        if parts[0].axis is None:
+            return arrays[0]
+        port = Port(name, file.type, saved.dtype, arrays[0].weak_type, "", 0)
+        return ArrayInPieces(arrays, parts[0].axis, port)
 
     return read
 

@@ -2,19 +2,26 @@
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pathways.api.analysis import MemoryAnalysis, islands_asked_for, memory_of
 from pathways.api.array import Array
+from pathways.api.dispatching import PARALLEL, is_sequential
+from pathways.api.pictures import PicturedPlan, PicturedProgram
+from pathways.api.pieced_arguments import give_up_others, is_spread, spread_leaves, whole
 from pathways.api.process import COMPILING, process
+from pathways.api.result_shardings import slice_like, virtual_sharding
 from pathways.api.summary import compile_summary
 from pathways.api.warn import warn
 from pathways.compiler.driver import Compilation
 from pathways.compiler.errors import BadArguments
+from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling, compiling_for
+from pathways.compiler.frontends.jax.pipeline.table import StageTable
 from pathways.compiler.frontends.jax.trace import Traced
 from pathways.compiler.pass_manager import Options, Timing
 from pathways.compiler.placement import PlacementPolicy
@@ -25,7 +32,8 @@ from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
-from pathways.dialect.plan.nouns import Plan, Port
+from pathways.dialect.plan.leaves import leaf_ports, leaves_of
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.plan.plan_file import save_plan
 from pathways.dialect.plan.signature import NAME, arguments_in_order, shown
@@ -35,16 +43,15 @@ from pathways.dialect.user_line import caller
 from pathways.runtime.client import debugging
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.errors import CannotReplace, WrongStructure
-from pathways.runtime.host.devices.pjrt import COSTS, named_sharding
+from pathways.runtime.host.devices.pjrt import COSTS
 from pathways.runtime.host.load.costs import IslandCost
+from pathways.viz.graphs import Graph
 
-PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
 
-
-class Lowered:
+class Lowered(PicturedProgram):
     """A traced program, not placed yet. `module` is its IR of phase `trace`."""
 
-    def __init__(self, traced: Traced, in_tree: Any, name: str) -> None:
+    def __init__(self, traced: Traced, in_tree: Any, name: str, trace: Callable[[], Traced] | None = None) -> None:
         self._context = traced.program.context
         self._fresh: ProgramIR | None = traced.program
         """The traced program, its dataflow known; the first compilation changes it, unless `module` was read before."""
@@ -55,9 +62,15 @@ class Lowered:
         self.timing: dict[str, float] = traced.timing
         """Seconds of JAX's tracing, of its lowering, and of the rest of phase `trace`."""
         self.slices: dict[str, VirtualSlice] = traced.slices
+        self.pipelines: tuple[StageTable, ...] = traced.pipelines
+        """How the losses in it were cut into stages."""
         self._in_tree = in_tree
         self._out_tree = traced.out_tree
         self._name = name
+        self._again = trace if traced.pipelines else None
+        self._settings = compat.trace_context()
+        self._target = compiling_for.get() or Target()
+        self._cut_anew: dict[Target, Lowered] = {}
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{symbol} of {len(s.devices)}" for symbol, s in self.slices.items())
@@ -84,9 +97,8 @@ class Lowered:
         """Returns the IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
         if phase not in list(Phase):
             have, rule = repr(phase), f"one of {', '.join(Phase)}"
-            error = BadArguments(
-                problem="there is no such phase", have_=have, rule=rule, advice="as_text('place')", where=caller()
-            )
+            problem, advice = "there is no such phase", "as_text('place')"
+            error = BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller())
             raise PathwaysError(error)
         module = self._compilation(Phase(phase), None, Options()).program.module
         return text(module) if debug_info else pretty(module)
@@ -94,10 +106,13 @@ class Lowered:
     def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
         """Compiles the program down to `phase`."""
         with COMPILING:
-            program = self._program()
-            compilation = Compilation(program, self.constants, process().session(program, self.slices, topology))
+            compilation = self._begun(topology)
             compilation.advance(phase, options=options)
             return compilation
+
+    def _begun(self, topology: Topology | None) -> Compilation:
+        program = self._program()
+        return Compilation(program, self.constants, process().session(program, self.slices, topology))
 
     def compile(
         self,
@@ -108,6 +123,7 @@ class Lowered:
         merge: bool = True,
         remat: str = "no",
         dispatch: str = PARALLEL,
+        without: str | Sequence[str] = (),
     ) -> "Compiled":
         """Compiles for a topology (a spec or a `pw.Topology`); without one, for this process.
 
@@ -115,18 +131,35 @@ class Lowered:
         function `place(graph, topology)`. `schedule` is the order of a loop over microbatches: program, gpipe, 1f1b,
         interleaved, zero-bubble or a table as FILE.csv; `merge` makes one executable of calls that are not waited for
         in between; `remat="auto"` computes activations again where they would not fit.
-        `dispatch="sequential"` waits for each computation before the next, to see what parallel dispatch is worth.
+        `dispatch="sequential"` waits for each computation before the next. `without` names passes to leave out.
         Warns where there is nothing to schedule. Raises PWC0301 where slices do not fit, PWC0302 where memory does not
-        suffice, PWC0305 for an illegal placement, PWC0402-PWC0405 for an impossible schedule.
+        suffice, PWC0305 for an illegal placement, PWC0402-PWC0405 for a schedule, PWC0711 where a pass is needed.
         """
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
-        options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
+        left_out = (without,) if isinstance(without, str) else tuple(without)
+        options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat, without=left_out)
+        lowered = self._cut_for(Target.of(wanted or process().known_topology, schedule))
+        return lowered._compile(wanted, options, dispatch)
+
+    def _cut_for(self, target: Target) -> "Lowered":
+        """Returns the program with its losses cut for this target: traced anew where that may change the cut."""
+        if self._again is None or target == self._target:
+            return self
+        if compat.trace_context() != self._settings:
+            warn(f"JAX's settings have changed since {self._name} was traced: its losses stay cut as they are")
+            return self
+        if target not in self._cut_anew:
+            with compiling(target):
+                self._cut_anew[target] = Lowered(self._again(), self._in_tree, self._name, self._again)
+        return self._cut_anew[target]
+
+    def _compile(self, wanted: Topology | None, options: Options, dispatch: str) -> "Compiled":
         compilation = self.compiled(wanted, options)
         plan = compilation.plan()
         if wanted is None:
             process().keep_bindings(plan, self.slices)
-        if schedule != PROGRAM and not plan.schedule.microbatches:
-            warn(f"schedule {schedule!r} changes nothing in {plan.name}: {plan.schedule.note}")
+        if options.schedule != PROGRAM and not plan.schedule.microbatches:
+            warn(f"schedule {options.schedule!r} changes nothing in {plan.name}: {plan.schedule.note}")
         return Compiled(
             plan,
             slices=self.slices,
@@ -135,6 +168,7 @@ class Lowered:
             timing=compilation.timing,
             recipe=Recipe(self, wanted, options),
             dispatch=dispatch,
+            pipelines=self.pipelines,
         )
 
     def compiled(self, topology: Topology | None, options: Options) -> Compilation:
@@ -160,8 +194,12 @@ class Recipe:
             process().keep_bindings(plan, self.lowered.slices)
         return plan
 
+    def graphs(self) -> list[Graph]:
+        """Returns the dataflow at the phases before the plan."""
+        return self.lowered.watched(self.topology, self.options)
 
-class Compiled:
+
+class Compiled(PicturedPlan):
     """A plan bound to this process's devices. Calling it runs it; results are `pw.Array`s, at once.
 
     Where a device is lost or an island removed, the next run is placed anew, on islands that have all their devices.
@@ -178,17 +216,21 @@ class Compiled:
         path: str = "plan",
         recipe: Recipe | None = None,
         dispatch: str = PARALLEL,
+        pipelines: tuple[StageTable, ...] = (),
     ) -> None:
         self.plan = plan
+        self.pipelines = pipelines
+        """How the losses in it were cut into stages; empty for a plan from a file."""
         self._recipe = recipe
         self._lock = threading.Lock()
         self.timing = timing or Timing()
         self._in_tree = in_tree
         self._out_tree = out_tree
-        self._sequential = _is_sequential(dispatch)
+        self._sequential = is_sequential(dispatch)
         self._loaded: LoadedPlan = process().load(plan, path, sequential=self._sequential)
-        self._slices = slices or {s.name: _slice_of(len(s.devices), s.prefer) for s in plan.slices}
+        self._slices = slices or {s.name: slice_like(s) for s in plan.slices}
         self._shardings: list[Any] = [None] * len(plan.results)
+        self._taken, self._made = leaves_of(plan.inputs), leaves_of(plan.results)
         taken = [p for p in plan.parameters if not p.static]
         self._positional = -1 if any(p.how == NAME for p in taken) or not plan.parameters else len(taken)
         """The number of arguments of a call, if all may be given by position."""
@@ -198,7 +240,7 @@ class Compiled:
         signature = shown(plan.name, plan.parameters)
         calls = f"{sum(1 for _ in plan.runs())} calls on {len(plan.streams)} islands"
         comma = "," if any(p.static for p in plan.parameters) else ""
-        counts = f"{len(plan.inputs)} inputs, {len(plan.results)} results, {calls}"
+        counts = f"{len(self._taken)} inputs, {len(self._made)} results, {calls}"
         return f"<pw.Compiled {signature}{comma} for {plan.platform}: {counts}>"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -231,9 +273,14 @@ class Compiled:
         if self._loaded.lost is not None:
             self._place_anew()
         run = debugging.run_debugged if debugging.asked() else LoadedPlan.run
-        handles = run(self._loaded, leaves)
+        name, taken = self.plan.name, self._taken
+        cut = is_spread(leaves, taken)
+        handles = run(self._loaded, spread_leaves(leaves, taken, name) if cut else leaves)
         ports = self.plan.results
-        return [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
+        arrays = [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
+        if cut:
+            give_up_others(leaves, taken, name)
+        return [whole(leaf, [arrays[n] for n in leaf.numbers]) for leaf in self._made]
 
     def _place_anew(self) -> None:
         """Places the plan on other devices after a loss. Raises PWC0513 where it fits nowhere."""
@@ -290,8 +337,9 @@ class Compiled:
         except ValueError:  # deeper than any plan's
             fits = False
         if not fits:
-            names = ", ".join(p.name for p in self.plan.inputs[:8]) + (", ..." if len(self.plan.inputs) > 8 else "")
-            raise self._wrong_structure(str(tree), f"{len(self.plan.inputs)} arrays: {names}")
+            ports = leaf_ports(self.plan.inputs)
+            names = ", ".join(p.name for p in ports[:8]) + (", ..." if len(ports) > 8 else "")
+            raise self._wrong_structure(str(tree), f"{len(ports)} arrays: {names}")
         if self._in_tree is None:
             self._in_tree = tree
 
@@ -300,20 +348,12 @@ class Compiled:
 
     def _sharding(self, index: int) -> Any:
         if self._shardings[index] is None:
-            self._shardings[index] = self._virtual_sharding(self.plan.results[index])
+            self._shardings[index] = virtual_sharding(self.plan, self.plan.results[index], self._slices)
         return self._shardings[index]
-
-    def _virtual_sharding(self, port: Port) -> Any:
-        buffer = self.plan.stream(port.island).buffers[port.slot]
-        mesh = self.plan.meshes[buffer.layout.mesh]
-        bound = next(s for s in self.plan.slices if s.name == mesh.slice)
-        positions = tuple(bound.devices.index(d) for d in mesh.devices)
-        devices = [self._slices[mesh.slice].devices[i] for i in positions]
-        return named_sharding(mesh.spec, buffer.layout.dims, devices)
 
     def summary(self) -> str:
         """What `pwc compile` prints: calls, placement and its reasons, transfers, schedule, memory."""
-        return compile_summary(self.plan, self.timing)
+        return "\n".join([compile_summary(self.plan, self.timing), *map(str, self.pipelines)])
 
     def cost_analysis(self, island: str | None = None) -> dict[str, float]:
         """Returns XLA's counts for one run, by the names of `jax.stages`: flops, bytes accessed, transcendentals.
@@ -351,21 +391,3 @@ def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
         if not plan.marked:
             plan = with_local_modules(plan)
     return Compiled(plan, path=str(path), dispatch=dispatch)
-
-
-def _is_sequential(dispatch: str) -> bool:
-    if dispatch not in DISPATCH:
-        problem, rule = "there is no such dispatch", " or ".join(DISPATCH)
-        error = BadArguments(
-            problem=problem,
-            have_=repr(dispatch),
-            rule=rule,
-            advice="dispatch='parallel', unless you compare",
-            where=caller(),
-        )
-        raise PathwaysError(error)
-    return dispatch == SEQUENTIAL
-
-
-def _slice_of(devices: int, prefer: str | None) -> VirtualSlice:
-    return VirtualSlice(devices, prefer=prefer, kind=None, island=None, topology=None, where=None)

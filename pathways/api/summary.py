@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathways.compiler.pass_manager import Timing
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch, Recv, Run, Send
+from pathways.dialect.plan.leaves import leaf_ports
 from pathways.dialect.plan.memory import by_kind, peak
 from pathways.dialect.plan.nouns import Buffer, Plan
 from pathways.dialect.reshard import plan_reshard
@@ -59,7 +60,8 @@ def compile_summary(plan: Plan, timing: Timing) -> str:
     used = len({r.computation for r in runs})
     moves, crossing = dcn_bytes(plan)
     lines = [
-        f"program  {plan.name} for {plan.platform}: {len(plan.inputs)} inputs, {len(plan.results)} results",
+        f"program  {plan.name} for {plan.platform}: {len(leaf_ports(plan.inputs))} inputs, "
+        f"{len(leaf_ports(plan.results))} results",
         f"calls    {len(runs)} of {used} distinct computations{_awaited(plan)}",
         f"islands  {plan.topology}",
         f"moved    {moves} transfers between islands, {size(crossing)} a run{in_bodies(plan)}",

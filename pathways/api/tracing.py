@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Generator
 from pathlib import Path
 
+from pathways.api.pictures import Trace
 from pathways.api.process import process
 from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
@@ -16,14 +17,16 @@ from pathways.runtime.host.observe.recorder import Recorder, RunRecorder
 
 
 @contextlib.contextmanager
-def trace(path: str | Path) -> Generator[None]:
+def trace(path: str | Path) -> Generator[Trace]:
     """Records all runs of this process while the context lasts, and writes them to `path` as Perfetto reads it.
 
     A process an island, a thread a device: what ran when, when it was enqueued and ready, why there was a gap, and what
     was planned; arrows along transfers; the controller and the runs of each client beside it. Waits for what is in
-    flight. Costs 10 to 20 % while it records, nothing otherwise. Raises PWC0606 where the file cannot be written.
+    flight. Costs 10 to 20 % while it records, nothing otherwise. Raises PWC0606 where the file cannot be written. The
+    value of `with ... as` shows the last run in a notebook, and `.visualize("run.html")` draws it.
 
-    Inside of `pw.cluster` it records all hosts, on one clock; a note names those that ended meanwhile.
+    Inside of `pw.cluster` and `pw.connect` it records all hosts, on one clock; a note names those that ended meanwhile.
+    Of a cluster that others use, too, it has the runs of this process alone.
     """
     controller = process().controller
     if any(isinstance(o, RunRecorder) for o in controller.observers):
@@ -33,14 +36,12 @@ def trace(path: str | Path) -> Generator[None]:
         )
         raise PathwaysError(error)
     machine = controller.machine
-    if isinstance(machine, Hosts):
-        machine.check_alone("a trace")
     recorder = ClusterRecorder(machine) if isinstance(machine, Hosts) else Recorder()
     recorder.start()
     try:
         with controller.observed_by(recorder):
             try:
-                yield
+                yield Trace(Path(path))
             finally:
                 controller.background.drain()
                 controller.flights.drain()

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from pathways.dialect.activities import BYTES, Activity
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.client.ports import Input
 from pathways.runtime.host.devices.arrays import copied, is_any_array
@@ -33,8 +34,29 @@ class Binder:
         self._store = store
         self._pauses = pauses
         self._donates = any(wanted is not None and wanted.port.donated for wanted in inputs)
+        self._sizes = tuple(0 if wanted is None else wanted.type.bytes for wanted in inputs)
+        self.may_be_large = sum(self._sizes) >= LARGE
+        """Whether inputs from the host may take their time: `bind_and_report` is for such plans."""
 
-    def bind(self, bound: Bound, values: list[Any], arguments: Sequence[Any], handles: Sequence[Handle | None]) -> None:
+    def bind_and_report(
+        self, bound: Bound, values: list[Any], arguments: Sequence[Any], handles: Sequence[Handle | None]
+    ) -> None:
+        """Binds as `bind` does, and reports how much of what comes from the host is on its way to devices."""
+        size = sum(size for size, handle in zip(self._sizes, handles, strict=True) if handle is None)
+        if size < LARGE:
+            self.bind(bound, values, arguments, handles)
+            return
+        with Activity(f"sending inputs of {self._program}", size, BYTES) as sending:
+            self.bind(bound, values, arguments, handles, sending)
+
+    def bind(
+        self,
+        bound: Bound,
+        values: list[Any],
+        arguments: Sequence[Any],
+        handles: Sequence[Handle | None],
+        sending: Activity | None = None,
+    ) -> None:
         """Puts the arguments into their slots; `bound` lists all that the run holds, also where this fails half way."""
         store = self._store
         used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
@@ -44,6 +66,8 @@ class Binder:
             port, index = wanted.port, wanted.index
             if handle is None:
                 values[index] = wanted.put(as_host(value, port, self._program))
+                if sending is not None:
+                    sending.done += wanted.type.bytes
                 continue
             array = wanted.arrive(handle)
             buffer = handle.buffer
@@ -61,3 +85,5 @@ class Binder:
 
 
 _NONE: Counter[int] = Counter()
+LARGE = 64 << 20
+"""Bytes of inputs that take their time on the way to devices."""

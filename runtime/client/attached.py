@@ -24,8 +24,9 @@ from pathways.dialect.user_line import caller
 from pathways.runtime.client.held_bytes import HeldBytes
 from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
 from pathways.runtime.client.places import HostPlace, come_in, host_place
-from pathways.runtime.client.remote_gang import IslandHost, RemoteGang
-from pathways.runtime.client.shared_host import SharedHost, ToIsland, show_ticket
+from pathways.runtime.client.remote_gang import IslandHost
+from pathways.runtime.client.shared_host import SharedGang, SharedHost, ToIsland, show_ticket
+from pathways.runtime.client.submitted import MOST_KEPT, ROOM, WINDOW, are_ahead, submitted
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -33,15 +34,12 @@ from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.launch.reach import connect_to, connect_to_host
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import read_address
-from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import decode, pack_parcels
-from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer, NotOverProcesses
+from pathways.runtime.wire.encoding import decode
+from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
 
-WINDOW = 32
-"""So many runs of a client may be under way: who calls a program waits while there are more."""
 UNREACHED = 15.0
 """Seconds for which a host is tried that is there, as the controller says, and is not reached."""
 TEND = 0.25
@@ -76,6 +74,8 @@ class Attached(HostedIslands):
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
         self._runs: dict[int, int] = {}
         """How many parts of each run have not ended."""
+        self._full, self._rooms = False, 0
+        """Whether calls wait until fewer runs are under way, and how often that was over."""
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
         self._requests: dict[int, deque[m.Answer]] = {}
         self._following = itertools.count()
@@ -146,9 +146,7 @@ class Attached(HostedIslands):
         """What has an island, now that its hosts have let this client in."""
         sink, epoch = ToIsland(self._control, place.number, place.epoch), place.epoch
         if len(connections) > 1:
-            return RemoteGang(
-                name, connections, self._lost, numbers=self.numbers, ordered=sink, epoch=epoch, kind=SharedHost
-            )
+            return SharedGang(name, connections, self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
         return SharedHost(name, connections[name], self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
 
     def _current(self, name: str) -> IslandHost | None:
@@ -191,14 +189,18 @@ class Attached(HostedIslands):
     def next_move(self) -> int:
         return next(self._moves)
 
-    def check_alone(self, what: str) -> None:
-        have, rule = "a cluster that other clients have, too", "islands of this process, or of `pw.cluster`"
-        raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=caller()))
+    def known(self) -> Sequence[str]:
+        with self._changed:
+            return [name for name, place in self._places.items() if place.addresses or name in self._there]
 
     def get_ready(self, hosts: Iterable[IslandHost]) -> None:
         """Waits while too many runs are under way. Raises PWC0917 where the controller is gone."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._runs) < WINDOW or self.ended is not None)
+            self._full = self._full or len(self._runs) >= WINDOW
+            if self._full:  # for all that come until there is room: none passes those who wait
+                self._post()
+                before = self._rooms
+                self._changed.wait_for(lambda: self._rooms > before or self.ended is not None)
             self._check_there()
 
     def start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
@@ -216,19 +218,17 @@ class Attached(HostedIslands):
                 host.refuse(run.number, cause)
             self._over(run.number)
             return runs
-        request = run.request
-        memory = [n for device, size in run.memory.items() for n in (self._numbered[device], size)]
-        places = [(self._places[host.island].number, host.epoch, message) for host, message in parcels]
-        for host, _ in parcels:
-            host.free_now()
-        self._tell_held()
-        self._post(
-            m.Submit(
-                run.number, run.plan, run.results, 0 if request is None else self._label(request.client),
-                int(WEIGHT * (1.0 if request is None else request.weight)),
-                tuple(memory), pack_parcels(places),
-            )
-        )  # fmt: skip
+        inside = 0 if run.request is None else self._label(run.request.client)
+        hosts = [host for host, _ in parcels]
+        numbered = [(self._places[host.island].number, host, message) for host, message in parcels]
+        said = [*self._held_since(), *submitted(run, inside, self._numbered, numbered)]
+        if self._control.kept >= MOST_KEPT or not are_ahead(hosts):
+            self._post(*said)  # by one write: each wakes the controller
+            return runs
+        with contextlib.suppress(ConnectionEnded):
+            self._control.post_later(*said)
+            if not are_ahead(hosts):  # those have all ended meanwhile, and nothing may come
+                self._control.flush()
         return runs
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
@@ -270,16 +270,17 @@ class Attached(HostedIslands):
             raise PathwaysError(replace(read_diagnostic(answers[0].error), where=caller()))
         return json.loads(answers[0].value)
 
-    def _post(self, message: m.Message) -> None:
-        """Sends a message to the controller; where that is gone, who waits hears it from the thread that reads."""
+    def _post(self, *messages: m.Message) -> None:
+        """Sends messages to the controller; where that is gone, who waits hears it from the thread that reads."""
         with contextlib.suppress(ConnectionEnded):
-            self._control.post_soon(message)
+            self._control.post_soon(*messages)
 
     def _read(self) -> None:
         """Takes what the controller says until its stream ends."""
         try:
             while True:
                 self._take(self._control.receive())
+                self._control.flush()
         except ConnectionEnded as error:
             reason = "the connection has been closed" if self._closed.is_set() else str(error)
             self._end(ControllerLost(address=self.address, reason=reason))
@@ -338,7 +339,9 @@ class Attached(HostedIslands):
             left = self._runs.get(run, 0) - (parts or 0)
             if parts is None or left <= 0:
                 self._runs.pop(run, None)
-                self._changed.notify_all()
+                if self._full and len(self._runs) <= ROOM:
+                    self._full, self._rooms = False, self._rooms + 1
+                    self._changed.notify_all()
             else:
                 self._runs[run] = left
 
@@ -369,12 +372,13 @@ class Attached(HostedIslands):
                 return
             for host in list(self._there.values()):
                 host.free_now()
-            self._tell_held()
+            if held := self._held_since():
+                self._post(*held)
 
-    def _tell_held(self) -> None:
-        """Says what is held since this was last said."""
-        if pairs := self._held.take():
-            self._post(m.Hold(0, pairs))
+    def _held_since(self) -> list[m.Message]:
+        """What tells of the bytes that are held since this was last told."""
+        pairs = self._held.take()
+        return [m.Hold(0, pairs)] if pairs else []
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""

@@ -55,7 +55,7 @@ class Cluster(HostedIslands):
         self._one_at_a_time = threading.Lock()
         """Held while an island comes or goes."""
         self._closed = threading.Event()
-        self._lost_values = LostValues(lambda: self.hosts)
+        self._lost_values = LostValues(lambda: self.hosts, self.telling)
         self.ranks = ranks_in(topology)
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform, self.ranks)}
         """By name of the host: an island of several has one for each."""

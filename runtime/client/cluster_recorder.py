@@ -31,7 +31,7 @@ class ClusterRecorder(RunRecorder):
     def start(self) -> None:
         """Has all hosts begin; waits for those that are being started anew."""
         hosts: dict[str, RemoteHost] = {}
-        for island in self._cluster.hosts:
+        for island in self._cluster.known():
             try:
                 for member in self._cluster.host(island).members:
                     self._ahead[member.island] = ahead([_ping(member) for _ in range(PINGS)])
@@ -40,7 +40,7 @@ class ClusterRecorder(RunRecorder):
             except (PathwaysError, ValueError) as error:
                 _note(island, error)
         most = MOST_LAUNCHES // max(1, len(hosts))
-        for island, answer in ask_each(hosts, lambda _, number: m.Record(number, most)).items():
+        for island, answer in ask_each(hosts, lambda _, number: m.Record(number, self._cluster.client, most)).items():
             if isinstance(answer, PathwaysError):
                 _note(island, answer)
             else:
@@ -50,7 +50,7 @@ class ClusterRecorder(RunRecorder):
         """Ends it on all hosts; returns what was recorded."""
         reader = EventReader(self.plans)
         found: list[Recording] = []
-        answers = ask_each(self._hosts, lambda _, number: m.Record(number, 0))
+        answers = ask_each(self._hosts, lambda _, number: m.Record(number, self._cluster.client, 0))
         numbers = {island: number for number, island in enumerate(self._islands.values())}
         begun: dict[str, Recording] = {}
         """Of each island that of its first host, which has enqueued what the others have."""
@@ -78,8 +78,5 @@ def _ping(host: RemoteHost) -> Ping:
 
 
 def _note(island: str, error: PathwaysError | ValueError) -> None:
-    why = str(error)
-    if isinstance(error, PathwaysError):
-        said = error.diagnostic
-        why = f"{said.text(said.title)}: {said.text(said.have)}"
+    why = error.diagnostic.brief if isinstance(error, PathwaysError) else str(error)
     print(f"note: the trace lacks what {island} did: {why}", file=sys.stderr)

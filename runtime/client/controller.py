@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Generator, Hashable, Iterable, Mapping
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
@@ -20,6 +20,7 @@ from pathways.runtime.control.admission import Ticket, Turns
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import DEPTH, Scheduler
+from pathways.runtime.control.wait_texts import before_it, lacking
 from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits, RunCancelled
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
@@ -68,7 +69,7 @@ class Controller:
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.flights, self.machine.row.on_host, self.end_hang)
-        self.turns = Turns(Scheduler(self.policy, self.ledger, self.depth))
+        self.turns = Turns(Scheduler(self.policy, self.ledger, self.depth), self._why_waits)
         self.store.changed = self._held
         if hasattr(os, "register_at_fork"):
             this = weakref.ref(self)
@@ -161,6 +162,16 @@ class Controller:
                 )
             )  # fmt: skip
 
+    def _why_waits(self, request: Request) -> str:
+        """Says what a run waits for: the memory that it lacks, and whose arrays that has, or the runs before it."""
+        number = request.number
+        short, before = self.turns.ask(lambda s: (s.ledger.short_of(request.bytes), s.goes_before(number)))
+        if short is None:
+            return before_it(before)
+        return lacking(
+            self.island_of(short).key, request.bytes[short] - self.ledger.free(short), self.store.owners_on(short)
+        )
+
     def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         """Sets the memory limits of devices to those that a plan's topology states."""
         if self.machine.counts_memory:
@@ -233,6 +244,13 @@ class Controller:
         if not self.background.drain(client, calling_back=True, timeout=grace):
             self.cancel(p for p in self.background.of(client) if not p.calls_back)
             self.background.drain(client, calling_back=True)
+        mine = [f for f in self.flights.all() if client is None or f.client == client.label]
+        calling = [f for f in mine if any(c.callbacks for c in f.plan.computations)]
+        parts = [token for f in calling for token in f.tokens if isinstance(token, RemoteRun)]
+        if not _done(parts, grace):  # behind loops that go on for ever
+            self.cancel_elsewhere(f for f in mine if f not in calling)
+            for part in parts:
+                part.block_until_ready()
 
     def close(self, client: ClientState) -> None:
         """Closes a client: takes its waiting runs out of line, and frees its arrays, even where handles are held.
@@ -272,3 +290,13 @@ class Controller:
         island = self.machine.island_of(device)
         assert island is not None
         return island
+
+
+def _done(parts: Sequence[RemoteRun], seconds: float) -> bool:
+    """Waits for so long; returns whether all of them have ended."""
+    end = time.monotonic() + seconds
+    while not all(part.is_ready() for part in parts):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True

@@ -13,7 +13,7 @@ MOST_FREED = 1 << 16
 class Sink(Protocol):
     """Where messages to a host go that must keep their order among its runs."""
 
-    def post_soon(self, message: m.Message) -> None:
+    def post_soon(self, message: m.Message, /) -> None:
         """Sends a message some time soon; never waits. Raises ConnectionEnded."""
         ...
 
@@ -31,12 +31,18 @@ class EndedArrays:
     def add_plan(self, plan: int) -> None:
         self._plans.append(plan)
 
-    def send(self, sink: Sink) -> None:
-        """Sends what has ended; several threads may, and each sends what it takes. Raises ConnectionEnded."""
+    def take(self) -> list[m.Message]:
+        """What tells of all that has ended; several threads may take, and each must send what it takes."""
+        found: list[m.Message] = []
         while arrays := _taken(self._arrays, MOST_FREED):
-            sink.post_soon(m.FreeArrays(tuple(arrays)))
-        for plan in _taken(self._plans, MOST_FREED):
-            sink.post_soon(m.UnloadPlan(plan))
+            found.append(m.FreeArrays(tuple(arrays)))
+        found += [m.UnloadPlan(plan) for plan in _taken(self._plans, MOST_FREED)]
+        return found
+
+    def send(self, sink: Sink) -> None:
+        """Sends what has ended. Raises ConnectionEnded."""
+        for message in self.take():
+            sink.post_soon(message)
 
 
 def _taken(numbers: deque[int], most: int) -> list[int]:

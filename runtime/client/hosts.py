@@ -2,6 +2,7 @@
 
 import abc
 import itertools
+import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -74,6 +75,8 @@ class Hosts(Machine, abc.ABC):
         """How many processes the host of an island is."""
         self.faults = 0
         """Faults that happened on hosts that are gone."""
+        self.telling = threading.Lock()
+        """Held while several hosts are told of one thing: all of them hear of such things in one order."""
         self._moving: dict[int, tuple[frozenset[str], Sequence[RemoteRun]]] = {}
         """Moves of arrays between programs that may be under way, by number: between which islands."""
 
@@ -96,8 +99,9 @@ class Hosts(Machine, abc.ABC):
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         """Tells a controller that several clients have of a plan (its bytes), before its first run."""
 
-    def check_alone(self, what: str) -> None:
-        """Raises PWC0912 for what may be done only where no other client has the same hosts."""
+    def known(self) -> Sequence[str]:
+        """The names of the hosts that are there, or were and come again; others may never come."""
+        return list(self.hosts)
 
     def get_ready(self, hosts: Iterable[IslandHost]) -> None:
         """Waits for what a run on these hosts needs beside its turn."""
@@ -112,8 +116,9 @@ class Hosts(Machine, abc.ABC):
             relay = Relay(run.number, members, run.branches, islands)
         parts = Parts(relay.cancel) if relay is not None and run.has_loops else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
-        for (host, message), part in zip(parcels, runs, strict=True):
-            host.run(message, part, relay)
+        with self.telling:
+            for (host, message), part in zip(parcels, runs, strict=True):
+                host.run(message, part, relay)
         if relay is not None:
             relay.begin()
         if run.request is None:
@@ -131,7 +136,7 @@ class Hosts(Machine, abc.ABC):
 
     def inject(self, fault: str) -> int:
         """Brings a fault (JSON) to this client's runs on all hosts; without one, ends it and gives how often it was."""
-        hosts = {name: self.host(name) for name in self.hosts if name not in self.lost_islands}
+        hosts = {name: self.host(name) for name in self.known() if name not in self.lost_islands}
         answers = ask_all(hosts, lambda _, number: m.Inject(number, self.client, fault))
         happened = sum(int(answer.value) for answer in answers.values()) + self.faults
         self.faults = 0

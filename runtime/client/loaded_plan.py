@@ -23,7 +23,7 @@ from pathways.runtime.client.ports import Input, Result
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import Request
-from pathways.runtime.errors import CalledInside, ComputationFailed
+from pathways.runtime.errors import CalledInside, failed_because
 from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.arrays import is_any_array
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -65,6 +65,7 @@ class LoadedPlan:
         """Seconds that a run takes: a moving average."""
         self._calls_back = any(c.callbacks for c in plan.computations)
         self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
+        self._bind = self._binder.bind_and_report if self._binder.may_be_large else self._binder.bind
 
     def _input(self, number: int, port: Port) -> Input | None:
         """Returns where the argument goes; None for one that the plan does not read."""
@@ -171,7 +172,7 @@ class LoadedPlan:
             for observer in controller.observers:
                 observer.turn(number)
             flight = self._take_off(ticket, frame)
-            self._binder.bind(bound, frame.values, arguments, handles)
+            self._bind(bound, frame.values, arguments, handles)
             launched = True
             self._engine.enqueue(frame, Dispatch(controller, ticket, flight, client, promise, observers))
             return self._results(frame.values, bound.owners, client, number)
@@ -245,7 +246,7 @@ class LoadedPlan:
             return Poison(error.diagnostic)
         islands = ", ".join(sorted(self._keys))
         cause = f"{type(error).__name__}: {error}"
-        return Poison(ComputationFailed(computation=self.plan.name, island=islands, cause=cause, where=line))
+        return Poison(failed_because(self.plan.name, island=islands, cause=cause, where=line))
 
     def _request(self, number: int, client: ClientState, handles: Sequence[Handle | None]) -> Request:
         bytes_: Mapping[Hashable, int] = self._peaks

@@ -1,5 +1,6 @@
 """A plan on hosts in other processes: one message a host and run goes there, and one comes back."""
 
+import json
 import secrets
 import threading
 import weakref
@@ -12,12 +13,15 @@ import numpy as np
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.host_callbacks import find
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
+from pathways.dialect.ranks import RankTable
 from pathways.runtime.client.hosts import Hosts, StartedRun, ask_all
 from pathways.runtime.client.remote_gang import IslandHost, ask_members
 from pathways.runtime.control.scheduling import Request
+from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
 from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
@@ -64,7 +68,7 @@ class RemoteEngine:
     def __init__(
         self, plan: Plan, hosts: Hosts, islands: dict[str, PhysicalIsland], path: str, *, sequential: bool
     ) -> None:
-        _check(plan)
+        _check(plan, hosts.ranks)
         self.plan = plan
         self.sides = RemoteSides(plan, islands)
         offsets = self.offsets = offsets_of(plan)
@@ -78,6 +82,8 @@ class RemoteEngine:
         self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of, hosts.ranks)
         shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
+        self._meets = len(self._shares) > 1 or any(map(hosts.ranks.are_several, shares.values()))
+        """Whether anything may go between hosts, under numbers that no other process guesses."""
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
         self._results = len(plan.results)
         self._memory: dict[Hashable, int] = {
@@ -104,7 +110,9 @@ class RemoteEngine:
         host = self._hosts.host(share.name)
         if host is not share.host:
             number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
-            answers = ask_members(host, lambda request: m.LoadPlan(request, number, path, sequential, raw))
+            called = {at: c.callbacks for at, c in enumerate(self.plan.computations) if c.callbacks}
+            functions = json.dumps(called) if called else ""
+            answers = ask_members(host, lambda request: m.LoadPlan(request, number, path, sequential, raw, functions))
             _check_alike(self.plan, {n.island: a.value for n, a in zip(host.members, answers, strict=True)})
             share.host = host
         return host
@@ -152,7 +160,7 @@ class RemoteEngine:
         Raises PWC0211 where there are such.
         """
         ids = max(self._results, 1)
-        first, transfers = self._hosts.numbers.take(ids), secrets.randbits(62)
+        first, transfers = self._hosts.numbers.take(ids), secrets.randbits(62) if self._meets else 0
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
             hosts = {share.name: self._host(share) for share in self._shares.values()}
@@ -242,10 +250,16 @@ def _check_alike(plan: Plan, digests: Mapping[str, str]) -> None:
             raise PathwaysError(DifferentParts(program=plan.name, host=name, other=first))
 
 
-def _check(plan: Plan) -> None:
-    """Raises PWC0912 for what hosts cannot run yet."""
-    calling = next((r for r in plan.runs() if plan.computations[r.computation].callbacks), None)
-    if calling is not None:
-        have = f"{calling.name}, which calls back to a Python function of this process"
-        rule = "computations without jax.debug.print, pure_callback or io_callback"
+def _check(plan: Plan, ranks: RankTable) -> None:
+    """Raises PWC0510 for callbacks that are not of this process, PWC0912 for what hosts cannot run yet."""
+    for calling in plan.runs():
+        callbacks = plan.computations[calling.computation].callbacks
+        if any(find(number) is None for number in callbacks):
+            raise PathwaysError(UnknownCallback(computation=calling.name, where=calling.where))
+        # Of what fails on one host of several the others do not know, and would wait for it in collectives.
+        if not callbacks or not ranks.are_several(plan.meshes[calling.mesh].island):
+            continue
+        island = plan.meshes[calling.mesh].island
+        have = f"{calling.name} on {island}, which has {ranks.count(island)} hosts"
+        rule = "an island of one host for computations with jax.debug.print, pure_callback or io_callback"
         raise PathwaysError(NotOverProcesses(what="a host callback", have_=have, rule=rule, where=calling.where))

@@ -3,7 +3,6 @@
 When one is gone all are: the others have threads in collectives that will never end, and are replaced with it.
 """
 
-import contextlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,6 @@ import numpy as np
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.client.client_ids import ClientIds
-from pathways.runtime.client.ended_arrays import EndedArrays, Sink
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.gang_roll import hangs, roll_of
 from pathways.runtime.control.relay import Relay
@@ -23,7 +21,6 @@ from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.frames import ConnectionEnded
 
 
 class RemoteGang:
@@ -37,17 +34,11 @@ class RemoteGang:
         on_losing: "Callable[[RemoteGang], None]" = lambda _: None,
         *,
         numbers: ClientIds,
-        ordered: Sink | None = None,
         epoch: int = 0,
-        kind: type[RemoteHost] = RemoteHost,
     ) -> None:
-        """`connections` are by name of the host, which is a `kind` of host; what must keep its order goes to `ordered`,
-        which tells all of them, if not to each."""
+        """`connections` are by name of the host."""
         self.island = island
         self.epoch = epoch
-        self._ordered = ordered
-        self._ended_arrays = EndedArrays()
-        """What `ordered` has not been told of."""
         self._on_lost, self._on_losing = on_lost, on_losing
         self._numbers = numbers
         self._first: list[RemoteHost] = []
@@ -55,14 +46,15 @@ class RemoteGang:
         self._order = threading.RLock()
         """Held while a message goes to all of them: they see all messages in one order."""
         self._ready = threading.Event()
-        self.members = tuple(
-            kind(
-                n, c, self._member_lost, self._member_losing, self._member_hangs,
-                numbers=numbers, ordered=ordered, epoch=epoch,
-            )
-            for n, c in connections.items()
-        )  # fmt: skip
+        self.members = tuple(self._member(name, connection) for name, connection in connections.items())
         self._ready.set()
+
+    def _member(self, name: str, connection: Connection) -> RemoteHost:
+        """One of the hosts, which tells the island of its end."""
+        return RemoteHost(
+            name, connection, self._member_lost, self._member_losing, self._member_hangs,
+            numbers=self._numbers, epoch=self.epoch,
+        )  # fmt: skip
 
     @property
     def lost(self) -> Diagnostic | None:
@@ -72,6 +64,11 @@ class RemoteGang:
     @property
     def arrays(self) -> int:
         return max(member.arrays for member in self.members)
+
+    @property
+    def under_way(self) -> int:
+        """How many runs have not ended on some of them."""
+        return max(member.under_way for member in self.members)
 
     @property
     def worked(self) -> bool:
@@ -93,13 +90,8 @@ class RemoteGang:
     def order(self, message: m.Message) -> None:
         """Sends a message to all of them, behind the runs that were started before."""
         with self._order:
-            if self._ordered is None:
-                for member in self.members:
-                    member.order(message)
-            else:
-                with contextlib.suppress(ConnectionEnded):  # who has it hears of that itself
-                    self._ended_arrays.send(self._ordered)
-                    self._ordered.post_soon(message)
+            for member in self.members:
+                member.order(message)
 
     def put(self, plan: int, number: int, values: bytes) -> int:
         array = self._numbers.take()
@@ -165,24 +157,19 @@ class RemoteGang:
         return number
 
     def free(self, number: int) -> None:
-        if self._ordered is not None:
-            self._ended_arrays.add(number)
-            return
         for member in self.members:
             member.free(number)
 
     def unload(self, plan: int) -> None:
-        if self._ordered is not None:
-            self._ended_arrays.add_plan(plan)
-            return
         for member in self.members:
             member.unload(plan)
 
+    def take_ended(self) -> list[m.Message]:
+        """What tells all of them of arrays that have ended, for who sends it where `order` would: each hears itself."""
+        return []
+
     def free_now(self) -> None:
-        """Sends the ends of arrays, where nothing else is sent."""
-        if self._ordered is not None and self.lost is None:
-            with contextlib.suppress(ConnectionEnded):
-                self._ended_arrays.send(self._ordered)
+        """Sends the ends of arrays, where nothing else is sent: each of them does, whenever it gives a sign of life."""
 
     def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
         self.members[0].lose(reason, cause)

@@ -10,10 +10,12 @@ from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.runtime.client.called_back import call_back
 from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.ended_arrays import EndedArrays, Sink
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.devices.remote_array import RemoteRun
+from pathways.runtime.interrupts import wait_without_end
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -125,7 +127,7 @@ class RemoteHost:
         return lambda: self._answer(request)
 
     def _answer(self, request: _Request) -> m.Answer:
-        request.answered.wait()
+        wait_without_end(request.answered.wait)
         if request.answer is None:
             assert self.lost is not None
             raise PathwaysError(self.lost)
@@ -166,6 +168,11 @@ class RemoteHost:
         if lost is not None:
             _end_all([(run, relay)], lost)
         return lost is None
+
+    @property
+    def under_way(self) -> int:
+        """How many runs have not ended there."""
+        return len(self._runs)
 
     def runs(self) -> list[int]:
         """The runs that have not ended there."""
@@ -211,6 +218,10 @@ class RemoteHost:
     def abandon(self) -> None:
         """Gives back what a forked child has of the connection, which goes on where it was made."""
         self._connection.abandon()
+
+    def take_ended(self) -> list[m.Message]:
+        """What tells the host of all arrays that have ended, for who sends it where `order` would."""
+        return self._ended_arrays.take()
 
     def free_now(self) -> None:
         """Sends the ends of arrays, where nothing else is sent."""
@@ -264,6 +275,8 @@ class RemoteHost:
                     relay.hear(self.island, message)
             case m.Missing():
                 self.on_missing(self, message)
+            case m.CallBack():
+                call_back(message, self.post)
             case m.Hangs():
                 self.faults = message.faults
                 cause = read_diagnostic(message.cause)

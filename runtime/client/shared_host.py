@@ -1,15 +1,20 @@
-"""A host of a cluster that several clients have: what must keep its order among runs goes to it by the controller."""
+"""Hosts of a cluster that several clients have: what must keep its order among runs goes to them by the controller."""
 
+import contextlib
 import threading
+from collections.abc import Callable, Mapping
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
+from pathways.runtime.client.client_ids import ClientIds
+from pathways.runtime.client.ended_arrays import EndedArrays
+from pathways.runtime.client.remote_gang import RemoteGang
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import encode
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.frames import frame_of
+from pathways.runtime.wire.frames import ConnectionEnded, frame_of
 
 WORD = 30.0
 """Seconds in which the controller says why a host is gone whose stream has ended."""
@@ -22,8 +27,12 @@ class ToIsland:
         self._control, self._number, self._epoch = control, number, epoch
 
     def post_soon(self, message: m.Message) -> None:
-        blob = b"".join(frame_of(*encode(message)))
-        self._control.post_soon(m.Relayed(self._number, self._epoch, 0, blob))
+        self._control.post_soon(by_controller(self._number, self._epoch, message))
+
+
+def by_controller(number: int, epoch: int, message: m.Message) -> m.Relayed:
+    """A message to an island, as it goes by the controller."""
+    return m.Relayed(number, epoch, 0, b"".join(frame_of(*encode(message))))
 
 
 class SharedHost(RemoteHost):
@@ -35,6 +44,50 @@ class SharedHost(RemoteHost):
         timer = threading.Timer(WORD, self.lose, (reason,))
         timer.daemon = True
         timer.start()
+
+
+class SharedGang(RemoteGang):
+    """The hosts of an island, of which each is a SharedHost: one message to their controller tells all of them."""
+
+    def __init__(
+        self,
+        island: str,
+        connections: Mapping[str, Connection],
+        on_lost: Callable[[RemoteGang], None],
+        *,
+        numbers: ClientIds,
+        ordered: ToIsland,
+        epoch: int,
+    ) -> None:
+        self._ordered = ordered
+        self._ended_arrays = EndedArrays()
+        """What `ordered` has not been told of."""
+        super().__init__(island, connections, on_lost, numbers=numbers, epoch=epoch)
+
+    def _member(self, name: str, connection: Connection) -> RemoteHost:
+        return SharedHost(
+            name, connection, self._member_lost, self._member_losing, self._member_hangs,
+            numbers=self._numbers, ordered=self._ordered, epoch=self.epoch,
+        )  # fmt: skip
+
+    def order(self, message: m.Message) -> None:
+        with self._order, contextlib.suppress(ConnectionEnded):  # who has it hears of that itself
+            self._ended_arrays.send(self._ordered)
+            self._ordered.post_soon(message)
+
+    def free(self, number: int) -> None:
+        self._ended_arrays.add(number)
+
+    def unload(self, plan: int) -> None:
+        self._ended_arrays.add_plan(plan)
+
+    def take_ended(self) -> list[m.Message]:
+        return self._ended_arrays.take()
+
+    def free_now(self) -> None:
+        if self.lost is None:
+            with contextlib.suppress(ConnectionEnded):
+                self._ended_arrays.send(self._ordered)
 
 
 def show_ticket(connection: Connection, ticket: m.Attach) -> Diagnostic | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from pathways.dialect.activities import Activity, clock
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.interrupts import uninterrupted
@@ -38,8 +39,10 @@ class Ticket:
 class Turns:
     """The scheduler of this process, and the tickets of waiting runs."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, why: Callable[[Request], str] = lambda request: "") -> None:
         self.scheduler = scheduler
+        self._why = why
+        """Says for people what a run waits for."""
         self.contended = False
         """Whether any run waits; read between the parts of a long run."""
         self._tickets: dict[int, Ticket] = {}
@@ -79,8 +82,15 @@ class Turns:
 
     def _wait(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
         patience(ticket)
-        while not ticket.gate.acquire(timeout=PATIENCE):
-            patience(ticket)
+        if ticket.gate.acquire(timeout=PATIENCE):
+            return
+        since = clock() - PATIENCE
+        with Activity(f"{ticket.request.program} waits for its turn", since=since) as waiting:
+            while True:
+                patience(ticket)
+                waiting.detail = self._why(ticket.request)
+                if ticket.gate.acquire(timeout=PATIENCE):
+                    return
 
     def enqueued(self, ticket: Ticket, bytes_: Mapping[Hashable, int] | None) -> None:
         note("run", ticket.request.number, "was enqueued")

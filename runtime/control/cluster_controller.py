@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -16,16 +17,16 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
-from pathways.runtime.control.dispatcher import Dispatcher, post, send
+from pathways.runtime.control.dispatcher import Dispatcher, post
 from pathways.runtime.control.island_changes import IslandChanges
-from pathways.runtime.control.launcher import HostLauncher
-from pathways.runtime.control.loop import Loop, Peer, Transport
+from pathways.runtime.control.loop import Loop, Peer, Transport, send
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SchedulingPolicy
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
+from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import MESSAGES, decode, relayed
@@ -116,6 +117,7 @@ class ClusterController:
                 self._tell_spec(caller.member.name, peer, message.request)
             case m.Ask():  # of who is no client, and has no need to be
                 caller.check("client", self._address)
+                peer.on_end = lambda peer, reason: None  # it leaves with its answer
                 self._answer(peer, message)
             case m.ChangeIslands():  # as above
                 caller.check("client", self._address)
@@ -131,15 +133,11 @@ class ClusterController:
         self.members.tell_spec(name, peer, tell)
 
     def _come_in(self, peer: Peer, message: m.ComeIn, caller: Caller) -> None:
-        """Lets a client in. Raises PWC0918 for one of another version, which is told first."""
+        """Lets a client in. Raises PWC0918 for one of another version, and where no number is left."""
         if other := difference(message.versions):
-            reason = f"it is of another version: {other}"
-        elif self._following >= MOST_CLIENTS:  # numbers are not used again: arrays are named by them
-            reason = f"it has had {MOST_CLIENTS:,} clients"
-        else:
-            reason = ""
-        if reason:
-            raise PathwaysError(NoCluster(address=self._address, reason=reason))
+            raise PathwaysError(NoCluster(address=self._address, reason=f"it is of another version: {other}"))
+        if self._following >= MOST_CLIENTS:  # numbers are not used again: arrays are named by them
+            raise PathwaysError(NoCluster(address=self._address, reason=f"it has had {MOST_CLIENTS:,} clients"))
         name = message.name if caller.member is None else f"{message.name} of {caller.member.name}"
         session = ClientSession(self._following, name, caller.pid or message.pid, peer)
         self._following += 1
@@ -307,6 +305,7 @@ class ClusterController:
                     "held": {label: size for label, size in held.items() if size},
                     "waiting": [[r.client, r.program] for r in scheduler.waiting.values() if member.name in r.islands],
                     "running": [[r.client, r.program] for r in scheduler.running.values() if member.name in r.islands],
+                    "ended": self.dispatcher.ended_on[member.number],
                     "arrays": member.arrays,
                     "epoch": member.epoch.number,
                     "state": member.epoch.state,
@@ -315,16 +314,21 @@ class ClusterController:
                 }
             )
         runs = Counter(run.session.number for run in self.dispatcher.runs.values())
-        clients = [
-            {"name": s.name, "number": s.number, "pid": s.pid, "runs": runs[s.number]} for s in self._sessions.values()
-        ]
-        known = {"policy": self._policy.name, "pid": os.getpid(), "bind": self.bind}
+        why = self.dispatcher.why_held_up(self._sessions.values())
+        clients = [_said_of(s, runs[s.number], why.get(s.number, "")) for s in self._sessions.values()]
+        known = {"policy": self._policy.name, "pid": os.getpid(), "bind": self.bind, "clock": time.monotonic()}
         return known | {"islands": islands, "clients": clients}
 
     def close(self) -> None:
         """Ends all hosts, and the loop."""
         self.members.close()
         self._loop.end()
+
+
+def _said_of(session: ClientSession, runs: int, why: str) -> dict[str, Any]:
+    """A client, for `pwc status`: what is under way of it, why that waits, and what the clients inside have had."""
+    had = {k: {"weight": h.weight, "runs": h.runs, "seconds": h.seconds} for k, h in session.had.items()}
+    return {"name": session.name, "number": session.number, "pid": session.pid, "runs": runs, "why": why, "had": had}
 
 
 def _hosts_of(member: Member) -> list[dict[str, Any]]:

@@ -6,24 +6,26 @@ begin, and their messages are sent before the next event is looked at.
 
 import struct
 import time
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
-from pathways.runtime.control.loop import Peer
+from pathways.runtime.control.loop import send
 from pathways.runtime.control.member import Member, Rank
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.control.sessions import Behind, ClientSession, ClusterRun, Cost, KnownPlan
+from pathways.runtime.control.wait_texts import before_it, lacking
 from pathways.runtime.errors import MemoryHeld, NeverFits
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
-from pathways.runtime.wire.encoding import MESSAGES, decode, encode, read_parcels
+from pathways.runtime.wire.encoding import MESSAGES, decode, read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
-from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.ids import COUNTER, MOST_RESULTS, NONE, check_names
 
 BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
@@ -46,6 +48,8 @@ class Dispatcher:
             self.add(member)
         self.scheduler = Scheduler(policy, self.ledger)
         self.runs: dict[int, ClusterRun] = {}
+        self.ended_on: Counter[int] = Counter()
+        """How many runs have ended on each island, by its number."""
         self._costs: dict[str, Cost] = {}
 
     def add(self, member: Member) -> int:
@@ -226,6 +230,8 @@ class Dispatcher:
         run.left.discard(host)
         if not run.left:
             del self.runs[run.request.number]
+            run.session.had[run.request.client].count(run)
+            self.ended_on.update(list(run.parcels))
             self._begin(self.scheduler.finished(run.request.number))
 
     def gone(self, member: Member, cause: Diagnostic) -> None:
@@ -269,6 +275,23 @@ class Dispatcher:
                 following += self.scheduler.hold((self._devices[number],), -size)
         session.held.clear()
         self._begin(n for n in following if n in self.runs)
+
+    def why_held_up(self, sessions: Collection[ClientSession]) -> dict[int, str]:
+        """Says of the process of each client, by its number, what the first of its runs in line waits for."""
+        said: dict[int, str] = {}
+        for number in list(self.scheduler.waiting):
+            run = self.runs.get(number)
+            if run is not None and run.session.number not in said:
+                said[run.session.number] = self._why_waits(run.request, sessions)
+        return said
+
+    def _why_waits(self, request: Request, sessions: Collection[ClientSession]) -> str:
+        short = self.ledger.short_of(request.bytes)
+        if short is None:
+            return before_it(self.scheduler.goes_before(request.number))
+        at = self._number(short)
+        held = {label: sizes[at] for session in sessions for label, sizes in session.held.items()}
+        return lacking(self._devices[at][0], request.bytes[short] - self.ledger.free(short), held)
 
     def refuse_hopeless(self, sessions: Collection[ClientSession]) -> None:
         """Refuses runs that wait for memory which only their own client's arrays have (PWC0507)."""
@@ -337,9 +360,3 @@ class _Told:
 def post(session: ClientSession, message: m.Message) -> None:
     """Sends a message to a client."""
     send(session.peer, message)
-
-
-def send(peer: Peer, message: m.Message) -> None:
-    """Sends a message to a process."""
-    for data in frame_of(*encode(message)):
-        peer.post(bytes(data))

@@ -30,6 +30,7 @@ Answer: TypeAlias = Callable[[str, Diagnostic | None], None]
 class _Change:
     member: Member
     answer: Answer
+    now: bool = False
 
 
 class IslandChanges:
@@ -105,15 +106,16 @@ class IslandChanges:
             refused = refused_removal(self.topology, message.island)
             assert refused is not None
             raise PathwaysError(refused)
-        self._leaving.append(_Change(member, answer))
-        if message.now:
-            self._members.end(member)
+        self._leaving.append(_Change(member, answer, message.now))
         self._look()
+
+    def _may_end(self, change: _Change) -> bool:
+        return not self._members.are_meeting and (change.now or not self._dispatcher.is_used(change.member))
 
     def _look(self) -> None:
         """Ends islands where nothing runs any more, and answers who waits for islands."""
         for change in list(self._leaving):
-            if change.member.epoch.state == "away" or not self._dispatcher.is_used(change.member):
+            if change.member.epoch.state == "away" or self._may_end(change):
                 self._members.end(change.member)
                 self._leaving.remove(change)
                 change.answer(change.member.name, None)

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.wire.encoding import most_bytes
-from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.encoding import encode, most_bytes
+from pathways.runtime.wire.frames import HEADER, frame_of
 
 READ = 1 << 16
 """The most bytes that are read of a socket before others are looked at: room for four times as many takes 13 us more to
@@ -159,6 +160,12 @@ class Peer:
         self._socket.close()
         self._waiting.clear()
         _do(lambda: self.on_end(self, reason))
+
+
+def send(peer: Peer, message: m.Message) -> None:
+    """Sends a message to a process."""
+    for data in frame_of(*encode(message)):
+        peer.post(bytes(data))
 
 
 class Loop:

@@ -95,7 +95,7 @@ class LoopListener:
         self._refused += 1
         if self._refused == 1:
             refusal = no_peer(coming.address, error, " or ".join(self._wanted), self._seconds).diagnostic
-            print(f"note: {refusal.code}: {refusal.text(refusal.title)}: {refusal.text(refusal.have)}", file=sys.stderr)
+            print(f"note: {refusal.code}: {refusal.brief}", file=sys.stderr)
             self._loop.after(NOTE, self._tell_others)
 
     def _tell_others(self) -> None:

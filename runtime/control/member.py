@@ -11,11 +11,9 @@ from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.control.epochs import Epoch
-from pathways.runtime.control.launcher import Started
-from pathways.runtime.control.loop import Peer
+from pathways.runtime.control.loop import Peer, send
+from pathways.runtime.launch.launcher import Started
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import encode
-from pathways.runtime.wire.frames import frame_of
 
 
 @dataclass(eq=False)
@@ -45,8 +43,7 @@ class Rank:
     def post(self, message: m.Message) -> None:
         """Sends a message; nothing where it is not there."""
         if self.peer is not None:
-            for data in frame_of(*encode(message)):
-                self.peer.post(bytes(data))
+            send(self.peer, message)
 
 
 @dataclass(eq=False)

@@ -9,7 +9,6 @@ import itertools
 import json
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,15 +18,16 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control.epochs import Epoch
 from pathways.runtime.control.gang_roll import hangs, roll_of
-from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop, Peer
 from pathways.runtime.control.member import Member, Rank, all_ranks, member_after, members_of
+from pathways.runtime.control.partitions import Partitions, mends
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
+from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller
-from pathways.runtime.wire.errors import HostLost, NothingComesThrough
+from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.versions import difference
 
 MOST_STARTS = 5
@@ -38,8 +38,6 @@ AGAIN = 1.0
 """Seconds after which hosts that could not be joined are joined once more."""
 TOGETHER = 0.1
 """Seconds for which hosts that have come wait for others that come, too."""
-MOST_MENDED = 256
-"""Runs of which it is known that two of their islands were connected anew, of the last ones."""
 START = 120.0
 """Seconds that hosts may take to start."""
 
@@ -62,9 +60,11 @@ class Members:
         """All hosts."""
         self._requests = itertools.count()
         self._joining = 0
+        self.are_meeting = False
+        """Whether hosts connect with each other: one that ends then takes others with it (host/load/neighbors.py)."""
         self._silence = Silence(host_timeout())
         self._closed = False
-        self._mended: deque[tuple[int, str, str]] = deque(maxlen=MOST_MENDED)
+        self._partitions = Partitions()
 
     def begin(self) -> None:
         """Starts all hosts."""
@@ -173,21 +173,22 @@ class Members:
         """Tells all hosts that are there where the data of the others comes from, then lets new ones in."""
         self._joining += 1
         joining, met = self._joining, [member for member in self.all if member.is_met]
+        self.are_meeting = bool(met)
         there = {rank.name: rank for rank in all_ranks(met)}
-        servers: dict[str, Mapping[str, str]] = {}
+        given: dict[str, Mapping[str, str]] = {}
         told: set[str] = set()
 
         def found(name: str, answer: m.Answer | Diagnostic) -> None:
             if joining != self._joining or self._must_ask_again(answer):
                 return  # another has come or gone, and all are asked again
             assert isinstance(answer, m.Answer)
-            servers[name] = json.loads(answer.value)
-            if len(servers) == len(there):
+            given[name] = json.loads(answer.value)
+            if len(given) == len(there):
                 for target in there:
-                    addresses = {source: servers[source][target] for source in there if source != target}
+                    invitations = {source: given[source][target] for source in there if source != target}
                     self.ask(
                         there[target],
-                        lambda n, addresses=addresses: m.Connect(n, addresses),
+                        lambda n, invitations=invitations: m.Connect(n, invitations),
                         lambda a, target=target: done(target, a),
                     )
 
@@ -196,6 +197,7 @@ class Members:
                 return
             told.add(name)
             if len(told) == len(there):
+                self.are_meeting = False
                 for member in met:
                     if not member.is_up:
                         self._came(member)
@@ -208,6 +210,7 @@ class Members:
         """Whether a host could not say where its data are, or take where others' are: all are asked again, soon."""
         if isinstance(answer, m.Answer) and answer.error:
             print(f"note: {read_diagnostic(answer.error)}", file=sys.stderr, flush=True)
+            self.are_meeting = False  # the one that cannot may be removed
             self._loop.after(AGAIN, self._join_soon)
         return not isinstance(answer, m.Answer) or bool(answer.error)
 
@@ -252,27 +255,22 @@ class Members:
 
     def missing(self, rank: Rank, message: m.Missing, hosts: Sequence[Rank]) -> None:
         """Hears that values of an island do not come to a host. They may be computed yet: the run's hosts are asked."""
-        source, idle = next((x for x in self.all if x.name == message.island), None), dict[str, float]()
+        named, idle = {each.name: each for each in self.all}, dict[str, float]()
 
         def hear(name: str, answer: m.Answer | Diagnostic) -> None:
-            if source is None or not isinstance(answer, m.Answer) or answer.error:
+            if message.island not in named or not isinstance(answer, m.Answer) or answer.error:
                 return
             idle[name] = json.loads(answer.value)["idle"]
-            if len(idle) == len(hosts) and hangs(float(message.seconds), list(idle.values())):
-                self._mend(source, rank.member, message)
+            if len(idle) < len(hosts):
+                return
+            cause = self._partitions.found(message, rank.member.name, list(idle.values()))
+            if cause is not None:
+                print(f"note: {cause.brief}", file=sys.stderr, flush=True)
+                for island, mend in mends(cause).items():
+                    named[island].post(mend)
 
         for each in hosts:
             self.ask(each, m.CallRoll, lambda a, name=each.name: hear(name, a))
-
-    def _mend(self, source: Member, target: Member, message: m.Missing) -> None:
-        """Ends what is on its way between two islands, and has them connect anew; once, whichever hosts tell of it."""
-        if (told := (message.run, source.name, target.name)) in self._mended:
-            return
-        self._mended.append(told)
-        cause = NothingComesThrough(source=source.name, target=target.name, seconds=message.seconds)
-        print(f"note: {cause.text(cause.title)}: {cause.text(cause.have)}", file=sys.stderr, flush=True)
-        for one, other in ((source, target), (target, source)):
-            one.post(m.Mend(other.name, write_diagnostic(cause)))
 
     def lose(self, member: Member, cause: Diagnostic) -> None:
         """Kills what is left of an island's hosts, tells all others, and starts new ones in their place."""
@@ -282,7 +280,7 @@ class Members:
         member.epoch.go()
         member.lost = cause
         note("host", member.name, f"is gone: {cause.text(cause.have)}")
-        print(f"note: {cause.text(cause.title)}: {cause.text(cause.have)}", file=sys.stderr, flush=True)
+        print(f"note: {cause.brief}", file=sys.stderr, flush=True)
         asked: list[Callable[[m.Answer | Diagnostic], None]] = []
         for rank in member.ranks:
             rank.post(m.RunRefused(0, write_diagnostic(cause)))  # if it still hears

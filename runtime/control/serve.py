@@ -14,11 +14,11 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology, load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.loop_listener import LoopListener
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES
 from pathways.runtime.launch.joining import JoiningLauncher
+from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.launch.local_cluster import clear_folder
 from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS, LocalLauncher
 from pathways.runtime.launch.ray_api import connect_to_ray

@@ -29,6 +29,22 @@ class Cost:
 
 
 @dataclass(eq=False, slots=True)
+class Had:
+    """What a client has had so far: runs that have ended, and seconds of islands that they took."""
+
+    weight: float = 1.0
+    """Of its last run."""
+    runs: int = 0
+    seconds: float = 0.0
+
+    def count(self, run: "ClusterRun") -> None:
+        """Counts a run that has ended on all of its islands."""
+        self.weight = run.request.weight
+        self.runs += 1
+        self.seconds += run.seconds * len(run.parcels)
+
+
+@dataclass(eq=False, slots=True)
 class KnownPlan:
     """What the controller knows of a client's plan.
 
@@ -79,6 +95,8 @@ class ClientSession:
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
     held: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
     """Bytes on devices, by label and device."""
+    had: dict[str, Had] = field(default_factory=lambda: defaultdict(Had))
+    """By label: it goes when the client does."""
 
     def label(self, inside: int) -> str:
         """What a client inside of the process is called everywhere: no other process has a client of this name."""

@@ -37,7 +37,10 @@ LAST = 1.0
 """Seconds for which a client that is refused may take to hear why: a stream under TLS takes nothing at once."""
 TICKET = 10.0
 """Seconds that a ticket may come later than who shows it: by another stream."""
-MAY = (m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush, m.Inject)
+MAY = (
+    m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush, m.Inject,
+    m.Record,
+)  # fmt: skip
 """What a client may ask of a host itself."""
 
 
@@ -100,13 +103,18 @@ class Clients:
 
     def _serve(self, connection: Connection) -> None:
         """Reads what one client sends until its stream ends; what is no message ends it."""
+        client: tuple[int, int] | None = None
+        post = _quietly(connection.post_soon)
         try:
             attach = connection.receive()
             client = self._let_in(attach, connection)
-            post = _quietly(connection.post_soon)
+            self.host.calls.begin(client[0], post)
             post(m.Answer(client[1]))
             while True:
                 message = connection.receive()
+                if isinstance(message, m.Calling | m.Returned):
+                    self.host.calls.hear(client[0], message)
+                    continue
                 if not isinstance(message, MAY):
                     have, rule = f"a {type(message).__name__}", "what a client sends to a host"
                     raise PathwaysError(BadMessage(have_=have, rule=rule))
@@ -122,6 +130,8 @@ class Clients:
         except Exception:
             traceback.print_exc()
         connection.close()
+        if client is not None:
+            self.host.calls.end(client[0], post)
 
     def _let_in(self, message: m.Message, connection: Connection) -> tuple[int, int]:
         """The number of a client, and of its request. Raises PWC0916 for one without a ticket."""

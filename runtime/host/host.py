@@ -8,7 +8,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
@@ -18,28 +18,30 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
 from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
-from pathways.runtime.errors import ComputationFailed, Hang
+from pathways.runtime.errors import Hang, failed_because
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.layouts import Sides
-from pathways.runtime.host.devices.local_values import local_values
+from pathways.runtime.host.devices.local_values import all_values, local_values
 from pathways.runtime.host.load.costs import costs_of, write_costs
-from pathways.runtime.host.load.edges import Neighbors
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
+from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
+from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
-from pathways.runtime.host.run.failures import text_of, why_failed
+from pathways.runtime.host.run.failures import text_of
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
+from pathways.runtime.host.run_ends import PostAll, end_of_run
 from pathways.runtime.host.snapshots import Post, Snapshots
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
@@ -71,7 +73,7 @@ class Host:
         machine: Machine,
         islands_of: Callable[[Plan], Mapping[str, PhysicalIsland]],
         neighbors: Neighbors,
-        post: Callable[[m.Message], None],
+        post: PostAll,
     ) -> None:
         self.name = name
         self.machine = machine
@@ -79,6 +81,9 @@ class Host:
         self._islands_of = islands_of
         self.decisions = Decisions(post, in_step=neighbors.in_step)
         self._post = post
+        self.calls = ClientCalls()
+        """Of functions that clients have; the controller of a cluster that has only one client is client 0."""
+        self.calls.begin(0, post)
         self._executables = Executables()
         self._plans: dict[int, LoadedPart] = {}
         self._arrays: dict[int, Any] = {}
@@ -162,7 +167,7 @@ class Host:
         try:
             return make()
         except (MemoryError, ValueError, *pjrt.FAILURES) as error:
-            return Poison(ComputationFailed(computation=what, island=self.name, cause=text_of(error)))
+            return Poison(failed_because(what, island=self.name, cause=text_of(error)))
 
     def notice(self, message: m.Message, post: Post | None = None) -> bool:
         """Does at once what must not wait behind a run; returns whether the message comes in its turn, too.
@@ -205,6 +210,9 @@ class Host:
             case m.Flush():  # what came before it on the same stream is in line
                 post(m.Answer(message.request))
                 return False
+            case m.Calling() | m.Returned():  # a device waits for it
+                self.calls.hear(0, message)
+                return False
             case m.TellStacks():
                 post(m.Answer(message.request, value=stacks()))
                 return False
@@ -217,15 +225,15 @@ class Host:
             plan = self._plans[message.plan].plan
             return write_costs(costs_of(plan, Sides(plan, self._islands_of(plan)), self._executables))
         if isinstance(message, m.Record):
-            return self._observers.record(message.most)
+            return self._observers.record(message.client, 0 if message.client in self._forgotten else message.most)
         if isinstance(message, m.Connect):
-            for island, address in message.addresses.items():
-                if address:
-                    self.neighbors.connect(island, address)
-            return json.dumps({n: self.neighbors.server_for(n).address for n in message.addresses})
+            if met := {host: said for host, said in message.invitations.items() if said}:
+                self.neighbors.meet(met)
+            return json.dumps({n: self.neighbors.invite(n) for n, said in message.invitations.items() if not said})
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
         islands = self._islands_of(plan)
+        plan = with_functions(plan, message.functions, client_of(message.plan), self.calls)
         self._plans[message.plan] = loaded = load_part(
             plan, islands, self._executables, self.neighbors, message.path, sequential=message.sequential
         )
@@ -238,7 +246,7 @@ class Host:
         except PathwaysError as error:
             answer = m.Answer(request, error=write_diagnostic(error.diagnostic))
         except Exception as error:  # who has asked waits for an answer, whatever happens here
-            failed = ComputationFailed(computation="a request", island=self.name, cause=text_of(error))
+            failed = failed_because("a request", island=self.name, cause=text_of(error))
             answer = m.Answer(request, error=write_diagnostic(failed))
         post(answer)
 
@@ -246,6 +254,7 @@ class Host:
         """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""
         self._forgotten.add(client)
         self._observers.forget(client)
+        self._controls.put((m.Record(0, client, 0), lambda _: None))
         for number in [n for n in self._arrays if client_of(n) == client]:
             del self._arrays[number]
         for number in [n for n in list(self._plans) if client_of(n) == client]:
@@ -266,21 +275,22 @@ class Host:
             numbers.alone = not self.neighbors.in_step
 
         def done(seconds: float) -> None:
-            self._tell_end(message.run, seconds, results, numbers)
+            self._post(end_of_run(message.run, seconds, results, numbers))
 
         note("run", message.run, "began")
+        observers = self._observers.of_run(message.run, numbers)
         flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, _CLIENT, done)
         for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
             if entry.slot >= 0:
                 frame.values[entry.slot] = self._array(array)
         self._watchdog.ensure()
-        run = PartEnqueuer(self.machine, flight, self._observers.of_run(message.run, numbers))
+        run = PartEnqueuer(self.machine, flight, observers)
         frame.base = run.begin(None, part.launches)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
         for pendings in drive(part.waves, frame, run):
             decisions.go_on()
-            flight.wait(pendings, run.tokens())
+            flight.wait(pendings, run.tokens)
         frame.tokens.extend(run.ends.tokens())
         self.decisions.end(message.run)
         results += [(result, _handed_out(frame, result)) for result in part.results]
@@ -290,21 +300,6 @@ class Host:
         note("run", message.run, "was enqueued")
         self._line.put(flight, eager=True)
         self._flights.enqueuing.pop(flight.number)
-
-    def _tell_end(
-        self, number: int, seconds: float, results: Sequence[tuple[PartResult, Any]], numbers: NumbersOnHost | None
-    ) -> None:
-        """Tells the controller of the end of a run, and of results that will never be there."""
-        causes: dict[str, str] = {}
-        for result, value in results:
-            if (cause := why_failed(value, result.origin)) is not None:
-                causes[str(result.number)] = write_diagnostic(cause)
-        note("run", number, f"ended, {len(causes)} bad results" if causes else "ended")
-        spent = int(seconds * 1e9)
-        if numbers is not None and numbers.found is not None:
-            self._post(m.Failed(number, spent, causes, write_diagnostic(numbers.found), numbers.step))
-            return
-        self._post(m.Failed(number, spent, causes) if causes else m.Done(number, spent))
 
     def _suspect(self, said: Hang) -> None:
         """Tells the controller of what looks like a hang: the other hosts of the island may say more."""
@@ -350,16 +345,12 @@ class Host:
                 raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
             if isinstance(array, Poison):
                 raise array.error()
-            if self.neighbors.in_step:
-                value, raw = local_values(array, message.shard)
-                post(m.Answer(message.request, value=value, blob=raw))
-                return
-            values = pjrt.to_host(array if message.shard < 0 else pjrt.shard(array, message.shard))
-            answer = m.Answer(message.request, value=json.dumps(values.shape), blob=values.tobytes())
+            value, raw = (local_values if self.neighbors.in_step else all_values)(array, message.shard)
+            answer = m.Answer(message.request, value=value, blob=raw)
         except PathwaysError as error:
             answer = m.Answer(message.request, error=write_diagnostic(error.diagnostic))
         except Exception as error:  # as above
-            failed = ComputationFailed(computation="a copy to the host", island=self.name, cause=text_of(error))
+            failed = failed_because("a copy to the host", island=self.name, cause=text_of(error))
             answer = m.Answer(message.request, error=write_diagnostic(failed))
         post(answer)
 
@@ -367,7 +358,7 @@ class Host:
 def host_of_island(
     island: Island,
     machine: Machine,
-    post: Callable[[m.Message], None],
+    post: PostAll,
     rank: int = 0,
     ranks: RankTable = ONE_EACH,
     ip: str = LOOPBACK,

@@ -29,8 +29,8 @@ class PartEnqueuer:
         return base
 
     def tokens(self) -> list[Any]:
-        """All that is done when what this host has enqueued is."""
-        return [t for f in self._frames.values() for t in (*f.tokens, *f.early)] + self.ends.tokens()
+        """All that is done when what this host has enqueued is. Another thread may ask, while this one waits."""
+        return [t for f in tuple(self._frames.values()) for t in (*f.tokens, *f.early)] + self.ends.tokens()
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
         self._frames[id(frame)] = frame

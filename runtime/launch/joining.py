@@ -10,10 +10,11 @@ from pathlib import Path
 
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import GroupService, start_group_service
+from pathways.runtime.launch.launcher import Started
 
 
 @dataclass(eq=False)
-class JoiningHosts:
+class JoiningHosts(Started):
     """The hosts of an island that are waited for, or that have come."""
 
     count: int

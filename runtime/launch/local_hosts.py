@@ -1,6 +1,5 @@
 """The hosts of a cluster whose controller is a process of its own: processes of its machine."""
 
-import json
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import GroupService, start_group_service
+from pathways.runtime.launch.host_start import HOST, host_arguments, log_of
+from pathways.runtime.launch.launcher import Started
 from pathways.runtime.launch.spawn import spawn, why_ended
 from pathways.runtime.threads import started
 from pathways.runtime.wire.addresses import LOOPBACK
@@ -19,12 +20,10 @@ from pathways.runtime.wire.credentials import TICKET
 
 CONTROLLER, LOGS = "controller", "logs"
 """In the folder of a cluster: the socket of its controller, and the folder of what its processes print."""
-HOST = "pathways.runtime.host.serve"
-"""The module of a host's process."""
 
 
 @dataclass(eq=False)
-class LocalHosts:
+class LocalHosts(Started):
     """The processes of an island's hosts, by rank."""
 
     processes: "tuple[subprocess.Popen[bytes], ...]"
@@ -34,17 +33,6 @@ class LocalHosts:
     @property
     def pids(self) -> Sequence[int]:
         return [process.pid for process in self.processes]
-
-    @property
-    def comes_by_itself(self) -> bool:
-        return False
-
-    def meet(self) -> str:
-        """They were told where when they were started."""
-        return ""
-
-    def waits(self) -> str:
-        return ""
 
     def ended(self) -> str:
         """Why one of them has ended, with its last words; empty while all run."""
@@ -79,7 +67,8 @@ class LocalLauncher:
         """With an address and a folder of keys (`wire/certificates.py`), clients from elsewhere reach them, too."""
         self._folder, self._platform, self._ranks = folder, platform, ranks
         self._ip, self._keys = ip, keys
-        (folder / LOGS).mkdir(mode=0o700, exist_ok=True)
+        self._logs = folder / LOGS
+        self._logs.mkdir(mode=0o700, exist_ok=True)
 
     def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> LocalHosts:
         """Starts the hosts of an island. Raises OSError."""
@@ -88,11 +77,12 @@ class LocalLauncher:
         logs: list[Path] = []
         try:
             if island.hosts > 1:
-                meeting = start_group_service(island.hosts, log_in(self._folder, f"{island.name}-meeting"), self._ip)
+                meeting = start_group_service(island.hosts, log_of(self._logs, f"{island.name}-meeting"), self._ip)
             group = meeting.address if meeting is not None else ""
             for rank, ticket in enumerate(tickets):
-                logs.append(log_in(self._folder, self._ranks.names(island.name)[rank]))
-                arguments = host_arguments(self._folder, self._platform, self._ranks, island, epoch, rank, group)
+                logs.append(log_of(self._logs, self._ranks.names(island.name)[rank]))
+                arguments = sockets_of(self._folder, island, epoch, rank)
+                arguments += host_arguments(self._platform, self._ranks, island, rank, group)
                 if self._keys is not None:
                     folder = member_folder(self._keys, "host", self._ranks.names(island.name)[rank])
                     arguments += ["--ip", self._ip, "--keys", str(folder)]
@@ -103,25 +93,8 @@ class LocalLauncher:
         return LocalHosts(tuple(processes), tuple(logs), meeting)
 
 
-def log_in(folder: Path, host: str) -> Path:
-    """Where a host of a cluster prints to."""
-    return folder / LOGS / f"{host.replace('/', '.')}.log"
-
-
-def host_arguments(
-    folder: Path, platform: str, ranks: RankTable, island: Island, epoch: int, rank: int, group: str
-) -> list[str]:
-    """What a host of this machine is started with. Where its last one listened, nothing is left."""
+def sockets_of(folder: Path, island: Island, epoch: int, rank: int) -> list[str]:
+    """Where a host of this machine finds its controller, and listens itself; where its last one did goes."""
     listen = [folder / f"{island.name}-{rank}-{number}" for number in (epoch - 1, epoch)]
     listen[0].unlink(missing_ok=True)
-    here = ["--socket", str(folder / CONTROLLER), "--listen", str(listen[1])]
-    return here + arguments_anywhere(platform, ranks, island, rank, group)
-
-
-def arguments_anywhere(platform: str, ranks: RankTable, island: Island, rank: int, group: str) -> list[str]:
-    """As `host_arguments`, of any machine: without where its controller is, and where it listens itself."""
-    arguments = [
-        "--island", island.name, "--devices", str(island.size // island.hosts), "--platform", platform,
-        "--rank", str(rank), "--hosts", json.dumps(dict(ranks.hosts)),
-    ]  # fmt: skip
-    return [*arguments, "--group", group] if group else arguments
+    return ["--socket", str(folder / CONTROLLER), "--listen", str(listen[1])]

@@ -7,7 +7,6 @@ would abort the others.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import socket
@@ -18,11 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import GroupService, start_group_service
-from pathways.runtime.launch.spawn import last_words, spawn
+from pathways.runtime.launch.host_start import HOST, host_arguments, log_of
+from pathways.runtime.launch.spawn import spawn, why_ended
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import process_at
@@ -61,10 +62,6 @@ class HostProcess:
         if self.meeting is not None:
             self.meeting.end()
         shutil.rmtree(self.log.parent, ignore_errors=True)
-
-    def last_words(self) -> str:
-        """The end of what it has printed."""
-        return last_words(self.log)
 
 
 def start_hosts(islands: Sequence[Island], platform: str, ranks: RankTable = ONE_EACH) -> list[HostProcess]:
@@ -105,18 +102,8 @@ def start_hosts(islands: Sequence[Island], platform: str, ranks: RankTable = ONE
 def _start(
     island: Island, platform: str, address: str, folder: Path, ranks: RankTable, rank: int, meeting: GroupService | None
 ) -> "subprocess.Popen[bytes]":
-    arguments = [
-        "--socket", address, "--island", island.name, "--devices", str(island.size // ranks.count(island.name)),
-        "--platform", platform, "--hosts", json.dumps(dict(ranks.hosts)), "--rank", str(rank),
-    ]  # fmt: skip
-    if meeting is not None:
-        arguments += ["--group", meeting.address]
-    return spawn("pathways.runtime.host.serve", arguments, log_of(folder, ranks.names(island.name)[rank]))
-
-
-def log_of(folder: Path, name: str) -> Path:
-    """Where a host prints to."""
-    return folder / f"{name.replace('/', '.')}.log"
+    arguments = host_arguments(platform, ranks, island, rank, meeting.address if meeting is not None else "")
+    return spawn(HOST, ["--socket", address, *arguments], log_of(folder, ranks.names(island.name)[rank]))
 
 
 def _greeted(listener: socket.socket, started: "dict[str, subprocess.Popen[bytes]]", folder: Path) -> list[HostProcess]:
@@ -124,19 +111,20 @@ def _greeted(listener: socket.socket, started: "dict[str, subprocess.Popen[bytes
     found: dict[str, HostProcess] = {}
     until = time.monotonic() + START
     listener.settimeout(0.2)
-    while len(found) < len(started):
-        for name, process in started.items():
-            if process.poll() is not None:
-                words = HostProcess(name, Connection(listener), process, log_of(folder, name)).last_words()
-                raise PathwaysError(HostLost(island=name, reason=f"it ended with {process.returncode}: {words}"))
-        if time.monotonic() > until:
-            missing = ", ".join(n for n in started if n not in found)
-            raise PathwaysError(HostLost(island=missing, reason=f"it did not start in {START:g} seconds"))
-        with contextlib.suppress(TimeoutError):
-            sock, _ = listener.accept()
-            with contextlib.suppress(ConnectionEnded):  # its process says why, in a moment
-                if (host := _welcomed(sock, started, folder)) is not None:
-                    found[host.island] = host
+    with Activity("starting", len(started), "hosts") as starting:
+        while len(found) < len(started):
+            starting.done = len(found)
+            for name, process in started.items():
+                if (code := process.poll()) is not None:
+                    raise PathwaysError(HostLost(island=name, reason=why_ended(code, log_of(folder, name))))
+            if time.monotonic() > until:
+                missing = ", ".join(n for n in started if n not in found)
+                raise PathwaysError(HostLost(island=missing, reason=f"it did not start in {START:g} seconds"))
+            with contextlib.suppress(TimeoutError):
+                sock, _ = listener.accept()
+                with contextlib.suppress(ConnectionEnded):  # its process says why, in a moment
+                    if (host := _welcomed(sock, started, folder)) is not None:
+                        found[host.island] = host
     return [found[name] for name in started]
 
 

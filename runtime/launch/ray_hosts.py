@@ -16,7 +16,9 @@ from pathways.dialect.platforms import platform_named
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import start_group_service
-from pathways.runtime.launch.local_hosts import HOST, arguments_anywhere, host_arguments, log_in
+from pathways.runtime.launch.host_start import HOST, host_arguments, log_of
+from pathways.runtime.launch.launcher import Started
+from pathways.runtime.launch.local_hosts import LOGS, sockets_of
 from pathways.runtime.launch.ray_api import (
     environment_of_hosts,
     group_of,
@@ -41,7 +43,7 @@ ENDS = 5.0
 """Seconds in which gangs that were killed are gone."""
 
 
-class RayHosts:
+class RayHosts(Started):
     """The hosts of an island in one epoch."""
 
     def __init__(self, launcher: "RayLauncher", island: Island, epoch: int, tickets: Sequence[str]) -> None:
@@ -58,14 +60,6 @@ class RayHosts:
     @property
     def pids(self) -> Sequence[int]:
         return self._pids
-
-    @property
-    def comes_by_itself(self) -> bool:
-        return False
-
-    def meet(self) -> str:
-        """They are told where when they are started."""
-        return ""
 
     def waits(self) -> str:
         return self._waits
@@ -110,27 +104,24 @@ class RayHosts:
         A node may be lost before Ray knows it: then a gang that had places waits for others.
         """
         launcher, island, ray = self._launcher, self._island, self._launcher.ray
-        address = ""
+        address, logs = "", launcher.folder / LOGS
         if island.hosts > 1:
             ip = launcher.port[0].rpartition(":")[0].strip("[]") if launcher.port is not None else LOOPBACK
-            meeting = start_group_service(island.hosts, log_in(launcher.folder, f"{island.name}-meeting"), ip)
+            meeting = start_group_service(island.hosts, log_of(logs, f"{island.name}-meeting"), ip)
             stack.callback(meeting.end)
             address = meeting.address
         names = launcher.ranks.names(island.name)
         numbers: list[Any] = []
         for rank, (actor, ticket) in enumerate(zip(actors, self._tickets, strict=True)):
             environment = environment_of_hosts() | {TICKET: ticket}
+            arguments = host_arguments(launcher.platform, launcher.ranks, island, rank, address)
             if launcher.port is not None:
                 to, keys = launcher.port
-                arguments = ["--connect", to]
-                arguments += arguments_anywhere(launcher.platform, launcher.ranks, island, rank, address)
                 folder = member_folder(keys, "host", names[rank])
-                numbers.append(start_member_in(actor, HOST, arguments, folder, environment))
+                numbers.append(start_member_in(actor, HOST, ["--connect", to, *arguments], folder, environment))
                 continue
-            arguments = host_arguments(
-                launcher.folder, launcher.platform, launcher.ranks, island, self._epoch, rank, address
-            )
-            numbers.append(start_in(actor, HOST, arguments, log_in(launcher.folder, names[rank]), environment))
+            arguments += sockets_of(launcher.folder, island, self._epoch, rank)
+            numbers.append(start_in(actor, HOST, arguments, log_of(logs, names[rank]), environment))
         while not self._killed.is_set():
             ready, _ = ray.wait(numbers, num_returns=len(numbers), timeout=LOOK)
             ray.get(ready)  # raises what has become of those that will not start

@@ -196,6 +196,38 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class CallBack:
+    """A host to a client: call a function of its process (dialect/host_callbacks.py), for a computation of this name.
+
+    `value` is JSON, the type and shape of each argument, `blob` their bytes. `alone`: no result shows an exception.
+    """
+
+    call: int
+    function: int
+    computation: str
+    alone: bool
+    value: str
+    blob: bytes
+
+
+@dataclass(frozen=True)
+class Calling:
+    """A client to a host, once a second: a call goes on; whether its thread has computed since this was last said."""
+
+    call: int
+    computes: bool
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A client to a host: a call has returned (`blob`: the bytes of all results), or raised an exception (`cause`)."""
+
+    call: int
+    cause: str
+    blob: bytes
+
+
+@dataclass(frozen=True)
 class TellStacks:
     """The controller to a host: say where each of its threads is; the answer's value is text."""
 

@@ -3,11 +3,11 @@
 import contextlib
 import socket
 import threading
-import time
+from collections.abc import Sequence
 
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.wire.encoding import decode, encode, most_bytes
-from pathways.runtime.wire.frames import ByteStream, frame_of, receive_frame, send_frame
+from pathways.runtime.wire.frames import ByteStream, FrameReader, frame_of, in_one, send_all
 from pathways.runtime.wire.messages import Message
 from pathways.runtime.wire.outbox import Outbox
 
@@ -20,19 +20,40 @@ class Connection:
         self._stream = stream
         self._writing = threading.Lock()
         self._outbox = Outbox(stream)
-        self.heard = time.monotonic()
+        self._reader = FrameReader(stream, most_bytes)
+
+    @property
+    def heard(self) -> float:
         """When bytes last came."""
+        return self._reader.heard
 
     @uninterrupted  # half a message would make what follows it another
-    def post(self, message: Message) -> None:
-        """Sends a message; messages of one thread arrive in their order. Raises ConnectionEnded."""
-        kind, payload, blob = encode(message)
+    def post(self, *messages: Message) -> None:
+        """Sends messages; those of one thread arrive in their order. Raises ConnectionEnded."""
+        pieces = _written(messages)
         with self._writing:
-            send_frame(self._stream, kind, payload, blob)
+            for data in pieces:
+                send_all(self._stream, data)
 
-    def post_soon(self, message: Message) -> None:
-        """As `post`, and never waits for the other end, which may be frozen: what it does not take waits here."""
-        self._outbox.post(frame_of(*encode(message)))
+    def post_soon(self, *messages: Message) -> None:
+        """As `post`, and never waits for the other end, which may be frozen: what it does not take waits here.
+
+        Several small messages are one write, which wakes the other end once.
+        """
+        self._outbox.post(_written(messages))
+
+    def post_later(self, *messages: Message) -> None:
+        """As `post_soon`, with the next that is sent so, or by `flush`, which its caller must see to."""
+        self._outbox.keep(_written(messages))
+
+    @property
+    def kept(self) -> int:
+        """How much `post_later` was given that has not been sent."""
+        return self._outbox.kept
+
+    def flush(self) -> None:
+        """Sends what `post_later` was given. Raises ConnectionEnded."""
+        self._outbox.flush()
 
     def wait_for_room(self) -> None:
         """Waits while much that was sent by `post_soon` has not been taken."""
@@ -44,10 +65,7 @@ class Connection:
 
     def receive(self) -> Message:
         """Waits for the next message. Raises ConnectionEnded, and PWC0911 for what is none."""
-        return decode(*receive_frame(self._stream, most_bytes, self._hear))
-
-    def _hear(self) -> None:
-        self.heard = time.monotonic()
+        return decode(*self._reader.receive())
 
     def abandon(self) -> None:
         """Gives back this process's copy of the stream, which another, that has forked it, goes on with."""
@@ -59,3 +77,7 @@ class Connection:
             self._stream.shutdown(socket.SHUT_RDWR)
         self._outbox.close()
         self._stream.close()
+
+
+def _written(messages: Sequence[Message]) -> Sequence[bytes | memoryview]:
+    return in_one([data for message in messages for data in frame_of(*encode(message))])

@@ -5,7 +5,8 @@ A frame that is too large for its kind, or that ends in its middle, is an error 
 
 import socket
 import struct
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pathways.dialect.diagnostics import PathwaysError
@@ -39,6 +40,13 @@ def frame_of(kind: int, payload: bytes, blob: bytes | memoryview = b"") -> list[
     return [b"".join((header, payload, blob))] if size <= SMALL else [header + payload, blob]
 
 
+def in_one(pieces: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]:
+    """Pieces to write, those that are small in one."""
+    if len(pieces) == 1 or sum(map(len, pieces)) > SMALL:
+        return pieces
+    return [b"".join(pieces)]
+
+
 def send_frame(stream: ByteStream, kind: int, payload: bytes, blob: bytes | memoryview = b"") -> None:
     """Writes one frame; raises ConnectionEnded where the other end is gone."""
     for data in frame_of(kind, payload, blob):
@@ -66,38 +74,63 @@ def send_now(stream: ByteStream, data: bytes | memoryview) -> memoryview:
     return rest
 
 
-def receive_frame(
-    stream: ByteStream, most_bytes: Callable[[int], int], heard: Callable[[], None]
-) -> tuple[int, bytearray]:
-    """Reads one frame: its kind, and the payload, of at most `most_bytes` of its kind. `heard`: called as bytes come.
-
-    Raises ConnectionEnded at the end of the stream, PWC0911 for a larger frame.
-    """
-    size, kind = HEADER.unpack(_exactly(stream, HEADER.size, heard))
-    if size > (most := most_bytes(kind)):
-        have, rule = f"a message of kind {kind} of {size:,} bytes", f"at most {most:,} bytes"
-        raise PathwaysError(BadMessage(have_=have, rule=rule))
-    return kind, _exactly(stream, size, heard)
-
-
+READ = 1 << 14
+"""The most bytes that are taken of a stream before the frames among them: many that are small come by one call."""
 CHUNK = 1 << 24
 """The most bytes for which room is made before they are there: a size that is not true takes no memory."""
 
 
-def _exactly(stream: ByteStream, size: int, heard: Callable[[], None]) -> bytearray:
-    found = bytearray()
-    while len(found) < size:
-        begin = len(found)
-        found += bytes(min(size - begin, CHUNK))
-        view = memoryview(found)
-        while begin < len(found):
-            try:
-                count = stream.recv_into(view[begin:])
-            except OSError as error:
-                raise ConnectionEnded(str(error)) from None
-            if not count:
-                raise ConnectionEnded("the stream has ended")
-            begin += count
-            heard()
-        view.release()
-    return found
+class FrameReader:
+    """Reads the frames of a stream, on one thread."""
+
+    def __init__(self, stream: ByteStream, most_bytes: Callable[[int], int]) -> None:
+        self._stream, self._most_bytes = stream, most_bytes
+        self.heard = time.monotonic()
+        """When bytes last came."""
+        self._buffer = memoryview(bytearray(READ))
+        self._begin = self._end = 0
+        """What was taken, and is of frames to come."""
+
+    def receive(self) -> tuple[int, bytearray]:
+        """Waits for one frame: its kind, and the payload, of at most `most_bytes` of its kind.
+
+        Raises ConnectionEnded at the end of the stream, PWC0911 for a larger frame.
+        """
+        while self._end - self._begin < HEADER.size:
+            self._fill()
+        size, kind = HEADER.unpack_from(self._buffer, self._begin)
+        self._begin += HEADER.size
+        if size > (most := self._most_bytes(kind)):
+            have, rule = f"a message of kind {kind} of {size:,} bytes", f"at most {most:,} bytes"
+            raise PathwaysError(BadMessage(have_=have, rule=rule))
+        here = min(size, self._end - self._begin)
+        payload = bytearray(self._buffer[self._begin : self._begin + here])
+        self._begin += here
+        if here < size:
+            self._read_rest(payload, size)
+        return kind, payload
+
+    def _fill(self) -> None:
+        """Takes whatever is there, behind what is left of what was taken before."""
+        left = self._end - self._begin
+        self._buffer[:left] = self._buffer[self._begin : self._end]
+        self._begin, self._end = 0, left
+        self._end += self._take(self._buffer[left:])
+
+    def _read_rest(self, payload: bytearray, size: int) -> None:
+        """Reads the rest of a payload, uncopied: nothing else was taken."""
+        while (begin := len(payload)) < size:
+            payload += bytes(min(size - begin, CHUNK))
+            with memoryview(payload) as view:
+                while begin < len(view):
+                    begin += self._take(view[begin:])
+
+    def _take(self, room: memoryview) -> int:
+        try:
+            count = self._stream.recv_into(room)
+        except OSError as error:
+            raise ConnectionEnded(str(error)) from None
+        if not count:
+            raise ConnectionEnded("the stream has ended")
+        self.heard = time.monotonic()
+        return count

@@ -61,6 +61,8 @@ def arrays_in(message: m.Message) -> Iterable[int]:
             return ()
         case m.Welcome() | m.Expect() | m.Forget() | m.HostGone() | m.HostCame() | m.RunRefused():
             return ()
+        case m.CallBack() | m.Calling() | m.Returned():  # by numbers of the host, for each client its own
+            return ()
         case m.Hello() | m.Answer() | m.Done() | m.Failed() | m.Hangs() | m.Missing() | m.Beat():
             return ()
         case _:
@@ -70,7 +72,7 @@ def arrays_in(message: m.Message) -> Iterable[int]:
 def names_in(message: m.Message) -> Iterable[int]:
     """The ids of plans and runs that a message of one of several clients names."""
     match message:
-        case m.Inject():
+        case m.Inject() | m.Record():
             return (first_id(message.client),)
         case m.Submit() | m.RunPlan():
             return (message.run, message.plan)

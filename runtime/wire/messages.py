@@ -5,6 +5,8 @@ from typing import TypeAlias
 
 from pathways.runtime.wire.client_messages import Ask as Ask
 from pathways.runtime.wire.client_messages import Attach as Attach
+from pathways.runtime.wire.client_messages import CallBack as CallBack
+from pathways.runtime.wire.client_messages import Calling as Calling
 from pathways.runtime.wire.client_messages import Cancel as Cancel
 from pathways.runtime.wire.client_messages import ChangeIslands as ChangeIslands
 from pathways.runtime.wire.client_messages import ComeIn as ComeIn
@@ -19,6 +21,7 @@ from pathways.runtime.wire.client_messages import Introduce as Introduce
 from pathways.runtime.wire.client_messages import IslandCame as IslandCame
 from pathways.runtime.wire.client_messages import IslandLeaves as IslandLeaves
 from pathways.runtime.wire.client_messages import Relayed as Relayed
+from pathways.runtime.wire.client_messages import Returned as Returned
 from pathways.runtime.wire.client_messages import RunRefused as RunRefused
 from pathways.runtime.wire.client_messages import Submit as Submit
 from pathways.runtime.wire.client_messages import TellStacks as TellStacks
@@ -40,13 +43,17 @@ class Hello:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """Load a plan (`blob`: the bytes of plan.bin), of which a host executes what is on its island."""
+    """Load a plan (`blob`: the bytes of plan.bin), of which a host executes what is on its island.
+
+    `functions`: those of the process that asks for it which computations call back, JSON: numbers, by computation.
+    """
 
     request: int
     plan: int
     path: str
     sequential: bool
     blob: bytes
+    functions: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,13 +75,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Connect:
-    """Where the data of other islands comes from: the addresses of their transfer servers for this one.
+    """Where the data of other hosts comes from: their invitations. The answer comes when both ends are ready.
 
-    An empty address asks for that of this host's own server for the island: the answer's value is JSON, by island.
+    An empty one asks for what this host gives the other: the answer's value is JSON, by host.
     """
 
     request: int
-    addresses: dict[str, str]
+    invitations: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -219,9 +226,11 @@ class CountCosts:
 
 @dataclass(frozen=True)
 class Record:
-    """Record runs from now on, at most so many launches; 0: stop. The answer's blob is what was recorded until then."""
+    """Record a client's runs from now on, at most so many launches; 0: stop. The answer's blob is what was recorded
+    until then."""
 
     request: int
+    client: int
     most: int
 
 
@@ -350,4 +359,7 @@ Message: TypeAlias = (
     | ChangeIslands
     | IslandCame
     | IslandLeaves
+    | CallBack
+    | Calling
+    | Returned
 )

@@ -8,9 +8,10 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
+from pathways.dialect.activities import BYTES, Activity
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import started
-from pathways.runtime.wire.frames import ByteStream, ConnectionEnded, send_all, send_now
+from pathways.runtime.wire.frames import ByteStream, ConnectionEnded, in_one, send_all, send_now
 
 MOST_WAITING = 1 << 26
 """Bytes that wait to be sent above which `wait_for_room` waits."""
@@ -23,6 +24,8 @@ class Outbox:
         self._stream = stream
         self._waiting: deque[bytes | memoryview] = deque()
         self._size = 0
+        self._kept: list[bytes | memoryview] = []
+        """What goes with the next that is sent."""
         self._ended = ""
         """Why nothing can be sent any more."""
         self._changed = threading.Condition()
@@ -35,6 +38,9 @@ class Outbox:
         with self._changed:
             if self._ended:
                 raise ConnectionEnded(self._ended)
+            if self._kept:
+                frame = in_one([*self._kept, *frame])
+                self._kept.clear()
             for data in frame:
                 rest = data if self._waiting else send_now(self._stream, data)
                 if rest:
@@ -44,6 +50,23 @@ class Outbox:
                 self._changed.notify_all()
                 if self._thread is None:
                     self._begin()
+
+    def keep(self, frame: Sequence[bytes | memoryview]) -> None:
+        """Keeps a frame until the next is posted, or `flush`: one write for both. Raises as `post`."""
+        with self._changed:
+            if self._ended:
+                raise ConnectionEnded(self._ended)
+            self._kept += frame
+
+    @property
+    def kept(self) -> int:
+        """How many pieces are kept."""
+        return len(self._kept)
+
+    def flush(self) -> None:
+        """Sends what was kept. Raises as `post`."""
+        if self._kept:
+            self.post(())
 
     def _begin(self) -> None:
         """Starts the thread; where none can be started, sends what waits here."""
@@ -58,8 +81,10 @@ class Outbox:
     def wait_for_room(self) -> None:
         """Waits while too much waits to be sent, and the stream has not ended."""
         if self._size > MOST_WAITING:
-            with self._changed:
-                self._changed.wait_for(lambda: self._size <= MOST_WAITING or bool(self._ended))
+            with self._changed, Activity("sending to a host", self._size - MOST_WAITING, BYTES) as sending:
+                while self._size > MOST_WAITING and not self._ended:
+                    sending.done = max(0, sending.total + MOST_WAITING - self._size)
+                    self._changed.wait()
 
     def wait_until_sent(self, seconds: float) -> None:
         """Waits until nothing waits to be sent, or the stream has ended, for so many seconds at the most."""
@@ -74,6 +99,7 @@ class Outbox:
         with self._changed:
             self._ended = self._ended or why
             self._waiting.clear()
+            self._kept.clear()
             self._size = 0
             self._changed.notify_all()
 

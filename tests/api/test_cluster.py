@@ -180,20 +180,6 @@ def test_sequential_dispatch_gives_the_same() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def _callback(x: Any) -> Any:
-    def function(v: Any) -> Any:
-        jax.debug.print("{}", v)
-        return v
-
-    return jit(function, in_shardings=HERE, out_shardings=HERE)(x)
-
-
-def test_what_hosts_cannot_run_is_refused_when_it_is_loaded() -> None:
-    with pytest.raises(pw.PathwaysError, match="cannot be done where islands are in processes of their own") as caught:
-        pw.program(_callback)(X)
-    assert caught.value.code == "PWC0912" and caught.value.diagnostic.where is not None
-
-
 def test_what_looks_at_steps_is_refused(tmp_path: Path) -> None:
     program = pw.program(chain)
     program(X)
@@ -305,3 +291,22 @@ def test_arrays_of_another_machine_are_taken_through_this_process(embedded: Proc
     np.testing.assert_array_equal(np.asarray(taking(outside)), 2 * want + 1)
     with inside_of(embedded):
         np.testing.assert_array_equal(np.asarray(taking(inside)), 2 * want + 1)
+
+
+def test_a_client_closes_though_a_loop_of_its_own_holds_up_its_callbacks() -> None:
+    """The loop is over two islands, and can be ended; what calls back behind it then has its turn."""
+    here, there = (NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P()) for _ in range(2))
+    add, other = (jax.jit(lambda x: x + 1, in_shardings=h) for h in (here, there))
+    seen: list[float] = []
+
+    def says(x: Any) -> Any:
+        jax.debug.callback(lambda v: seen.append(float(v[0])), x)
+        return x
+
+    calling = jax.jit(says, in_shardings=here)
+    endless = pw.program(lambda x: jax.lax.while_loop(lambda c: add(c)[0] > -1, lambda c: other(add(c)), x))
+    x = np.ones(2, np.float32)
+    with pw.Client("closing"):
+        endless(x)
+        pw.program(lambda x: calling(x))(x)
+    assert seen == [1.0]

@@ -1,6 +1,5 @@
 """What is seen of programs whose islands are in processes of their own: traces, status, costs, faulty numbers."""
 
-import json
 import re
 import signal
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from support.clusters import becomes, code_of, send, this_cluster, values
 from support.processes import pwc_here
+from support.traces import events_of, launched, names_of
 from support.two_islands import HERE, THERE, f, g, jit
 
 import pathways as pw
@@ -35,21 +35,6 @@ def embedded() -> Iterator[Process]:
     outer = process()
     with pw.cluster(TOPOLOGY):
         yield outer
-
-
-def events_of(path: Path) -> list[dict[str, Any]]:
-    return json.loads(path.read_text())["traceEvents"]
-
-
-def names_of(events: list[dict[str, Any]]) -> dict[int, str]:
-    return {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-
-
-def launched(events: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
-    """What ran on devices: island, computation, run."""
-    names = names_of(events)
-    spans = (e for e in events if e["ph"] == "X" and "line" in e["args"])
-    return sorted((names[e["pid"]], e["name"], e["args"]["run"]) for e in spans)
 
 
 def test_a_trace_has_all_hosts_on_one_clock(tmp_path: Path) -> None:

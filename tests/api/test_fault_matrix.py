@@ -46,11 +46,18 @@ def slow(x: Any) -> Any:
     return jax.lax.fori_loop(0, 20_000, lambda _, v: jnp.tanh(v + v.mean()), x)
 
 
-f, g, long = (
-    jit(body, in_shardings=place, out_shardings=place) for body, place in ((first, HERE), (second, THERE), (slow, HERE))
+def slower(x: Any) -> Any:
+    """So much that no busy machine is done with it before a signal comes."""
+    return jax.lax.fori_loop(0, 200_000, lambda _, v: jnp.tanh(v + v.mean()), x)
+
+
+f, g, long, longer = (
+    jit(body, in_shardings=place, out_shardings=place)
+    for body, place in ((first, HERE), (second, THERE), (slow, HERE), (slower, HERE))
 )
 here, there, both = pw.program(lambda x: f(x)), pw.program(lambda x: g(x)), pw.program(lambda x: g(f(x)))
-busy, there_and_back = pw.program(lambda x: g(long(x))), pw.program(lambda x: f(g(f(x))))
+busy, there_and_back = pw.program(lambda x: g(longer(x))), pw.program(lambda x: f(g(f(x))))
+late = pw.program(lambda x: g(long(x)))
 
 
 @dataclass
@@ -73,10 +80,10 @@ def cell(request: pytest.FixtureRequest) -> Iterator[Cell]:
             yield Cell(made, 1 + (request.param == "two hosts"))
 
 
-def noticed(what: str, bad: Callable[[], Any], code: str, within: float) -> None:
+def noticed(what: str, bad: Callable[[], Any], code: str | tuple[str, ...], within: float) -> None:
     """Reads something that will never be there, says how long that took, and checks what it raises."""
     begin = time.monotonic()
-    assert code_of(bad) == code
+    assert code_of(bad) in ((code,) if isinstance(code, str) else code)
     seconds = time.monotonic() - begin
     print(f"\n{what}: {code} after {seconds * 1e3:.0f} ms")
     assert seconds < within
@@ -99,8 +106,9 @@ def test_a_host_is_killed_or_freezes(cell: Cell, how: signal.Signals, rank: int,
         want = np.asarray(both(X))
         lies, kept = here(X), there(X)
         before = [np.asarray(lies), np.asarray(kept)]
+        pid = cell.cluster.hosts()[cell.host("island0", rank)]
         under_way = busy(X)
-        pid = cell.cluster.send(cell.host("island0", rank), how)
+        os.kill(pid, how)
         noticed(f"{how.name} {cell.host('island0', rank)}", lambda: np.asarray(under_way), "PWC0910", 30)
         assert code_of(np.asarray, lies) == "PWC0910"
         np.testing.assert_array_equal(np.asarray(kept), before[1])
@@ -115,7 +123,10 @@ def test_one_host_hangs(cell: Cell, rank: int, other: None) -> None:
         before = np.asarray(kept)
         with pw.testing.fault("hang", computation="first", device=rank):
             under_way = both(X)
-            noticed(f"hang of {cell.host('island0', rank)}", lambda: np.asarray(under_way), "PWC0901", 60)
+            said = "PWC0901"
+            if cell.hosts > 1:  # a host that hangs ends itself: of two processes either is heard of first
+                said = "PWC0901", "PWC0910"
+            noticed(f"hang of {cell.host('island0', rank)}", lambda: np.asarray(under_way), said, 60)
         np.testing.assert_array_equal(np.asarray(kept), before)
         np.testing.assert_allclose(np.asarray(both(X)), want, rtol=1e-6)
 
@@ -140,10 +151,11 @@ def test_a_host_is_killed_in_the_middle_of_a_transfer(cell: Cell, end: str, othe
     with pw.connect(cell.cluster.address):
         want = np.asarray(both(BIG))
         for turns in (0, 1, 3):
-            under_way = [both(BIG) for _ in range(turns + 2)]
+            pid = cell.cluster.hosts()[victim]
+            under_way = [both(BIG) for _ in range(turns + 8)]  # so many that the last is not done when the kill comes
             for value in under_way[:turns]:
                 value.block_until_ready()
-            cell.cluster.send(victim, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             noticed(f"kill of the {end}, {victim}", lambda last=under_way[-1]: np.asarray(last), "PWC0910", 30)
             np.testing.assert_allclose(np.asarray(both(BIG)), want, rtol=1e-5)
 
@@ -165,11 +177,14 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
     """Has hosts reach each other by way of sockets that can be cut."""
     proxies: dict[str, Proxy] = {}
 
-    def begin(connect: m.Connect, request: int, addresses: Mapping[str, str]) -> None:
-        for address in addresses.values():
-            if address and address not in proxies:
-                proxies[address] = Proxy(address)
-        begins(connect, request, {name: proxies[a].address if a else a for name, a in addresses.items()})
+    def begin(connect: m.Connect, request: int, invitations: Mapping[str, str]) -> None:
+        begins(connect, request, {name: through(said) if said else said for name, said in invitations.items()})
+
+    def through(invitation: str) -> str:
+        address, number = invitation.split()
+        if address not in proxies:
+            proxies[address] = Proxy(address)
+        return f"{proxies[address].address} {number}"
 
     begins = m.Connect.__init__
     patch.setattr(m.Connect, "__init__", begin)
@@ -217,6 +232,7 @@ def test_values_are_missed_by_hosts_that_were_started_anew(monkeypatch: pytest.M
         noticed("partition of hosts that came later", lambda: np.asarray(under_way), "PWC0924", 20)
         for proxy in proxies.values():
             proxy.mend()
+        assert becomes(lambda: not code_of(lambda: np.asarray(both(X))))  # the first pull may meet a cut connection
         np.testing.assert_array_equal(np.asarray(both(X)), want)
 
 
@@ -224,5 +240,5 @@ def test_a_value_that_takes_long_to_compute_is_waited_for(monkeypatch: pytest.Mo
     monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "0.3")
     with pw.cluster(KINDS["alone"]):
         begin = time.monotonic()
-        assert not code_of(np.asarray, busy(np.ones((512, 512), np.float32)))
+        assert not code_of(np.asarray, late(np.ones((512, 512), np.float32)))
         assert time.monotonic() - begin > 0.6

@@ -152,10 +152,10 @@ def test_what_a_run_overwrites_meanwhile_is_saved_as_it_was(tmp_path: Path, monk
     w, path, write = step(LARGE), tmp_path / "state", snapshots.write_array
     after: list[Any] = []
 
-    def write_behind(array: Any, *others: Any) -> None:
+    def write_behind(array: Any, **others: Any) -> None:
         after.append(step(w))
         after[0].block_until_ready()
-        write(array, *others)
+        write(array, **others)
 
     monkeypatch.setattr(snapshots, "write_array", write_behind)
     pw.save({"w": w}, path)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from support.clusters import becomes, code_of, is_alive
 from support.proc import begotten_by, open_files_of, open_to_others, parent_of, ports_of
-from support.processes import load_file, pwc_here
+from support.processes import load_file, pwc_here, run_python
 from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
-from support.ray_trial import TrialRay, end_all, trial_ray
-from support.shared import SharedCluster
+from support.ray_trial import TrialRay, trial_ray
+from support.shared import SharedCluster, end_all
 from support.two_islands import f, g
 
 import pathways as pw
@@ -66,6 +66,14 @@ def test_samples_equal_plain_jax(cluster: SharedCluster, root: Path) -> None:
     with pw.connect(cluster.address):
         for ours, plain in load_file(root / "samples" / "mixture_of_experts.py").train(2):
             assert ours == pytest.approx(plain, rel=1e-5)
+    assert cluster.is_empty()
+
+
+@pytest.mark.parametrize("name", ["figure2", "speculative_decoding"])
+def test_samples_print_what_they_do_in_one_process(cluster: SharedCluster, root: Path, name: str) -> None:
+    file = str(root / "samples" / f"{name}.py")
+    shared, alone = run_python(file, PATHWAYS_ADDRESS=cluster.address), run_python(file)
+    assert shared.returncode == 0 and shared.stdout == alone.stdout != "", shared.stderr
     assert cluster.is_empty()
 
 
@@ -128,11 +136,11 @@ def test_a_controller_that_dies_takes_its_hosts_and_its_places(ray: TrialRay) ->
             array.block_until_ready()
             pids = [*cluster.pids(), parent_of(cluster.pid), *map(parent_of, cluster.pids())]
             os.kill(cluster.pid, signal.SIGKILL)
-            assert becomes(lambda: code_of(np.asarray, array) == "PWC0917")  # noqa: B023
+            assert becomes(lambda array=array: code_of(np.asarray, array) == "PWC0917")
             end_all(pids)
 
 
-def test_what_no_node_has_is_refused_at_once(ray: TrialRay, tmp_path: Path) -> None:
+def test_what_no_node_has_is_refused_at_once(ray: TrialRay, short_path: Path) -> None:
     for arguments, said in (
         (["islands=1,devices=17"], "for island0 a node with 17 CPU free"),
         (["islands=10,devices=4"], "40 CPU for 10 islands together"),
@@ -140,21 +148,21 @@ def test_what_no_node_has_is_refused_at_once(ray: TrialRay, tmp_path: Path) -> N
         (["islands=1,devices=1", "--label", "island9:rack=a7"], "PWC0707"),
     ):
         code, _, errors = pwc_here(
-            "cluster", "start", "--ray", ray.address, *arguments, "--address", str(tmp_path / "c")
+            "cluster", "start", "--ray", ray.address, *arguments, "--address", str(short_path / "c")
         )
         assert code != 0 and said in errors, errors
-        assert not (tmp_path / "c").exists()
+        assert not (short_path / "c").exists()
 
 
-def test_a_ray_that_is_not_there_is_said_not_to_be(tmp_path: Path) -> None:
-    arguments = ["--address", str(tmp_path / "c"), "islands=1,devices=1"]
+def test_a_ray_that_is_not_there_is_said_not_to_be(short_path: Path) -> None:
+    arguments = ["--address", str(short_path / "c"), "islands=1,devices=1"]
     code, _, errors = pwc_here("cluster", "start", "--ray", "127.0.0.1:1", *arguments)
     assert code != 0 and "PWC0928" in errors
 
 
-def test_a_cluster_with_a_ray_of_its_own_is_gone_without_a_trace(tmp_path: Path) -> None:
+def test_a_cluster_with_a_ray_of_its_own_is_gone_without_a_trace(short_path: Path) -> None:
     """Without a topology, each node is an island."""
-    address = str(tmp_path / "c")
+    address = str(short_path / "c")
     code, shown, errors = pwc_here("cluster", "start", "--ray", "local:1", "--address", address)
     assert code == 0, errors
     assert "island0  4 x cpu" in shown and "island1" not in shown and "RAY_AUTH_MODE=token" in shown

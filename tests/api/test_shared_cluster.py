@@ -127,12 +127,6 @@ def test_clients_go_on_while_hosts_are_killed(cluster: SharedCluster) -> None:
     assert cluster.is_empty()
 
 
-def test_what_needs_one_process_is_refused(cluster: SharedCluster) -> None:
-    with pw.connect(cluster.address), pytest.raises(pw.PathwaysError) as traced, pw.trace("trace.json"):
-        pass
-    assert traced.value.code == "PWC0912"
-
-
 def test_the_commands_show_it(cluster: SharedCluster) -> None:
     with cluster.client("hold") as client:
         assert line_of(client) == "ready"

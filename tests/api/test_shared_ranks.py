@@ -1,12 +1,16 @@
 """A cluster that many processes use, whose islands are two hosts each: results are those of one process."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from support.processes import ROOT, load_file
+from support.processes import ROOT, load_file, run_python
 from support.shared import SharedCluster, end_of, shared_cluster
 
 import pathways as pw
+from pathways.api import shared_cluster as starting
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.topology import parse_topology
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +26,37 @@ def test_runs_of_two_clients_that_span_both_islands_meet_in_one_order(cluster: S
     assert cluster.is_empty()
 
 
+@pytest.fixture(scope="module")
+def wide() -> Iterator[SharedCluster]:
+    with shared_cluster("islands=2,hosts=2,devices=2") as made:
+        yield made
+
+
 @pytest.mark.parametrize("name", ["train_lm", "mixture_of_experts"])
-def test_samples_train_as_plain_jax(name: str) -> None:
-    with shared_cluster("islands=2,hosts=2,devices=4") as wide, pw.connect(wide.address):
+def test_samples_train_as_plain_jax(name: str, wide: SharedCluster) -> None:
+    with pw.connect(wide.address):
         losses = load_file(ROOT / "samples" / f"{name}.py").train(2)
     assert len(losses) == 2 and all(abs(ours - plain) < 1e-3 * abs(plain) for ours, plain in losses)
+
+
+@pytest.mark.parametrize("name", ["figure2", "speculative_decoding"])
+def test_samples_print_what_they_do_in_one_process(name: str, wide: SharedCluster) -> None:
+    """As scripts that know nothing of clusters: an address in the environment is all."""
+    file = str(ROOT / "samples" / f"{name}.py")
+    shared, alone = run_python(file, PATHWAYS_ADDRESS=wide.address), run_python(file)
+    assert shared.returncode == 0 and shared.stdout == alone.stdout != "", shared.stderr
+    assert wide.is_empty()
+
+
+def test_hosts_that_do_not_start_are_named_with_their_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "pod.1.log").write_text("no room\n")
+    hosts = [{"name": "pod/0"}, {"name": "pod/1"}]
+    said = {"islands": [{"name": "pod", "state": "away", "waits": "", "hosts": hosts}]}
+    monkeypatch.setattr(starting, "start_controller", lambda *_: tmp_path)
+    monkeypatch.setattr(starting, "ask", lambda address, what: said)
+    with pytest.raises(PathwaysError, match="pod/0: it has printed nothing; pod/1: no room") as caught:
+        starting.start_shared(str(tmp_path), parse_topology("islands=1,hosts=2,devices=1"), "stride")
+    assert caught.value.code == "PWC0918"

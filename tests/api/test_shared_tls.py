@@ -281,8 +281,8 @@ def test_hosts_that_are_started_here_are_reached_from_here_and_elsewhere(keys: P
             ask(local, "stop")
 
 
-def test_a_cluster_that_cannot_start_so_says_why(keys: Path, tmp_path: Path) -> None:
-    start = ("cluster", "start", "--address", str(tmp_path / "c"), "--keys", str(keys))
+def test_a_cluster_that_cannot_start_so_says_why(keys: Path, short_path: Path) -> None:
+    start = ("cluster", "start", "--address", str(short_path / "c"), "--keys", str(keys))
     for arguments, said in (
         (("islands=3,devices=2", "--bind", "127.0.0.1:0"), "host.island2"),  # which has no keys
         (("islands=1,devices=2", "--bind", "192.0.2.1:0", "--join"), "Cannot assign requested address"),
@@ -291,7 +291,7 @@ def test_a_cluster_that_cannot_start_so_says_why(keys: Path, tmp_path: Path) -> 
     ):
         code, _, errors = pwc_here(*start, *arguments)
         assert code and said in errors, errors
-    assert not (tmp_path / "c").exists()
+    assert not (short_path / "c").exists()
 
 
 def test_hosts_that_have_an_island_together_join_one_by_one(tmp_path: Path) -> None:

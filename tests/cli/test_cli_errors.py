@@ -71,6 +71,26 @@ def test_doctor_counts_what_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None
     assert pwc_here("doctor")[0] == 0
 
 
+_AS_OF_A_HOST = """
+from dataclasses import replace
+from pathways.dialect.platforms import PLATFORMS
+PLATFORMS["cpu"] = replace(PLATFORMS["cpu"], made_at_will=None, apart=0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [(1, "one slice of the only device"), (2, "two slices of 1, a transfer"), (4, "two slices of 2, a transfer")],
+)
+def test_doctor_runs_a_program_on_whatever_devices_a_host_has(
+    devices: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a GPU host are: not made at will."""
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count={devices}")
+    found, advice = in_own_process(_AS_OF_A_HOST + doctor._TWO_SLICES, "file a bug")  # pyright: ignore[reportPrivateUsage]
+    assert advice == "" and found.startswith(f"{said}, right: "), found
+
+
 def test_doctor_finds_a_check_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CHECK_SECONDS", 0.5)
     hanging = doctor.Check(

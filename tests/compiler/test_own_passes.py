@@ -39,7 +39,7 @@ def mine(tmp_path: Path) -> Callable[[str], Path]:
 
 def guide_pass(folder: Path) -> Path:
     """The code block of the guide that holds the pass, alone in a file of its own."""
-    (code,) = [c for c in re.findall(r"```python\n(.*?)```", GUIDE, re.S) if "(Pass)" in c]
+    (code,) = [c for c in re.findall(r"```python[^\n]*\n(.*?)```", GUIDE, re.S) if "(Pass)" in c]
     path = folder / "my_order.py"
     path.write_text(code)
     return path

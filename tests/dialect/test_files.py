@@ -79,7 +79,16 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_every_output(source: str, plan: str, tmp_path: Path) -> None:
-    names = ("plan.bin", "ir.mlir", "table.csv", "out.npz", "trace.json", "state.npz", "dumps/01.trace.mlir")
+    names = (
+        "plan.bin",
+        "ir.mlir",
+        "mpmd.mlir",
+        "table.csv",
+        "out.npz",
+        "trace.json",
+        "state.npz",
+        "dumps/01.trace.mlir",
+    )
     (tmp_path / "dumps").mkdir()
     for name in names:
         (tmp_path / name).write_text("as it was")
@@ -87,6 +96,7 @@ def test_a_full_disk_leaves_every_output(source: str, plan: str, tmp_path: Path)
     for words in (
         ("compile", source, "-o", "plan.bin"),
         ("compile", source, "--compile-to", "place", "-o", "ir.mlir"),
+        ("compile", source, "--emit", "mpmd", "-o", "m.mlir"),
         ("compile", source, "--dump-phases-to", "dumps"),
         ("compile", pipeline, "--schedule", "1f1b", "--emit-schedule", "table.csv"),
         ("run", plan, "--outputs", "out.npz"),

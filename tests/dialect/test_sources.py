@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.processes import ROOT, pwc_here
 
-from pathways.cli.source import Source, read_spec
+from pathways.cli.source_spec import Source, read_spec
 from pathways.dialect.plan.plan_file import load_plan
 
 MODEL = """

@@ -27,7 +27,7 @@ def test_the_page_has_every_field_with_its_default() -> None:
 
 
 def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+    (example,) = re.findall(r"```toml[^\n]*\n(.*?)```", PAGE, re.S)
     path = tmp_path / "machines.toml"
     path.write_text(example)
     pod, host = load_topology(path).islands

@@ -44,15 +44,15 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
   }
   module @g attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
     sdy.mesh @mesh = <["x"=2]>
-    func.func @main(%arg0: tensor<8xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@mesh, [{}]>}) -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}) {
+    func.func @main(%arg0: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>, tf.aliasing_output = 0 : i32}) -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) {
       %0 = stablehlo.negate %arg0 : tensor<8xf32>
       return %0 : tensor<8xf32>
     }
   }
   func.func @yes(%arg0: tensor<8xf32> {pw.mesh = @m0, pw.name = "x", pw.sharding = #sdy.sharding<@m0, [{"x"}]>}) -> tensor<8xf32> attributes {pw.body} {
-    %0 = "pw.transfer"(%arg0) {bytes = 64 : i64, mesh = @m1, reason = "g runs on s1 and takes it, s0 holds it", route = "dcn", runner_up = "the whole array to every device: 64 bytes instead of 64", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, step = 0 : i64} : (tensor<8xf32>) -> tensor<8xf32>
-    %1 = "pw.call"(%0) {callee = @g, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, island = @island1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
-    %moved = "pw.transfer"(%1) {bytes = 32 : i64, mesh = @m0, reason = "all bodies leave this result at one place", route = "dcn", runner_up = "the whole array to every device: 64 bytes instead of 32", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, source = #sdy.sharding_per_value<[<@m1, [{}]>]>, step = 2 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    %0 = "pw.transfer"(%arg0) {bytes = 32 : i64, mesh = @m1, reason = "g runs on s1 and takes it, s0 holds it", route = "dcn", runner_up = "the whole array to every device: 64 bytes instead of 32", sharding = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>, source = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, step = 0 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    %1 = "pw.call"(%0) {callee = @g, dispatch = "parallel", in_shardings = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>, island = @island1, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>, step = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    %moved = "pw.transfer"(%1) {bytes = 32 : i64, mesh = @m0, reason = "all bodies leave this result at one place", route = "dcn", runner_up = "the whole array to every device: 64 bytes instead of 32", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, source = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>, step = 2 : i64} : (tensor<8xf32>) -> tensor<8xf32>
     return %moved : tensor<8xf32>
   }
   func.func @p(%arg0: tensor<i32> {pw.mesh = @m0, pw.name = "i", pw.sharding = #sdy.sharding<@m0, []>}, %arg1: tensor<8xf32> {pw.mesh = @m0, pw.name = "x", pw.sharding = #sdy.sharding<@m0, [{"x"}]>}) -> tensor<8xf32> attributes {pw.program} {
@@ -73,13 +73,13 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
     "pw.recv"() {channel = 2 : i64, slot = 1 : i64, source = @island1, step = 2 : i64} : () -> ()
   }) {body = @yes, island = @island0, peak_bytes = 32 : i64} : () -> ()
   "pw.plan"() ({
-    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 32>, deaths = array<i64: 1>, name = "x moved", owner = "transfer buffers", role = "copy", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 0 : i64, types = [tensor<8xf32>]} : () -> ()
+    "pw.buffers"() {birth = 0 : i64, bytes = array<i64: 16>, deaths = array<i64: 1>, name = "x moved", owner = "transfer buffers", role = "copy", sharding = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 0 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.recv"() {channel = 0 : i64, slot = 0 : i64, source = @island0, step = 0 : i64} : () -> ()
-    "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 32>, deaths = array<i64: 2>, name = "g", owner = "g", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>, shards = [tensor<8xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
+    "pw.buffers"() {birth = 1 : i64, bytes = array<i64: 16>, deaths = array<i64: 2>, name = "g", owner = "g", role = "value", sharding = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
     "pw.run"() {callee = @g, donated = array<i64: 0>, inputs = array<i64: 0>, mesh = @m1, outputs = array<i64: 1>, step = 1 : i64} : () -> ()
     "pw.send"() {channel = 2 : i64, slot = 1 : i64, step = 2 : i64, to = @island0} : () -> ()
     "pw.free"() {slots = array<i64: 1>, step = 2 : i64} : () -> ()
-  }) {body = @yes, island = @island1, peak_bytes = 32 : i64} : () -> ()
+  }) {body = @yes, island = @island1, peak_bytes = 16 : i64} : () -> ()
   "pw.plan"() ({
     "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 4>, deaths = array<i64: 0>, name = "i", owner = "i", role = "input", sharding = #sdy.sharding_per_value<[<@m0, []>]>, shards = [tensor<i32>], slot = 0 : i64, types = [tensor<i32>]} : () -> ()
     "pw.buffers"() {birth = -1 : i64, bytes = array<i64: 16>, deaths = array<i64: 0>, name = "x", owner = "x", role = "input", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, shards = [tensor<4xf32>], slot = 1 : i64, types = [tensor<8xf32>]} : () -> ()
@@ -88,7 +88,7 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
     "pw.free"() {slots = array<i64: 0, 1>, step = 0 : i64} : () -> ()
   }) {island = @island0, peak_bytes = 36 : i64} : () -> ()
   "pw.plan"() ({
-    "pw.branch"() {bodies = [@no, @yes], donated = array<i64>, inputs = array<i64>, kind = "cond", made = array<i64>, meshes = [@m1], outputs = array<i64>, step = 0 : i64, taken = array<i64>, temporaries = 32 : i64} : () -> ()
-  }) {island = @island1, peak_bytes = 32 : i64} : () -> ()
+    "pw.branch"() {bodies = [@no, @yes], donated = array<i64>, inputs = array<i64>, kind = "cond", made = array<i64>, meshes = [@m1], outputs = array<i64>, step = 0 : i64, taken = array<i64>, temporaries = 16 : i64} : () -> ()
+  }) {island = @island1, peak_bytes = 16 : i64} : () -> ()
 }
 

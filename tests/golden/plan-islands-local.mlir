@@ -40,7 +40,7 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\
   }
   module @g attributes {mhlo.num_partitions = 1 : i32} {
     sdy.mesh @m = <["x"=1]>
-    func.func @main(%arg0: tensor<f32> {jax.buffer_donor = true}) -> tensor<f32> {
+    func.func @main(%arg0: tensor<f32> {tf.aliasing_output = 0 : i32}) -> tensor<f32> {
       return %arg0 : tensor<f32>
     }
   }

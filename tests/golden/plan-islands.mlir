@@ -46,7 +46,7 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\
   "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = "0:4", slice = @s1, sym_name = "m1"} : () -> ()
   module @f attributes {mhlo.num_partitions = 2 : i32} {
     sdy.mesh @m0 = <["x"=2]>
-    func.func @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{}, {}]>}, %arg1: tensor<8x4xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) -> (tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) {
+    func.func @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{}, {}]>}, %arg1: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>, tf.aliasing_output = 0 : i32}) -> (tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m0, [{"x"}, {}]>}) {
       return %arg1 : tensor<8x4xf32>
     }
   }
@@ -59,7 +59,7 @@ module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\
   }
   module @h attributes {mhlo.num_partitions = 4 : i32} {
     sdy.mesh @m1 = <["y"=4]>
-    func.func @main(%arg0: tensor<8xf32> {jax.buffer_donor = true, sdy.sharding = #sdy.sharding<@m1, [{}]>}) -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@m1, [{}]>}) {
+    func.func @main(%arg0: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m1, [{}]>, tf.aliasing_output = 0 : i32}) -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@m1, [{}]>}) {
       return %arg0 : tensor<8xf32>
     }
   }

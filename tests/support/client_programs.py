@@ -20,7 +20,7 @@ X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
 
 
 def slow(x: Any) -> Any:
-    for _ in range(40):
+    for _ in range(80):
         x = jax.numpy.tanh(x @ x)
     return x
 
@@ -112,5 +112,51 @@ def elsewhere() -> None:
     print(wrong, flush=True)
 
 
+def called_back(function: Any) -> Any:
+    """A program whose computation calls a function of this process."""
+
+    def call(x: Any) -> Any:
+        return jax.pure_callback(function, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    return pw.program(lambda x: jit(call, in_shardings=HERE, out_shardings=HERE)(x))
+
+
+def callbacks(number: str) -> None:
+    """Calls a function that knows which client this is; prints that, and whether all calls came here."""
+    program = called_back(lambda x: np.asarray(x) * float(number))
+    results = [program(X + at) for at in range(20)]
+    right = all((np.asarray(r) == (X + at) * float(number)).all() for at, r in enumerate(results))
+    print(number, "right" if right else "wrong", flush=True)
+
+
+def prints() -> None:
+    """Ends while what it has called has yet to print."""
+
+    def late(x: Any) -> None:
+        threading.Event().wait(0.2)
+        print("printed", float(x), flush=True)
+
+    def call(x: Any) -> Any:
+        jax.debug.callback(late, x[1, 2])
+        return x
+
+    pw.program(lambda x: jit(call, in_shardings=HERE, out_shardings=HERE)(x))(X)
+
+
+def stuck() -> None:
+    """Calls a function that never returns, and says how that ends."""
+
+    def never(x: Any) -> Any:
+        print("inside", flush=True)
+        threading.Event().wait()
+
+    try:
+        np.asarray(called_back(never)(X))
+    except pw.PathwaysError as error:
+        print(error.code, flush=True)
+    sys.stdin.readline()
+
+
 if __name__ == "__main__":
-    {"share": share, "sums": sums, "hold": hold, "elsewhere": elsewhere}[sys.argv[1]](*sys.argv[2:])
+    programs = [share, sums, hold, elsewhere, callbacks, prints, stuck]
+    {program.__name__: program for program in programs}[sys.argv[1]](*sys.argv[2:])

@@ -12,7 +12,7 @@ from pathways.runtime.client.hosts import Hosts
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.host.host import Host
-from pathways.runtime.host.load.edges import Neighbors
+from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.wire.encoding import decode, encode, most_bytes
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.messages import Message
@@ -30,10 +30,10 @@ class EncodedConnection:
     def heard(self) -> float:
         return time.monotonic()
 
-    def post(self, message: Message) -> None:
-        kind, payload, blob = encode(message)
-        assert len(payload) + len(blob) <= most_bytes(kind)
-        self._outbox.put((kind, payload + blob))
+    def post(self, *messages: Message) -> None:
+        for kind, payload, blob in map(encode, messages):
+            assert len(payload) + len(blob) <= most_bytes(kind)
+            self._outbox.put((kind, payload + blob))
 
     post_soon = post
 

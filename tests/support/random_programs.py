@@ -36,6 +36,12 @@ def _slices() -> list[list[Mesh]]:
 MESHES = [mesh for slice_ in _slices() for mesh in slice_]
 
 
+def twin_meshes() -> list[Mesh]:
+    """Meshes on slices of their own, of which two each have equal axes."""
+    two, again, four, more = (pw.make_virtual_device_set().add_slice(devices=n) for n in (2, 2, 4, 4))
+    return [two.mesh("x"), again.mesh("x"), four.mesh(("x", "y"), (2, 2)), more.mesh(("x", "y"), (2, 2))]
+
+
 @dataclass(frozen=True)
 class Statement:
     """`kind` says what to do with values `a` and `b` (indices); `detail` is its own."""

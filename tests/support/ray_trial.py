@@ -8,25 +8,20 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-import threading
-import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.api.shared_cluster import start_on_ray
-from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.launch.local_cluster import MemberPort
 from pathways.runtime.launch.ray_cluster import RayRequest
 from pathways.runtime.launch.ray_trial import trial_cluster
-from pathways.runtime.launch.reach import ask
-from support.clusters import PATIENCE, is_alive
+from support.clusters import PATIENCE
 from support.proc import begotten_by
 from support.processes import start_python
-from support.shared import SharedCluster, line_of
+from support.shared import SharedCluster, end_all, line_of, started_by
 
 
 @dataclass
@@ -41,38 +36,19 @@ class TrialRay:
         """Its processes, and those of the clusters there."""
         return begotten_by(self.process.pid)
 
-    @contextmanager
     def cluster(
         self, topology: str | None, labels: Sequence[str] = (), port: MemberPort | None = None
-    ) -> Generator[SharedCluster]:
+    ) -> AbstractContextManager[SharedCluster]:
         """Starts a cluster of ours there, and stops it; nothing of it is left then."""
-        with tempfile.TemporaryDirectory(prefix="pw") as folder:
-            address = str(Path(folder) / "c")
-            asked = parse_topology(topology) if topology else None
-            start_on_ray(address, RayRequest(self.address, labels=labels, port=port), asked, "stride")
-            cluster = SharedCluster(address)
-            pids = [cluster.pid, *cluster.pids()]
-            try:
-                yield cluster
-            finally:
-                with suppress(PathwaysError):
-                    pids += cluster.pids()
-                    ask(address, "stop")
-            end_all(pids)
+        asked = parse_topology(topology) if topology else None
+        request = RayRequest(self.address, labels=labels, port=port)
+        return started_by(lambda address: start_on_ray(address, request, asked, "stride"))
 
     def add_node(self, cpus: int) -> None:
         """Adds a node, and waits until it is there."""
         assert self.process.stdin is not None
         print(cpus, file=self.process.stdin, flush=True)
         assert line_of(self.process) == "added"
-
-
-def end_all(pids: "Sequence[int] | set[int]") -> None:
-    """Waits for the ends of processes; fails where one stays."""
-    end = time.monotonic() + PATIENCE
-    while any(map(is_alive, pids)) and time.monotonic() < end:
-        threading.Event().wait(0.02)
-    assert not [pid for pid in pids if is_alive(pid)]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +94,11 @@ def _path() -> str:
 
 
 @contextmanager
-def shared_cluster(topology: str = "islands=2,devices=2") -> Generator[SharedCluster]:
-    """Starts a cluster, and stops it; nothing of it is left then."""
+def started_by(start: Callable[[str], object]) -> Generator[SharedCluster]:
+    """Has `start` start a cluster at an address, and stops it; nothing of it is left then."""
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
         address = str(Path(folder) / "c")
-        start_shared(address, parse_topology(topology), "stride")
+        start(address)
         cluster = SharedCluster(address)
         pids = [cluster.pid, *cluster.pids()]
         try:
@@ -107,10 +107,20 @@ def shared_cluster(topology: str = "islands=2,devices=2") -> Generator[SharedClu
             with suppress(PathwaysError):
                 pids += cluster.pids()
                 ask(address, "stop")
-        end = time.monotonic() + PATIENCE
-        while any(map(is_alive, pids)) and time.monotonic() < end:
-            threading.Event().wait(0.02)
-        assert not any(map(is_alive, pids))
+        end_all(pids)
+
+
+def end_all(pids: "Sequence[int] | set[int]") -> None:
+    """Waits for the ends of processes; fails where one stays."""
+    end = time.monotonic() + PATIENCE
+    while any(map(is_alive, pids)) and time.monotonic() < end:
+        threading.Event().wait(0.02)
+    assert not [pid for pid in pids if is_alive(pid)]
+
+
+def shared_cluster(topology: str = "islands=2,devices=2") -> AbstractContextManager[SharedCluster]:
+    """Starts a cluster, and stops it."""
+    return started_by(lambda address: start_shared(address, parse_topology(topology), "stride"))
 
 
 @contextmanager

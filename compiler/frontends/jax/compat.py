@@ -126,6 +126,11 @@ def where_of_equation(eqn: Eqn) -> Where | None:
     return innermost_users(Where(f.file_name, f.start_line, f.function_name) for f in frames)
 
 
+def scope_of_equation(eqn: Eqn) -> str:
+    """The named scopes that an equation was made in, `Model/Block_3`; flax and haiku name their modules so."""
+    return str(eqn.source_info.name_stack)
+
+
 def is_unspecified(sharding: Any) -> bool:
     return sharding is None or type(sharding).__name__ == "UnspecifiedValue"
 
@@ -191,11 +196,16 @@ class OneEqn:
 
 def one_eqn_jaxpr(eqn: Eqn) -> OneEqn:
     """`eqn` as a function of its operands, literals included."""
-    invars = [_var(a.aval) for a in eqn.invars]
+    invars = [variable(a.aval) for a in eqn.invars]
     return OneEqn([eqn.replace(invars=invars)], invars, list(eqn.outvars))
 
 
-def _var(aval: Aval) -> Var:
+def array_aval(shape: tuple[int, ...], dtype: Any, *, weak_type: bool = False) -> Aval:
+    return jax_api.ShapedArray(shape, dtype, weak_type=weak_type)
+
+
+def variable(aval: Aval) -> Var:
+    """A variable of no jaxpr yet."""
     make: Any = jex_core.Var
     return make(aval)
 

@@ -93,11 +93,11 @@ class VirtualSlice:
         self,
         devices: int,
         *,
-        prefer: str | None,
-        kind: str | None,
-        island: "str | VirtualSlice | None",
-        topology: tuple[int, ...] | None,
-        where: Where | None,
+        prefer: str | None = None,
+        kind: str | None = None,
+        island: "str | VirtualSlice | None" = None,
+        topology: tuple[int, ...] | None = None,
+        where: Where | None = None,
     ) -> None:
         self.number = next(_slice_ids)
         self.name = f"slice{self.number}"

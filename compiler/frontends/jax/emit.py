@@ -1,22 +1,28 @@
 """From units in program order to a module of phase `trace`."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pathways.compiler.frontends.builder import FunctionBuilder, ProgramBuilder, SliceSpec
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.constants import read_constant
 from pathways.compiler.frontends.jax.devices import VirtualSlice
-from pathways.compiler.frontends.jax.gather import Group, gather
+from pathways.compiler.frontends.jax.gather import gather
 from pathways.compiler.frontends.jax.graph import Call, Constant, ControlFlow, ExplicitMove, TracedGraph, TracedValue
+from pathways.compiler.frontends.jax.groups import Group
 from pathways.compiler.frontends.jax.homes import Homes
 from pathways.compiler.frontends.jax.lower import Lowering
 from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.compiler.frontends.jax.order import order
+from pathways.compiler.frontends.jax.pieces import InPieces
+from pathways.compiler.frontends.jax.piecewise import Partition
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named, shared_type
 from pathways.dialect.ir.program import Argument, ProgramIR
 from pathways.dialect.memo import remembered_by_identity
+from pathways.dialect.pieces import LeafPiece
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.trees import Tree
 
@@ -25,7 +31,7 @@ from pathways.dialect.trees import Tree
 class Names:
     """What the user calls the program, its arguments and its results, and how these are structured.
 
-    `donated` are positions of arguments.
+    `donated` are positions of arguments. `cut` says which arguments and results are in pieces, each a value.
     """
 
     program: str
@@ -36,6 +42,7 @@ class Names:
     in_tree: Tree
     out_tree: Tree
     parameters: tuple[Parameter, ...] = ()
+    cut: InPieces = field(default_factory=InPieces)
 
 
 @dataclass
@@ -62,11 +69,12 @@ class _Emitter:
     def run(self, graph: TracedGraph, homes: Homes) -> Emitted:
         constants = list(graph.constants())
         taken = [self._constant(c) for c in constants]
-        for i, (value, name) in enumerate(zip(graph.inputs, self.names.arguments, strict=True)):
-            taken.append((replace(_named(name, value), donate=i in self.names.donated), stored_type(value.aval)))
+        names = self.names
+        for argument, value in _named(names.arguments, names.cut.inputs, graph.inputs, names.donated):
+            taken.append((argument, stored_type(value.aval)))
         function = self.builder.main(taken)
         returned = self._fill(function, graph, homes, constants)
-        results = [_named(name, v) for v, name in zip(graph.outputs, self.names.results, strict=True)]
+        results = [result for result, _ in _named(names.results, names.cut.outputs, graph.outputs)]
         function.returns(returned, results, (self._home(v, homes) for v in (*constants, *graph.inputs)))
         built = self.builder.finish(self.names.in_tree, self.names.out_tree, self.names.parameters)
         slices = {symbol: self._virtual[spec.number] for symbol, spec in built.slices.items()}
@@ -77,13 +85,15 @@ class _Emitter:
     ) -> list[Any]:
         """Everything that a function does; gives what it returns."""
         env: dict[TracedValue, Any] = dict(zip((*constants, *graph.inputs), function.arguments, strict=True))
-        for unit in order(graph, gather(graph, homes)):
-            operands = [env[v] for v in unit.inputs]
-            if isinstance(unit, ControlFlow):
-                results = self._branch(function, unit, operands, homes)
-            else:
-                results = self._unit(function, unit, operands)
-            env.update(zip(unit.outputs, results, strict=True))
+        units = order(graph, gather(graph, homes))
+        with Activity("lowering computations", len(units), "calls") as lowering:
+            for lowering.done, unit in enumerate(units):
+                operands = [env[v] for v in unit.inputs]
+                if isinstance(unit, ControlFlow):
+                    results = self._branch(function, unit, operands, homes)
+                else:
+                    results = self._unit(function, unit, operands)
+                env.update(zip(unit.outputs, results, strict=True))
         return [env[v] for v in graph.outputs]
 
     def _branch(self, function: FunctionBuilder, unit: ControlFlow, operands: list[Any], homes: Homes) -> list[Any]:
@@ -146,9 +156,22 @@ class _Emitter:
         return self._slices[virtual.number]
 
 
-def _named(name: str, value: TracedValue) -> Argument:
-    """An argument or a result as the user sees it."""
-    return Argument(name, dtype=_user_dtype(value.aval), weak=bool(getattr(value.aval, "weak_type", False)))
+def _named(
+    names: Sequence[str],
+    cuts: Sequence[Partition | None],
+    values: Sequence[TracedValue],
+    donated: frozenset[int] = frozenset(),
+) -> Iterator[tuple[Argument, TracedValue]]:
+    """The arguments or results as the user sees them, each with its value; one in pieces is one a piece."""
+    left = iter(values)
+    for number, name in enumerate(names):
+        cut = cuts[number] if cuts else None
+        for start, stop in [(0, 0)] if cut is None else cut.intervals:
+            value = next(left)
+            piece = None if cut is None else LeafPiece(name, cut.axis, start, sum(cut.sizes))
+            weak = bool(getattr(value.aval, "weak_type", False))
+            argument = Argument(name if piece is None else piece.named(stop - start), _user_dtype(value.aval), weak)
+            yield replace(argument, donate=number in donated, piece=piece), value
 
 
 @remembered_by_identity

@@ -7,75 +7,47 @@ connected components; unconnected ones are joined only if they also have the sam
 of an optimizer update, not the slices of all microbatches), which lengthens no lifetime.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from pathways.compiler.frontends.jax.graph import (
-    Call,
-    ControlFlow,
-    ExplicitMove,
-    GraphNode,
-    Loose,
-    TracedGraph,
-    TracedValue,
-)
+from pathways.compiler.frontends.jax.common_parts import with_common_parts
+from pathways.compiler.frontends.jax.graph import GraphNode, Loose, TracedGraph, TracedValue
+from pathways.compiler.frontends.jax.groups import Group, Unit, faces
 from pathways.compiler.frontends.jax.homes import Homes
 from pathways.compiler.frontends.jax.meshes import SliceMesh
-from pathways.dialect.diagnostics import Where
-
-
-@dataclass(eq=False)
-class Group:
-    """Loose operations that run as one computation."""
-
-    mesh: SliceMesh
-    operations: list[Loose]
-    inputs: list[TracedValue]
-    outputs: list[TracedValue]
-    depends: bool
-    """Whether it depends on a placed call or a move."""
-
-    @property
-    def where(self) -> Where | None:
-        return next((o.where for o in self.operations if o.where is not None), None)
-
-    @property
-    def name(self) -> str:
-        scopes = {o.scope for o in self.operations}
-        if len(scopes) == 1 and (scope := scopes.pop()):
-            return scope
-        kinds = list(dict.fromkeys(e.primitive.name for o in self.operations for e in o.eqns))
-        return "_".join(kinds) if len(kinds) <= 2 else f"{kinds[0]}_to_{kinds[-1]}"
-
-
-Unit: TypeAlias = Call | ExplicitMove | ControlFlow | Group
+from pathways.compiler.frontends.jax.origins import first_origins, in_order_of_origins
 
 
 @dataclass
 class _Masks:
-    """Sets of placed nodes as bits of an integer; a loose value that crosses to another home is a bit, too."""
+    """Sets of placed nodes as bits of an integer.
+
+    Where loose values cross from one home to another is a bit, too: one for all that have the same set there, so that
+    the norm of all gradients is a few computations, and not one for each parameter. A bit is new when it is made, so no
+    set that a crossing begins with has it: what came back to a home is never taken for what left it.
+    """
 
     bits: int = 0
-    known: dict[tuple[TracedValue, SliceMesh], int] = field(default_factory=dict[tuple[TracedValue, SliceMesh], int])
+    known: dict[tuple[SliceMesh, SliceMesh, int], int] = field(
+        default_factory=dict[tuple[SliceMesh, SliceMesh, int], int]
+    )
 
     def fresh(self) -> int:
         self.bits += 1
         return 1 << (self.bits - 1)
 
-    def crossing(self, value: TracedValue, home: SliceMesh) -> int:
-        return self.known.setdefault((value, home), 0) or self._new_crossing(value, home)
-
-    def _new_crossing(self, value: TracedValue, home: SliceMesh) -> int:
-        self.known[value, home] = self.fresh()
-        return self.known[value, home]
+    def crossing(self, there: SliceMesh, home: SliceMesh, mask: int) -> int:
+        """The bit for values with this set that go from one home to another."""
+        if (there, home, mask) not in self.known:
+            self.known[there, home, mask] = self.fresh()
+        return self.known[there, home, mask]
 
 
 def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
     """Placed calls, moves, control flow and groups, in no particular order (see order.py)."""
     masks = _Masks()
     before = _ancestors(graph, homes, masks)
-    after = _descendants(graph, homes, masks, before)
+    after = _descendants(graph, homes, _Masks(), before)
     for node in graph.nodes:
         if isinstance(node, Loose) and node.follows is not None:
             before[node], after[node] = before[node.follows], after[node.follows]
@@ -103,39 +75,75 @@ def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
     components: dict[Loose, list[Loose]] = {}
     for node in parent:
         components.setdefault(root(node), []).append(node)
-    joined: dict[tuple[SliceMesh, int, int], list[Loose]] = {}
+    joined: dict[tuple[SliceMesh, int, int], _Joined] = {}
     for members in components.values():
         reach = 0
         for member in members:
             reach |= after[member]
-        joined.setdefault((homes.nodes[members[0]], before[members[0]], reach), []).extend(members)
-    return _units(graph, joined, before)
+        home, depends = homes.nodes[members[0]], before[members[0]]
+        group = joined.setdefault((home, depends, reach), _Joined(home, depends != 0))
+        group.components.append(members)
+    groups = [*joined.values()]
+    _absorb(graph, groups)
+    return _units(graph, [g for g in groups if g.components])
 
 
-def _units(
-    graph: TracedGraph, joined: dict[tuple[SliceMesh, int, int], list[Loose]], before: dict[Loose, int]
-) -> list[Unit]:
-    position = {node: i for i, node in enumerate(graph.nodes)}
+@dataclass(eq=False)
+class _Joined:
+    """Loose operations of one home that will be a group: connected ones, and others that follow the same calls."""
+
+    mesh: SliceMesh
+    depends: bool
+    components: list[list[Loose]] = field(default_factory=list[list[Loose]])
+
+    @property
+    def members(self) -> Iterator[Loose]:
+        return (m for component in self.components for m in component)
+
+
+def _absorb(graph: TracedGraph, groups: Sequence[_Joined]) -> None:
+    """What depends on arguments alone, and is used by one other group of its home only, becomes part of that group.
+
+    It would run just before it: nothing waits longer, and nothing is kept in between.
+    """
+    users = _users(graph, groups)
+    for group in groups:
+        if group.depends:
+            continue
+        left: list[list[Loose]] = []
+        for component in group.components:
+            found = {u for m in component for v in m.outputs for u in users.get(v, ())} - {group}
+            only = found.pop() if len(found) == 1 else None
+            if isinstance(only, _Joined) and only.mesh == group.mesh:
+                only.components.append(component)
+            else:
+                left.append(component)
+        group.components = left
+
+
+def _users(graph: TracedGraph, groups: Sequence[_Joined]) -> dict[TracedValue, list[object]]:
+    """The groups and nodes that read each value; the graph itself reads its results."""
     users: dict[TracedValue, list[object]] = {v: [graph] for v in graph.outputs}
-    group_of: dict[Loose, int] = {}
-    for number, members in enumerate(joined.values()):
-        group_of.update((m, number) for m in members)
+    group_of = {member: group for group in groups for member in group.members}
     for node in graph.nodes:
         user = group_of[node] if isinstance(node, Loose) else node
         for value in node.inputs:
             users.setdefault(value, []).append(user)
+    return users
+
+
+def _units(graph: TracedGraph, groups: Sequence[_Joined]) -> list[Unit]:
+    position = {node: i for i, node in enumerate(graph.nodes)}
+    origins = first_origins(graph)
+    users = _users(graph, groups)
     units: list[Unit] = [n for n in graph.nodes if not isinstance(n, Loose)]
-    for number, ((mesh, _, _), members) in enumerate(joined.items()):
-        members.sort(key=position.__getitem__)
-        inner = {v for m in members for v in m.outputs}
-        inputs = _unique(v for m in members for v in m.inputs if v not in inner)
-        outputs = _unique(v for m in members for v in m.outputs if any(u != number for u in users.get(v, ())))
-        units.append(Group(mesh, members, inputs, outputs, before[members[0]] != 0))
-    return units
-
-
-def _unique(values: Iterable[TracedValue]) -> list[TracedValue]:
-    return list(dict.fromkeys(values))
+    for group in groups:
+        numbers = {position[m]: m for m in group.members}
+        span = min(numbers), max(numbers)
+        members = in_order_of_origins([numbers[i] for i in sorted(numbers)], origins)
+        inputs, outputs = faces(members, lambda v, group=group: any(u is not group for u in users.get(v, ())))
+        units.append(Group(group.mesh, members, inputs, outputs, group.depends, span))
+    return with_common_parts(units, origins, len(graph.nodes))
 
 
 def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
@@ -162,7 +170,8 @@ def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, i
         ones: list[GraphNode] = [node]
         if isinstance(node, Loose):
             home = homes.nodes[node]
-            found |= {v: m | masks.crossing(v, home) for v, m in found.items() if v in loose and homes.crosses(v, node)}
+            crossing = [(v, m) for v, m in found.items() if v in loose and homes.crosses(v, node)]
+            found |= {v: m | masks.crossing(homes.values[v], home, m) for v, m in crossing}
             if len(node.each_takes([found[v] for v in node.inputs])) > 1:
                 ones = [*homes.apart(node)]
         for one in ones:
@@ -190,7 +199,7 @@ def _descendants(graph: TracedGraph, homes: Homes, masks: _Masks, before: dict[L
         for value in node.inputs:
             reach = mask
             if is_loose and value in loose and homes.crosses(value, node):
-                reach |= masks.crossing(value, homes.nodes[node])
+                reach |= masks.crossing(homes.values[value], homes.nodes[node], mask)
             known = of_value.get(value)
             of_value[value] = reach if known is None else known | reach
         nodes.append(node)

@@ -81,7 +81,7 @@ def _somewhere(homes: Homes, fallback: SliceMesh | None) -> SliceMesh:
 @functools.cache
 def _implicit() -> SliceMesh:
     """The same for every program of the process."""
-    return default_mesh(VirtualSlice(1, prefer=None, kind=None, island=None, topology=None, where=None))
+    return default_mesh(VirtualSlice(1))
 
 
 def _follow_operands(graph: TracedGraph, homes: Homes) -> None:

@@ -16,13 +16,13 @@ from jax.sharding import Mesh, NamedSharding
 from pathways.compiler.frontends.builder import CalledComputation, symbol_of
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import lowering_for
-from pathways.compiler.frontends.jax.gather import Group
-from pathways.compiler.frontends.jax.graph import Call, Operand, TracedValue
+from pathways.compiler.frontends.jax.graph import Call, TracedValue
+from pathways.compiler.frontends.jax.groups import Group
 from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
 from pathways.compiler.frontends.jax.meshes import JaxSharding, slice_mesh
-from pathways.dialect.host_callbacks import register, write_callbacks
+from pathways.compiler.frontends.jax.structure import Structures
+from pathways.dialect.host_callbacks import register_callbacks, write_callbacks
 from pathways.dialect.jax_api import jit, set_mesh
-from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import Module, bytecode, ir, parse, text
 from pathways.dialect.rewrite_locations import rewrite_locations
 from pathways.dialect.sources import Sources
@@ -39,7 +39,7 @@ class Lowering:
         self._by_key: dict[Any, CalledComputation] = {}
         self._by_content: dict[str, bytes] = {}
         self._alive: list[Any] = []
-        self._said = remembered_by_identity(_said)
+        self._structures = Structures()
         self.seconds = 0.0
         """Spent in JAX's own lowering."""
 
@@ -60,25 +60,13 @@ class Lowering:
         return self._by_key[key]
 
     def _group(self, group: Group) -> CalledComputation:
-        key = self._structure(group)
+        key = self._structures.of(group)
         if key not in self._by_key:
             self._alive.append(group)
             self._by_key[key] = self._lower(
                 group.name, _function_of_group(group), {}, group.inputs, _explicit_mesh(group)
             )
         return self._by_key[key]
-
-    def _structure(self, group: Group) -> tuple[Any, ...]:
-        """Equal for groups that compute the same: operations with operands numbered in order of appearance."""
-        numbers: dict[TracedValue, int] = {}
-        for value in group.inputs:
-            numbers[value] = len(numbers)
-        parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
-        for loose in group.operations:
-            parts.append((tuple(map(self._said, loose.eqns)), *(_operand(o, numbers) for o in loose.operands)))
-            for value in loose.outputs:
-                numbers[value] = len(numbers)
-        return ("group", *parts, tuple(numbers[v] for v in group.outputs))
 
     def _lower(
         self,
@@ -103,7 +91,7 @@ class Lowering:
         self.seconds += time.perf_counter() - start
         with module.context:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("computation")
-            write_callbacks(module.operation, register(compat.host_callbacks(lowered), self))
+            write_callbacks(module.operation, register_callbacks(compat.host_callbacks(lowered), self))
         return CalledComputation(symbol, self._written(module))
 
     def _written(self, module: Module) -> bytes:
@@ -164,29 +152,3 @@ def _explicit_mesh(group: Group) -> Any:
                 devices[:] = [group.mesh.slice.devices[i] for i in group.mesh.spec.devices]
                 return Mesh(devices.reshape(named.axis_sizes), named.axis_names, axis_types=named.axis_types)
     return None
-
-
-def _said(eqn: compat.Eqn) -> tuple[Any, ...]:
-    """What an equation says beside its operands; equal for equations that compute the same."""
-    params = tuple((k, _hashable(v)) for k, v in sorted(eqn.params.items()))
-    return eqn.primitive.name, params, tuple(aval_text(v.aval) for v in eqn.outvars)
-
-
-def _operand(operand: Operand, numbers: dict[TracedValue, int]) -> Any:
-    if isinstance(operand, TracedValue):
-        return numbers[operand]
-    return "literal", str(operand.val), aval_text(operand.aval)
-
-
-@remembered_by_identity
-def aval_text(aval: compat.Aval) -> str:
-    """A type with all that makes code differ, as JAX writes it."""
-    return str(aval)
-
-
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value

@@ -6,8 +6,8 @@ that depends on arguments alone runs just before its first consumer (a microbatc
 
 import heapq
 
-from pathways.compiler.frontends.jax.gather import Group, Unit
 from pathways.compiler.frontends.jax.graph import GraphNode, TracedGraph, TracedValue
+from pathways.compiler.frontends.jax.groups import Group, Unit
 from pathways.dialect.diagnostics import InternalError
 
 
@@ -46,11 +46,10 @@ def _wish(unit: Unit, position: dict[GraphNode, int], maker: dict[TracedValue, U
     if not isinstance(unit, Group):
         return position[unit]
     if not unit.depends:
-        return position[unit.operations[0]]
+        return unit.span[0]
     latest = 0
     for value in unit.inputs:
         producer = maker.get(value)
         if producer is not None:
-            last = producer if not isinstance(producer, Group) else producer.operations[-1]
-            latest = max(latest, position[last])
+            latest = max(latest, producer.span[1] if isinstance(producer, Group) else position[producer])
     return latest + 0.5

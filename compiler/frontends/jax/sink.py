@@ -27,11 +27,13 @@ NEGLIGIBLE = frozenset(
         "copy",
         "div",
         "full",
+        "integer_pow",
         "iota",
         "mul",
         "neg",
         "reshape",
         "select_n",
+        "square",
         "squeeze",
         "sub",
     }

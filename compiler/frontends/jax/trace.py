@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,7 +17,12 @@ from pathways.compiler.frontends.jax.flatten import flatten
 from pathways.compiler.frontends.jax.homes import find_homes
 from pathways.compiler.frontends.jax.jax_errors import translate, untraceable
 from pathways.compiler.frontends.jax.lower import Lowering
+from pathways.compiler.frontends.jax.pieces import cut_into_pieces
+from pathways.compiler.frontends.jax.pipeline.table import StageTable, noted
+from pathways.compiler.frontends.jax.scalars import copy_scalars
 from pathways.compiler.frontends.jax.sink import sink
+from pathways.compiler.frontends.jax.zeros import drop_added_zeros
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
@@ -37,6 +42,8 @@ class Traced:
     out_tree: Any
     timing: dict[str, float]
     """Seconds of JAX's own tracing, of its lowering, and of the rest of the phase."""
+    pipelines: tuple[StageTable, ...] = ()
+    """How the losses in it were cut into stages."""
 
 
 def trace_program(
@@ -66,7 +73,13 @@ def trace_program(
         return [leaf for _, leaf in leaves]
 
     begin = time.perf_counter()
-    jaxpr = _make_jaxpr(flat, arguments, name, where)
+    tables: list[StageTable] = []
+    noting = noted.set(tables)
+    try:
+        with Activity(f"tracing {name}"):
+            jaxpr = _make_jaxpr(flat, arguments, name, where)
+    finally:
+        noted.reset(noting)
     traced = time.perf_counter()
     names = Names(
         name,
@@ -80,11 +93,12 @@ def trace_program(
     )
     sources = Sources("" if where is None else where.file)
     lowering = Lowering(platform, lowering_platform, sources)
-    with collector_paused():
+    with collector_paused(), Activity(f"lowering {name}"):
         emitted = _emitted(jaxpr, names, lowering)
     own = time.perf_counter() - traced - lowering.seconds
     timing = {"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own}
-    return Traced(emitted.program, emitted.constants, emitted.slices, trees[-1][1], timing)
+    cut = tuple(dict.fromkeys(tables))
+    return Traced(emitted.program, emitted.constants, emitted.slices, trees[-1][1], timing, cut)
 
 
 def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
@@ -100,8 +114,11 @@ def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
 def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
     """From the jaxpr to the program, verified."""
     graph = flatten(jaxpr, names.program, names.where)
+    names = replace(names, cut=cut_into_pieces(graph))
+    drop_added_zeros(graph)
     sink(graph)
     homes = find_homes(graph)
+    copy_scalars(graph, homes)
     return emit(graph, homes, names, lowering)
 
 

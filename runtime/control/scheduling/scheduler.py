@@ -121,6 +121,17 @@ class Scheduler:
             return None
         return self.ledger.short_of(request.bytes)
 
+    def goes_before(self, number: int) -> list[Request]:
+        """Returns the runs that a waiting run waits for: on its islands, under way or ahead of it in line."""
+        request = self.waiting.get(number)
+        if request is None:
+            return []
+        mine = self.policy.rank(request)
+        ahead = (r for r in self.waiting.values() if self.policy.rank(r) < mine)
+        found = {r.number: r for r in (*self.running.values(), *ahead) if r.islands & request.islands}
+        found.pop(number, None)
+        return list(found.values())
+
     def _leave(self, request: Request) -> None:
         for island in request.islands:
             if self.active.get(island) == request.number:

@@ -6,7 +6,9 @@ callbacks cannot be saved, and why everything that calls back may fail: see `pro
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +30,8 @@ class Inside:
     native: int = field(default_factory=threading.get_native_id)
     """The operating system's number of the thread."""
     since: float = field(default_factory=time.monotonic)
+    progress: Callable[[], object] | None = None
+    """Says what changes while it gets on, where another process executes it; None: this thread's CPU time shows it."""
 
     @property
     def seconds(self) -> float:
@@ -45,6 +49,33 @@ def inside() -> Iterator[Inside]:
 def running_here() -> Inside | None:
     """Returns the callback that this thread is running."""
     return _inside.get(threading.get_ident()) if _inside else None
+
+
+@contextmanager
+def running(call: Inside) -> Generator[None]:
+    """Notes that this thread runs a callback, in which there may be another."""
+    before = _inside.get(call.thread)
+    _inside[call.thread] = call
+    try:
+        yield
+    finally:
+        if before is None:
+            _inside.pop(call.thread, None)
+        else:
+            _inside[call.thread] = before
+
+
+class RaisedElsewhere(Exception):
+    """An exception that a callback has raised in another process, as text."""
+
+
+def said_of(raised: BaseException) -> str:
+    """What an exception of a callback was, and where it was raised."""
+    if isinstance(raised, RaisedElsewhere):
+        return str(raised)
+    frames = traceback.extract_tb(raised.__traceback__)
+    at = f", raised at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return f"{type(raised).__name__}: {raised}{at}"
 
 
 class Watched:
@@ -70,21 +101,15 @@ class Watched:
         return self.errors
 
     def __call__(self, *args: Any) -> Any:
-        thread = threading.get_ident()
-        before = _inside.get(thread)
-        _inside[thread] = Inside(self.computation, self.launch, thread)
+        progress = getattr(self.function, "progress", None)
         try:
-            return self.function(*args)
+            with running(Inside(self.computation, self.launch, threading.get_ident(), progress=progress)):
+                return self.function(*args)
         except BaseException as error:  # SystemExit, too: a device must not stay inside for ever
             self.errors.append(error)
             if self.results is None:
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
             return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in self.results)
-        finally:
-            if before is None:
-                _inside.pop(thread, None)
-            else:
-                _inside[thread] = before
 
 
 def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:

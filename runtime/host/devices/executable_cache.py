@@ -20,6 +20,7 @@ from typing import TypeAlias
 import jaxlib.version
 
 from pathways.dialect import signing
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.files import read_own, shared_with, write_folder, write_private
 from pathways.dialect.platforms import platform_named
@@ -69,7 +70,8 @@ class Executables:
         Raises PWC0614 for a module that XLA refuses.
         """
         if callbacks:
-            self._calling.append(_compiled(module, devices, owner, callbacks))
+            with Activity("compiling with XLA", detail=owner[0]):
+                self._calling.append(_compiled(module, devices, owner, callbacks))
             return self._calling[-1]
         key = module, tuple(devices)
         used = self._used
@@ -93,10 +95,12 @@ class Executables:
                 self.forget(MOST_IDLE)
             missing = [key for key in wanted if key not in self._loaded]
         missing.sort(key=lambda key: len(key[0]), reverse=True)  # the longest to compile must not come last
-        self._make_all({(module, len(devices)): (module, devices) for module, devices in missing}.values(), wanted)
-        self._make_all([key for key in missing if key not in self._loaded], wanted)
+        with Activity("compiling with XLA", len(missing), "executables") as making:
+            first = {(module, len(devices)): (module, devices) for module, devices in missing}
+            self._make_all(first.values(), wanted, making)
+            self._make_all([key for key in missing if key not in self._loaded], wanted, making)
 
-    def _make_all(self, missing: Collection[Wanted], owners: Mapping[Wanted, Owner]) -> None:
+    def _make_all(self, missing: Collection[Wanted], owners: Mapping[Wanted, Owner], making: Activity) -> None:
         """Makes code on plain threads: those of `concurrent.futures` do not start after the main thread has ended."""
         left, failures = deque(missing), list[BaseException]()
 
@@ -104,6 +108,7 @@ class Executables:
             with contextlib.suppress(IndexError):
                 while not failures:
                     key = left.popleft()
+                    making.detail = owners[key][0]
                     try:
                         found = self._make(*key, owners[key])
                     except Exception as error:
@@ -111,6 +116,7 @@ class Executables:
                         return
                     with self._lock:
                         self._loaded[key] = found
+                        making.done += 1
 
         others = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, len(left)) - 1)]
         others = [thread for thread in others if started(thread)]

@@ -17,6 +17,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from pathways.runtime.host.devices.freed_memory import return_freed_memory
+
 _NEVER = 86400
 """Seconds after which JAX would end a process whose partners are gone; a controller does it long before."""
 _joined: list[Any] = []
@@ -46,6 +48,7 @@ def make_group_devices(count: int, group: ProcessGroup) -> list[list[Any]]:
         group.address, group.rank, init_timeout=group.patience, heartbeat_timeout=_NEVER, shutdown_on_destruction=False
     )
     client.connect()
+    return_freed_memory()
     made = importlib.import_module("jaxlib.xla_client").make_cpu_client(
         distributed_client=client,
         node_id=group.rank,
@@ -55,7 +58,8 @@ def make_group_devices(count: int, group: ProcessGroup) -> list[list[Any]]:
     )
     _joined.append(client)
     devices: list[list[Any]] = [[] for _ in range(group.count)]
-    for device in sorted(made.devices(), key=lambda d: d.id):
+    listed = jaxlib.DeviceList(tuple(made.devices()))  # iterated before there are threads: why says pjrt.py
+    for device in sorted(listed, key=lambda d: d.id):
         devices[device.process_index].append(device)
     return devices
 

@@ -10,6 +10,8 @@ shapes, dtypes, device order, argument counts and donation are therefore checked
 * `compile_and_load(module, DeviceList, CompileOptions)`: the device list wins over the assignment; Shardy stays on.
 * `execute_sharded`, `consume_with_handlers`, `global_aval_to_result_handler`: dispatch and its results.
 * `batched_device_put`, `batched_copy_array_to_devices_with_sharding`: the only copies; never with donation.
+* Iterating a `DeviceList`: jaxlib makes the class of the iterator at the first time, and another thread that iterates
+  one meanwhile gets an object without `__next__`. Done where devices are made, here and in group.py: no thread has any.
 * `TracebackScope`: where jaxlib stops when it notes the stack for each array that it makes; of one thread.
 * `_profiler.ProfilerSession`: when a device worked on which launch; jax.profiler shows it in files only.
 * `serialize`, `deserialize_executable`: the same code on other devices, 20 times cheaper than compiling again. Only
@@ -41,6 +43,8 @@ from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.mlir import from_portable, make_context, parse
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
+from pathways.runtime.host.devices.freed_memory import return_freed_memory
+from pathways.runtime.host.devices.profiled import launch_spans, read_events
 
 Device: TypeAlias = Any
 DeviceArray: TypeAlias = Any
@@ -67,8 +71,9 @@ FAILURES: tuple[type[Exception], ...] = (jax.errors.JaxRuntimeError, ValueError,
 
 def make_devices(count: int) -> list[Device]:
     """Devices of a client of our own: of CPU, the one platform that makes them at will."""
+    return_freed_memory()
     client: Any = _xc.make_cpu_client(num_devices=count)
-    return list(client.devices())
+    return _listed(client.devices())
 
 
 def is_here(device: Device) -> bool:
@@ -78,7 +83,12 @@ def is_here(device: Device) -> bool:
 
 def host_devices() -> list[Device]:
     """The devices of JAX's default backend."""
-    return list(jax.devices())
+    return _listed(jax.devices())
+
+
+def _listed(devices: Sequence[Device]) -> list[Device]:
+    """The devices, once jaxlib has the class of an iterator over them."""
+    return list(_xc.DeviceList(tuple(devices)))
 
 
 def default_platform() -> str:
@@ -360,24 +370,14 @@ _ANCHOR = "pathways anchor"
 def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
     """Stops the profiler; returns first start and last end, on our clock, of each launch id on each ordinal."""
     session, anchor = profile
-    spans: dict[tuple[int, int], tuple[float, float]] = {}
-    anchored = None
     with warnings.catch_warnings():  # the first look at stats warns, and as an error that kills the process
         warnings.simplefilter("ignore")
-        for plane in ProfileData.from_serialized_xspace(session.stop()).planes:
-            for line in plane.lines:
-                for event in line.events:
-                    if event.name.startswith(_ANCHOR):
-                        anchored = event.start_ns
-                    stats: dict[str, Any] = dict(event.stats)
-                    if "run_id" in stats and "device_ordinal" in stats:
-                        key = int(stats["run_id"]), int(stats["device_ordinal"])
-                        begin, end = spans.get(key, (float("inf"), 0.0))
-                        spans[key] = min(begin, event.start_ns), max(end, event.end_ns)
+        events = read_events(ProfileData.from_serialized_xspace(session.stop()).planes, _ANCHOR)
+    anchored = next((event.begin for event in events if event.name.startswith(_ANCHOR)), None)
     if anchored is None:
         return {}
     shift = anchor - anchored
-    return {key: (int(begin + shift), int(end + shift)) for key, (begin, end) in spans.items()}
+    return {key: (int(begin + shift), int(end + shift)) for key, (begin, end) in launch_spans(events).items()}
 
 
 def ordinal(device: Device) -> int:

@@ -1,24 +1,27 @@
 """Arrays that another process has: known here by number, and by the run that makes them."""
 
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
+from pathways.dialect.activities import ELSEWHERE, Activity
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.runtime.host.devices.waits import Gate
 
 
 class RemoteRun:
     """A run of a plan, as far as one host executes it: a future."""
 
-    __slots__ = ("_cancel", "_ended", "_first", "cancelled", "causes", "everything", "found")
+    __slots__ = ("_cancel", "_ended", "_first", "_waits", "cancelled", "causes", "everything", "found")
 
     def __init__(self, cancel: Callable[[Diagnostic], bool] | None = None) -> None:
         """`cancel` tells all hosts of the run that it is; None: nothing of it waits for values."""
-        self._ended = threading.Event()
+        self._ended = False
+        self._waits: list[Gate] = []
+        """Of who waits for its end, one a wait: most runs are not waited for, and an Event takes 5 us to make."""
         self._first = [True]
         self._cancel = cancel
         self.cancelled: Diagnostic | None = None
@@ -39,19 +42,25 @@ class RemoteRun:
         with contextlib.suppress(IndexError):
             self._first.pop()  # two threads may say it at once
             self.causes, self.everything, self.found = causes, everything, found
-            self._ended.set()
+            self._ended = True
+            while self._waits:
+                self._waits.pop().open()
 
     def is_ready(self) -> bool:
-        return self._ended.is_set() or self.cancelled is not None
+        return self._ended or self.cancelled is not None
 
     def block_until_ready(self) -> None:
         """Waits for its end, good or bad."""
-        self._ended.wait()
+        if not self._ended:
+            self._waits.append(gate := Gate())
+            if not self._ended:  # else who has ended it may not have seen the gate
+                with Activity("a run waits for its turn", unit=ELSEWHERE):
+                    gate.pass_through()
 
     def wait_for_results(self) -> None:
         """Waits until its results are there, or will never be."""
         if self.cancelled is None:
-            self._ended.wait()
+            self.block_until_ready()
 
     def cancel(self, cause: Diagnostic) -> bool:
         """Ends its loops on data, on all hosts; returns False where it has none, or has ended on all of them."""

@@ -12,11 +12,13 @@ pulled once. What is offered must not be donated or deleted before it is pulled:
 
 import contextlib
 import importlib
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
@@ -30,19 +32,19 @@ _TRANSPORTS = 2
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Arrays to pull, each onto a device. Prepared once: to describe them to JAX takes longer than to ask for them."""
+    """Arrays to pull, each sharded so. Prepared once: to describe them to JAX takes longer than to ask for them."""
 
     client: Any
     structs: Sequence[Any]
 
     @classmethod
-    def of(cls, types: Sequence[ArrayType], devices: Sequence[pjrt.Device]) -> "Incoming":
+    def of(cls, client: Any, types: Sequence[ArrayType], shardings: Sequence[Any]) -> "Incoming":
         with jax.enable_x64(True):  # or 64 bits would be 32
             structs = [
-                jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype), sharding=pjrt.on_device(d))
-                for t, d in zip(types, devices, strict=True)
+                jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype), sharding=s)
+                for t, s in zip(types, shardings, strict=True)
             ]
-        return cls(devices[0].client if devices else None, structs)
+        return cls(client, structs)
 
 
 class TransferSource:
@@ -83,12 +85,34 @@ class TransferServer:
         self._server._reset_rendevous_table()
 
     def offer(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> None:
-        """Offers single-device arrays under a number, in this order."""
+        """Offers arrays under a number, in this order; what counts are their shards, one after another."""
         self._server._await_pull_flat(name, list(arrays))
 
 
-def error_array(type_: ArrayType, device: pjrt.Device, message: str) -> pjrt.DeviceArray:
+class Greeting:
+    """One byte that a process offers to another, which pulls it to see that both ends are ready. Connecting returns
+    before that, and the rest of it ends the process where the other is gone meanwhile."""
+
+    def __init__(self, device: pjrt.Device) -> None:
+        self._byte = jax.device_put(np.zeros((1,), np.uint8), device)
+        self._wanted = Incoming.of(device.client, [ArrayType((1,), "uint8")], [pjrt.on_device(device)])
+
+    def offer(self, server: TransferServer) -> int:
+        """Offers it under a number that no value has: theirs are of 62 bits."""
+        number = 1 << 62 | secrets.randbits(62)
+        server.offer(number, [self._byte])
+        return number
+
+    def pull(self, source: TransferSource, number: int) -> list[pjrt.DeviceArray]:
+        """Asks for that of another process; nothing where it is gone."""
+        try:
+            return source.pull(number, self._wanted)
+        except pjrt.FAILURES:
+            return []
+
+
+def error_array(type_: ArrayType, sharding: Any, message: str) -> pjrt.DeviceArray:
     """An array whose values never come: to wait for it raises one of FAILURES with the message."""
     with jax.enable_x64(True):
-        struct = jax.ShapeDtypeStruct(type_.shape, numpy_dtype(type_.dtype), sharding=pjrt.on_device(device))
+        struct = jax.ShapeDtypeStruct(type_.shape, numpy_dtype(type_.dtype), sharding=sharding)
         return _transfer.make_error_array(struct, message)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pathways.runtime.host.devices.pjrt import FAILURES
+from pathways.runtime.interrupts import wait_without_end
 from pathways.runtime.threads import started
 
 IDLE_HELPER = 1.0
@@ -39,7 +40,10 @@ class Gate:
 
     def pass_through(self, timeout: float | None = None) -> None:
         """Waits until the gate is open, or so many seconds. Ctrl-C ends the wait."""
-        self._lock.acquire(timeout=-1 if timeout is None else timeout)
+        if timeout is None:
+            wait_without_end(lambda seconds: self._lock.acquire(timeout=seconds))
+        else:
+            self._lock.acquire(timeout=timeout)
 
 
 class Opens(Protocol):
@@ -95,6 +99,13 @@ def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
         for queue in queues:
             queue.waits.discard(gate)
     return not any(queue.lost for queue in queues)
+
+
+def wait_at_most(values: Sequence[Any], seconds: float) -> None:
+    """Waits until all values are there, good or bad, or so many seconds."""
+    gate = Gate()
+    _helper().wait(values, gate)
+    gate.pass_through(seconds)
 
 
 class _Helper:

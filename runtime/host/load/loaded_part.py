@@ -16,7 +16,8 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
 from pathways.runtime.host.load.bodies import load_bodies, put_constants
-from pathways.runtime.host.load.edges import Edges, Neighbors
+from pathways.runtime.host.load.edges import Edges
+from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.load.origins import origins_of
 from pathways.runtime.host.load.precompile import load_ahead
 from pathways.runtime.host.load.steps import Preparer

@@ -11,7 +11,7 @@ from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, 
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.order import Joined
 from pathways.dialect.plan.part import branch_number
-from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices import pjrt, transfers
 from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.host.devices.executable_cache import Executables
@@ -275,7 +275,7 @@ class Preparer:
             try:
                 values[target] = move(values[source])
             except Exception as error:  # as above
-                cause = ComputationFailed(computation="a transfer", island=island, cause=str(error), where=where)
+                cause = failed_because("a transfer", island=island, cause=str(error), where=where)
                 values[target] = _poison([values[source]]) or self._cause(cause)
             if release:
                 values[source] = None

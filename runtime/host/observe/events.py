@@ -123,5 +123,5 @@ def _is_row(row: Any, width: int) -> bool:
     if not isinstance(row, list):
         return False
     numbers = cast("list[Any]", row)
-    whole = len(numbers) == width and all(type(n) is int and abs(n) < 1 << 62 for n in numbers)
+    whole = len(numbers) == width and all(type(n) is int and abs(n) < 1 << 63 for n in numbers)
     return whole and numbers[-2] <= numbers[-1]

@@ -9,7 +9,7 @@ from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe.events import write_events
 from pathways.runtime.host.observe.fault_steps import FaultSteps
 from pathways.runtime.host.observe.faults import Fault
-from pathways.runtime.host.observe.recorder import Recorder
+from pathways.runtime.host.observe.recorder import Profiling, Recorder
 from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.wire.ids import client_of
 
@@ -22,12 +22,16 @@ class HostObservers:
     take_launches: Callable[[int], int]
     _faults: dict[int, FaultSteps] = field(default_factory=dict[int, FaultSteps])
     """By client: a fault is brought to no other's runs."""
-    _recorder: Recorder | None = None
+    _recorders: dict[int, Recorder] = field(default_factory=dict[int, Recorder])
+    """By client: none hears of another's runs."""
+    _profiling: Profiling = field(default_factory=Profiling)
 
     def of_run(self, run: int, own: Observer | None) -> tuple[Observer, ...]:
         """Those of a run that has one of its `own`, in the order in which they see a step: a fault is recorded."""
-        fault = self._faults.get(client_of(run)) if self._faults else None
-        return tuple([o for o in (fault, self._recorder, own) if o is not None])
+        client = client_of(run)
+        fault = self._faults.get(client) if self._faults else None
+        recorder = self._recorders.get(client) if self._recorders else None
+        return tuple([o for o in (fault, recorder, own) if o is not None])
 
     @property
     def faults(self) -> int:
@@ -46,14 +50,14 @@ class HostObservers:
         """Ends the fault of a client that is gone."""
         self._faults.pop(client, None)
 
-    def record(self, most: int) -> bytes:
-        """Begins to record so many launches; 0: ends that, and gives what was recorded."""
-        recorder, self._recorder = self._recorder, None
+    def record(self, client: int, most: int) -> bytes:
+        """Begins to record so many launches of a client; 0: ends that, and gives what was recorded."""
+        recorder = self._recorders.pop(client, None)
         found = b"" if recorder is None else write_events(recorder.stop(), recorder.plans)
         if most > 0:
-            begun = Recorder(most=most)
+            begun = Recorder(most=most, profiling=self._profiling)
             begun.start()
-            self._recorder = begun
+            self._recorders[client] = begun
         return found
 
 

@@ -280,7 +280,8 @@ class _Writer:
             for position in la.positions:
                 free[la.island, position] = begin + length
                 process = self.islands[la.island][0]
-                yield _span(la.run.name, process, 2 * position + 1, begin, begin + length, {"run": la.number})
+                arguments = {"run": la.number, "step": la.run.step, "action": la.run.action}
+                yield _span(la.run.name, process, 2 * position + 1, begin, begin + length, arguments)
             ends[la.base, la.run.step] = begin + length
 
 

@@ -8,7 +8,7 @@ the clock, and XLA's profiler says when each device worked on which launch. Time
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pathways.dialect.plan.instructions import Copy, Recv, Run
 from pathways.dialect.plan.nouns import Plan
@@ -47,6 +47,41 @@ class RunRecorder(Observer):
             self.runs[number].done = time.perf_counter_ns()
 
 
+Spans: TypeAlias = dict[tuple[int, int], tuple[int, int]]
+"""When a launch, by its number, was on a device, by its ordinal: first start and last end."""
+
+
+@dataclass(eq=False)
+class Profiling:
+    """Shares XLA's profiler, of which a process has one, among recordings: all of one thread.
+
+    The end of one is a moment in which the others see nothing of the devices.
+    """
+
+    _session: pjrt.Profile | None = None
+    _found: list[Spans] = field(default_factory=list[Spans])
+    """What each recording that goes on has seen until one of the others ended."""
+
+    def begin(self) -> Spans:
+        """Begins a recording; what it gives is filled by the end."""
+        found: Spans = {}
+        self._session = self._session or pjrt.start_profile()
+        self._found.append(found)
+        return found
+
+    def end(self, found: Spans) -> None:
+        session, self._session = self._session, None
+        try:
+            seen = {} if session is None else pjrt.stop_profile(session)
+            for key, (begin, end) in seen.items():
+                for each in self._found:
+                    first, last = each.get(key, (begin, end))
+                    each[key] = min(first, begin), max(last, end)
+        finally:  # whatever the profiler says, this recording is over
+            self._found = [each for each in self._found if each is not found]
+        self._session = pjrt.start_profile() if self._found else None
+
+
 @dataclass(eq=False)
 class Recorder(RunRecorder):
     """Records what this process does from `start` to `stop`."""
@@ -57,10 +92,11 @@ class Recorder(RunRecorder):
     _devices: dict[int, tuple[pjrt.Device, ...]] = field(default_factory=dict[int, Any])
     """Those of each launch."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _profile: pjrt.Profile | None = None
+    profiling: Profiling = field(default_factory=Profiling)
+    _found: Spans | None = None
 
     def start(self) -> None:
-        self._profile = pjrt.start_profile()
+        self._found = self.profiling.begin()
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
         instruction, island = step.instruction, step.island
@@ -84,10 +120,11 @@ class Recorder(RunRecorder):
 
     def _spans(self) -> list[DeviceSpan]:
         """Collects when each device worked on which launch, as far as the platform tells."""
-        if self._profile is None:
+        if self._found is None:
             return []
+        self.profiling.end(self._found)
         spans: list[DeviceSpan] = []
-        for (launch, ordinal), (begin, end) in pjrt.stop_profile(self._profile).items():
+        for (launch, ordinal), (begin, end) in self._found.items():
             known = self.launches.get(launch)
             if known is None:
                 continue

@@ -108,9 +108,11 @@ class Watchdog:
         still = {f.number: self._stillness.of(f.number, f.mark) for f in flights}
         slow = any(seconds >= self.timeout / 2 for seconds in still.values())
         self._cpu.look(closely=slow)
-        used = {call: of_thread(call.native) for call in callbacks.inside()}
+        inside = list(callbacks.inside())
+        used = {call: of_thread(call.native) if call.progress is None else call.progress() for call in inside}
+        elsewhere = tuple(used[call] for call in inside if call.progress is not None)
         waiting = {call: self._stillness.of(call, mark) for call, mark in used.items() if mark is not None}
-        idle = self._idle = self._stillness.of("process", self._cpu.process)
+        idle = self._idle = self._stillness.of("process", (self._cpu.process, elsewhere))
         devices = self._stillness.of("devices", self._cpu.devices)
         inline = self._inline({f.thread for f in flights if f.thread}) if slow else {}
         self._stillness.keep({*still, *waiting, "process", "devices", *(("thread", t) for t in inline)})

@@ -2,8 +2,6 @@
 
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pathways.runtime.time_limits import time_limit
@@ -24,18 +22,16 @@ class AwaitedValues:
     """Run, island and since when, by a number."""
     _following: int = 0
 
-    @contextmanager
-    def of(self, island: str) -> Generator[None]:
-        """Notes that the run waits for values of an island."""
+    def begin(self, island: str) -> int:
+        """Notes that the run waits for values of an island; gives the number by which that ends."""
         with self._lock:
             self._following += 1
-            number = self._following
-            self._waits[number] = self.run, island, time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._waits.pop(number, None)
+            self._waits[self._following] = self.run, island, time.monotonic()
+            return self._following
+
+    def end(self, number: int) -> None:
+        with self._lock:
+            self._waits.pop(number, None)
 
     def late(self, now: float) -> list[tuple[int, str]]:
         """Runs and islands for whose values they have waited too long; each is told again after as long."""

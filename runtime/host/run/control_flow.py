@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan.instructions import Branch
-from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
 from pathways.runtime.host.run.frame import Frame
@@ -156,8 +156,8 @@ class Choice:
             return min(max(int(pjrt.to_host(pjrt.shard(array, 0))), 0), len(self.bodies) - 1)
         except pjrt.FAILURES as error:
             branch = self.branch
-            failed = ComputationFailed(
-                computation=f"what decides {branch.name}", island=self.island, cause=str(error), where=branch.where
+            failed = failed_because(
+                f"what decides {branch.name}", island=self.island, cause=str(error), where=branch.where
             )
             return self.cause(hang_behind(error) or failed)
 

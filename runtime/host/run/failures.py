@@ -4,7 +4,7 @@ from typing import Any
 
 from pathways.dialect.diagnostics import Diagnostic, Where
 from pathways.dialect.platforms import is_broken_collective
-from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.host.run.store import Origin, Poison
 from pathways.runtime.wire.errors import HostLost
@@ -15,7 +15,7 @@ def failure_of(name: str, island: str, cause: str, where: Where | None) -> Diagn
     of that from their collective, often before."""
     if is_broken_collective(cause):
         return HostLost(island=island, reason=f"a collective of {name} has lost one of its hosts: {cause}", where=where)
-    return ComputationFailed(computation=name, island=island, cause=cause, where=where)
+    return failed_because(name, island, cause, where)
 
 
 def why_failed(value: Any, origin: Origin) -> Diagnostic | None:

@@ -1,7 +1,6 @@
 """Computations that call back to the host, and may fail: waits for their end, and turns a failure into poison."""
 
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Computation
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.callbacks import Watched, result_types
+from pathways.runtime.host.devices.callbacks import Watched, result_types, said_of
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, QueueLost
 from pathways.runtime.host.devices.waits import until_done
 from pathways.runtime.host.run.failures import failure_of
@@ -104,11 +103,7 @@ def failed(run: Run, island: str, error: BaseException, raised: BaseException | 
     """Returns the error that users see of a failure: the hang that it follows from, or the exception of a callback."""
     if (hang := hang_behind(error)) is not None:
         return hang
-    cause = str(error)
-    if raised is not None:
-        frames = traceback.extract_tb(raised.__traceback__)
-        at = f", raised at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-        cause = f"{type(raised).__name__}: {raised}{at}"
+    cause = str(error) if raised is None else said_of(raised)
     return failure_of(run.name, island, cause, run.where)
 
 

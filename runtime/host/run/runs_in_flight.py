@@ -104,7 +104,7 @@ class Line:
             self._ensure()
             if self._thread is None:  # no thread can be started: this one waits
                 self._finish(flight)
-        if eager:
+        if eager and not self._wake.is_set():
             self._wake.set()
 
     @uninterrupted  # or the lock inside of the event is never given back

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways.runtime.host.devices.pjrt import FAILURES
@@ -20,8 +20,8 @@ class WaitingFlight(Flight):
         super().__init__(*of)
         self._waits: _Wait | None = None
 
-    def wait(self, pendings: Sequence[Pending], tokens: Sequence[Any]) -> None:
-        """Waits until one of these is known; `tokens` are those of all that was enqueued here."""
+    def wait(self, pendings: Sequence[Pending], tokens: Callable[[], Sequence[Any]]) -> None:
+        """Waits until one of these is known; `tokens` gives those of all that was enqueued here."""
         self._waits = _Wait(tokens)
         try:
             wait_any(pendings)
@@ -37,22 +37,24 @@ class WaitingFlight(Flight):
 
 
 class _Wait:
-    """One wait, and whether all that was enqueued before it is done."""
+    """One wait, and whether all that was enqueued before it is done; most waits are over before that is asked."""
 
-    def __init__(self, tokens: Sequence[Any]) -> None:
+    __slots__ = ("_asked", "_is_done", "_tokens")
+
+    def __init__(self, tokens: Callable[[], Sequence[Any]]) -> None:
         self._tokens = tokens
-        self._done = threading.Event()
+        self._is_done = False
         self._asked = False
 
     def is_idle(self) -> bool:
         """Asks; tokens can only be waited for, so that the first to ask starts a thread that does."""
         if not self._asked:
             self._asked = True
-            started(threading.Thread(target=self._look, name="pathways-idle", daemon=True))
-        return self._done.is_set()
+            started(threading.Thread(target=self._look, args=(self._tokens(),), name="pathways-idle", daemon=True))
+        return self._is_done
 
-    def _look(self) -> None:
-        for token in self._tokens:
+    def _look(self, tokens: Sequence[Any]) -> None:
+        for token in tokens:
             with contextlib.suppress(*FAILURES):  # the results carry the error
                 token.block_until_ready()
-        self._done.set()
+        self._is_done = True

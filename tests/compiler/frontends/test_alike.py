@@ -1,11 +1,13 @@
 """Loose operations that are walked as one node: the program is the one that they make one by one."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 from jax.sharding import NamedSharding
@@ -14,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.compiler.frontends.jax import alike
 from pathways.compiler.frontends.jax.graph import Loose
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import text
 
 MANY, WIDTH = 12, 4
@@ -108,3 +111,32 @@ def test_operations_of_several_results_and_operands_of_many_kinds() -> None:
     want = ([lax.top_k((x + i) * 2.0, 2) for i in range(10)], [(x + i) * (x + i + 1) for i in range(9)])
     got = pw.program(program)(x)
     assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), jax.tree.map(jnp.asarray, got), want))
+
+
+def test_the_norm_of_all_gradients_is_a_few_computations_a_slice() -> None:
+    """Each gradient's part of it crosses to one slice, and the norm back to all: not a computation a parameter."""
+    made = pw.make_virtual_device_set()
+    homes = [NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(3)]
+
+    def layer(w: Any, x: Any) -> Any:
+        return x + sum(jnp.tanh(x @ one) for one in w)
+
+    def step(stages: list[Any], params: Any, x: Any) -> Any:
+        def loss(params: Any) -> Any:
+            h = x
+            for stage, w in zip(stages, params, strict=True):
+                h = stage(w, h)
+            return h.sum()
+
+        gradients = jax.grad(loss)(params)
+        norm = jnp.sqrt(sum((g**2).sum() for g in jax.tree.leaves(gradients)))
+        return jax.tree.map(lambda w, g: w - 0.1 * g / norm, params, gradients)
+
+    params = [[np.full((4, 4), 0.1 * (i + j + 1), np.float32) for j in range(12)] for i in range(3)]
+    x = np.ones((2, 4), np.float32)
+    program = pw.program(partial(step, [jit(layer, in_shardings=h) for h in homes]))
+    gathered = [n for n in ProgramIR(program.lower(params, x).module).flow.calls() if n.op.gathered]
+    assert len(gathered) <= 4 * len(homes)
+    found, expected = program(params, x), jit(partial(step, [layer] * 3))(params, x)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(one), other, rtol=1e-5)

@@ -1,5 +1,7 @@
 """A program of no JAX function: made by the builder alone, as a front end for another IR makes it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,11 @@ from pathways.compiler.passes.base import Session
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir.program import Argument, ProgramIR
+from pathways.dialect.mlir import make_context, parse, text
+from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.signature import Parameter
+from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import MeshSpec
 from pathways.dialect.topology import parse_topology
 from pathways.dialect.trees import LEAF, Tree
@@ -179,6 +184,98 @@ def test_misuse_is_told_at_its_line() -> None:
     body.returns(body.arguments, [Argument("result 0")])
     code, problem, line = refused(main, builder, main.branch("while", main.arguments, [body], [here], where=at(13)))
     assert (code, line) == ("PWC0701", 13) and "has the bodies ('alone',)" in problem
+
+
+def splitting(dims: tuple[tuple[str, ...], ...], mesh: str = "m0") -> tuple[ProgramBuilder, FunctionBuilder]:
+    """A program whose first argument is on @m0, and states how it is taken."""
+    builder, here, there = begun()
+    main = builder.main([(Argument("x", mesh=here, sharding=Placed(mesh, dims)), VECTOR)])
+    (value,) = main.arguments
+    (value,) = main.call(elementwise("add"), [value, value], here, where=at(5))
+    main.returns(main.call(elementwise("multiply"), [value, value], there, where=at(6)), [Argument("out")])
+    return builder, main
+
+
+def test_an_argument_is_taken_as_it_states_and_all_else_follows() -> None:
+    builder, _ = splitting(SPLIT)
+    built = builder.finish(Tree("tuple", (LEAF,)), OUT)
+    read = ProgramIR(parse(text(built.program.module), make_context()))
+    assert read.arguments == built.program.arguments and read.arguments[0].sharding == Placed("m0", SPLIT)
+    compilation = Compilation(read, {}, Session(parse_topology("islands=2,devices=2")))
+    compilation.advance(Phase.SHARD)
+    assert [c.in_shardings for c in read.calls()] == [(Placed(m, SPLIT),) * 2 for m in ("m0", "m1")]
+    assert read.arguments[0].sharding == Placed("m0", SPLIT)
+    compilation.advance()
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(Compiled(compilation.plan())(x), (x + x) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("dims", "mesh", "said"),
+    [
+        (((), ()), "m0", "splits x of shape [8] as ((), ())"),
+        ((), "m0", "splits x of shape [8] as ()"),
+        ((("y",),), "m0", "splits x of shape [8] as (('y',),)"),
+        ((("x", "x"),), "m0", "splits x of shape [8] as (('x', 'x'),)"),
+        (SPLIT, "m1", "splits x over @m1"),
+        (SPLIT, "m7", "splits x over @m7"),
+    ],
+)
+def test_a_sharding_that_does_not_fit_its_argument_is_refused(dims: Any, mesh: str, said: str) -> None:
+    builder, _ = splitting(dims, mesh)
+    with pytest.raises(PathwaysError) as caught:
+        builder.finish(Tree("tuple", (LEAF,)), OUT)
+    assert caught.value.code == "PWC0701" and said in str(caught.value)
+    assert caught.value.diagnostics[0].where == at(1)
+
+
+def test_an_argument_that_does_not_divide_is_refused() -> None:
+    builder, here, _ = begun()
+    main = builder.main([(Argument("x", mesh=here, sharding=Placed(here, SPLIT)), ArrayType((7,), "float32"))])
+    main.returns(main.arguments, [Argument("out")])
+    with pytest.raises(PathwaysError, match=r"splits dimension 0 of x \(7\) in 2") as caught:
+        builder.finish(Tree("tuple", (LEAF,)), OUT)
+    assert caught.value.code == "PWC0701"
+
+
+def test_results_and_bodies_state_no_shardings() -> None:
+    builder, here, _ = begun()
+    main = builder.main([(Argument("x", mesh=here), VECTOR)])
+    main.returns(main.arguments, [Argument("out", sharding=Placed(here, SPLIT))])
+    with pytest.raises(PathwaysError, match="states how it makes out"):
+        builder.finish(Tree("tuple", (LEAF,)), OUT)
+
+    builder, here, _ = begun()
+    main = builder.main([(Argument("x", mesh=here), VECTOR), (Argument("n", mesh=here), NUMBER)])
+    body = main.body("alone", [(Argument("x", mesh=here, sharding=Placed(here, SPLIT)), VECTOR)])
+    body.returns(body.arguments, [Argument("result 0")])
+    main.returns(main.branch("cond", main.arguments[::-1], [body], [here]), [Argument("out")])
+    with pytest.raises(PathwaysError, match="states how it takes x"):
+        builder.finish(IN, OUT)
+
+
+def pipelined(*actions: str) -> None:
+    """Makes a plan of calls on two slices in turn, which say which action of a pipeline they are."""
+    builder, here, there = begun()
+    main = builder.main([(Argument("x", mesh=here), VECTOR)])
+    values: list[Any] = []
+    for number, action in enumerate(actions):
+        before = values[-1] if number % 2 else main.arguments[0]
+        mesh = (here, there)[number % 2]
+        values += main.call(elementwise("add"), [before, before], mesh, action=action, where=at(20 + number))
+    main.returns(values[-1:], [Argument("out")])
+    built = builder.finish(Tree("tuple", (LEAF,)), OUT)
+    assert [c.action for c in built.program.calls()] == list(actions)
+    schedule = planned(built).schedule
+    assert (schedule.stages, schedule.microbatches) == (2, 2)
+
+
+def test_calls_say_what_they_do_in_a_pipeline() -> None:
+    pipelined("0F0", "1F0", "0F1", "1F1")
+    with pytest.raises(PathwaysError) as caught:
+        pipelined("0F0", "1G0", "0F1", "1F1")
+    assert caught.value.code == "PWC0701" and "has the action 1G0" in str(caught.value)
+    assert caught.value.diagnostics[0].where == at(21)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pathways.compiler.driver import parse_program
+from pathways.compiler.driver import Compilation, parse_program
 from pathways.compiler.passes.base import Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
 from pathways.compiler.passes.propagate_shardings import PropagateShardings
@@ -52,6 +52,15 @@ def sharded(text: str) -> list[tuple[tuple[str, ...], ...]]:
     PropagateShardings().apply(read, Session())
     read.changed()
     return [read.flow.place(v).dims for node in read.flow.nodes for v in node.results]
+
+
+def test_a_computation_that_nothing_calls_is_left_out() -> None:
+    text = program(f"%z = {CALL.format('%x', '')}")
+    unused = text[text.index("  module @double") : text.index("  func.func @p")].replace("@double", "@never")
+    read = parse_program(text.replace("  func.func @p", f"{unused}  func.func @p"), "a dump")
+    compilation = Compilation(read, {}, Session())
+    compilation.advance()
+    assert [c.name for c in compilation.plan().computations] == ["double"]
 
 
 def test_a_transfer_on_its_own_mesh_needs_no_sharding() -> None:

@@ -39,12 +39,11 @@ def moved(source: Dims, target: Dims) -> int:
     return sum(int((want & ~have).sum()) for have, want in zip(held(source), held(target), strict=True))
 
 
-def chosen(suggested: Dims, wants: list[Dims], made_so: bool) -> Dims:
+def chosen(suggested: Dims, wants: list[Dims], made_so: bool, arrivals: range = range(0)) -> Dims:
     state: Any = SimpleNamespace(
         wants={0: wants},
-        lives={0: "m"},
         program=SimpleNamespace(mesh=lambda _: MESH),
-        flow=SimpleNamespace(types=[ArrayType(SHAPE, "float32")]),
+        taken=SimpleNamespace(lives=["m"], types=[ArrayType(SHAPE, "float32")], arrivals=arrivals),
     )
     return cheapest(state, 0, suggested, made_so=made_so)
 
@@ -82,3 +81,12 @@ def test_one_user_of_many_that_want_otherwise() -> None:
     """Made in rows; many take columns, one takes it whole: columns would move it twice."""
     rows, columns, whole = (("a", "b", "c"), ()), ((), ("a", "b", "c")), ((), ())
     assert chosen(rows, [columns] * 5 + [whole], made_so=True) == chosen(rows, [columns, whole], made_so=True)
+
+
+@given(shardings(), st.lists(shardings(), min_size=1, max_size=3))
+def test_what_arrives_in_some_sharding_arrives_in_no_other(suggested: Dims, wants: list[Dims]) -> None:
+    """It comes as each user wants it; of these the one from which least moves to what is suggested."""
+    found = chosen(suggested, wants, False, range(1))
+    assert found in wants
+    assert moved(found, suggested) == min(moved(w, suggested) for w in wants)
+    assert chosen(suggested, [], False, range(1)) == suggested

@@ -17,7 +17,9 @@ from pathways.dialect.plan.plan_file import load_plan
 
 @pytest.fixture
 def tutorial(root: Path, tmp_path: Path) -> Path:
-    code = re.findall(r"```python\n(.*?)```", (root / "docs" / "writing-a-placement-pass.md").read_text(), re.S)
+    code = re.findall(
+        r"```python title=\"my_place.py\"\n(.*?)```", (root / "docs" / "writing-a-placement-pass.md").read_text(), re.S
+    )
     path = tmp_path / "my_place.py"
     path.write_text("\n".join(code))
     return path

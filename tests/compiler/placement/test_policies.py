@@ -7,6 +7,7 @@ import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.processes import run_python
 
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.placement.binding import Binding
@@ -186,3 +187,9 @@ class Both:
 def test_the_limit_is_what_the_measurements_allow() -> None:
     """Below two strides, executions that have no token yet would be above it."""
     assert 2 * TOKEN_STRIDE <= DeviceQueue().most <= 16
+
+
+def test_scipy_is_imported_by_the_policy_that_needs_it_alone() -> None:
+    source = "import sys, pathways as pw; pw.make_virtual_device_set(); print('scipy.optimize' in sys.modules)"
+    done = run_python("-c", source)
+    assert (done.stdout.strip(), done.returncode) == ("False", 0), done.stderr

@@ -52,3 +52,20 @@ def test_who_is_finished_first_is_microbatch_0(order: tuple[int, ...]) -> None:
     found = actions(program, np.ones((3, 4), np.float32))
     begun = [f"first 0F{order.index(m)}" for m in range(3)]
     assert found == [*begun, *(f"second 1F{n}" for n in range(3))]
+
+
+def test_a_stage_whose_gradient_needs_nothing_of_it_has_a_backward_all_the_same() -> None:
+    """That of adding a constant is the gradient itself: backward takes nothing that forward had."""
+    made = pw.make_virtual_device_set()
+    homes = [NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(3)]
+    first = jit(lambda w, x: jnp.tanh(x @ w), in_shardings=homes[0])
+    middle = jit(lambda x: x + 1.0, in_shardings=homes[1])
+    last = jit(lambda x: (x**2).mean(), in_shardings=homes[2])
+
+    def loss(w: Any, x: Any) -> Any:
+        return sum(last(middle(first(w, x[m]))) for m in range(2))
+
+    found = actions(jax.grad(loss), np.ones((4, 4), np.float32), np.ones((2, 3, 4), np.float32))
+    kinds = {stage: [a.split()[-1][1] for a in found if a.split()[-1][0] == stage] for stage in "012"}
+    assert set(found) and {a.split()[-1][0] for a in found} == {"0", "1", "2"}
+    assert kinds["1"] == ["F", "F", "B", "B"]

@@ -76,6 +76,11 @@ STRAIGHT_ONES: dict[str, Breakage] = {
     "parts of a call": ('"1F0"', '"1F0", parts = ["f"]', "is merged of what cannot be: 'f' is no part of a call"),
     "mesh of an argument": ('"x", pw.mesh = @m0', '"x", pw.mesh = @m9', "puts x on @m9, which does not exist"),
     "an argument without a mesh": (f'"x", pw.mesh = @m0, {X}', '"x"', "uses x, which has no mesh"),
+    "a piece alone": (
+        '"x", pw.mesh',
+        '"x", pw.piece = "[\\22x\\22,0,0,9]", pw.mesh',
+        "has pieces of x that make up 8 of 9",
+    ),
     "size of a constant": ('"07000000"', '"0700"', "has a constant n of the wrong size"),
     "a constant that nothing uses": (
         "pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, []>,",
@@ -156,6 +161,13 @@ STRAIGHT_ONES: dict[str, Breakage] = {
         "sharding = #sdy.sharding_per_value<[<@m1, [{}]>]>,\n      source",
         "sharding = #sdy.sharding_per_value<[]>,\n      source",
         "states 0 shardings of 1 results",
+    ),
+    "an argument on another mesh when traced": (*TRACED, X, X.replace("m0", "m1"), "splits x over @m1"),
+    "a sharding of a result when traced": (
+        *TRACED,
+        'pw.name = "z"}) -> tensor<8xf32>',
+        f'pw.name = "z"}}) -> (tensor<8xf32> {{{X}}})',
+        "states how it makes result 0",
     ),
     "another mesh when traced": (*TRACED, IN, IN.replace('m0, [{"x"}]', 'm1, [{"y"}]'), "puts operand 0 on @m1"),
     "an argument in uneven parts": ("8xf32", "7xf32", "splits dimension 0 of operand 0 (7) in 2"),
@@ -243,6 +255,7 @@ PICK = "(tensor<i32>, tensor<i32>, tensor<8xf32>)"
 TURNED = 'pw.name = "v", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{"x"}]>'
 
 BRANCHING_ONES: dict[str, Breakage] = {
+    "an argument of a body when traced": (*TRACED, "states how it takes i"),
     "mesh of a result": (
         "meshes = [@m0], step = 0",
         "meshes = [@m9], step = 0",

@@ -21,6 +21,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.codec import plan_message
 from pathways.dialect.plan.instructions import Branch, Free, Recv, Send
+from pathways.dialect.plan.limits import check_memory_shown
 from pathways.dialect.plan.memory import classes_of
 from pathways.dialect.plan.nouns import BufferKind, Buffers, ConstantData, Layout, Plan, PlanMesh, Stream
 from pathways.dialect.plan.plan_file import read_plan, write_plan
@@ -139,7 +140,6 @@ def _many_bodies(plan: Plan) -> Plan:
 
 PRODUCTS: dict[str, Callable[[Plan], Plan]] = {
     "pieces": lambda p: _everyone_to_everyone(p, 4096),
-    "owners": _many_owners,
     "names": _many_names,
     "bodies": _many_bodies,
 }
@@ -148,6 +148,15 @@ PRODUCTS: dict[str, Callable[[Plan], Plan]] = {
 @pytest.mark.parametrize("what", list(PRODUCTS))
 def test_what_small_files_multiply_is_bounded(pipe: Plan, what: str) -> None:
     assert code_of(PRODUCTS[what](pipe)) == "PWC0613"
+
+
+def test_memory_is_listed_where_a_list_can_be_read(pipe: Plan) -> None:
+    """A plan may have as many owners and steps as it likes; only a list of all has a bound."""
+    plan = _many_owners(pipe)
+    check_memory_shown(pipe, "plan")
+    with pytest.raises(PathwaysError) as caught:
+        check_memory_shown(plan, "plan")
+    assert caught.value.code == "PWC0613"
 
 
 def test_a_large_transfer_is_no_sin(pipe: Plan) -> None:

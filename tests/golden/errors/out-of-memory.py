@@ -37,11 +37,11 @@ def step(ws, xs):
 #   --> %s:23  in loss
 #       23 | x = stages[i % 2](w, x)
 #   have:  16,000 bytes a device
-#   need:  19,488 bytes on one device at step 28 (0B0 stage+broadcast_in_dim_add), 3.4 KiB too many:
+#   need:  19,488 bytes on one device at step 27 (0B0 stage), 3.4 KiB too many:
 #             8.0 KiB  xs
 #             7.0 KiB  activations of 7 microbatches (1, 2, 3, 4, 5, 6, 7)
 #             1.0 KiB  gradients of 1 microbatch (0)
-#             1.0 KiB  temporaries of stage+broadcast_in_dim_add
+#             1.0 KiB  temporaries of stage
 #             1.0 KiB  transfer buffers
 #             1.0 KiB  ws
 #                32 B  constants

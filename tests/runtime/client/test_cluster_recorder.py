@@ -47,6 +47,10 @@ class Islands:
     def __init__(self, **answers: m.Answer | PathwaysError) -> None:
         self.far = {name: Far(name, "17", answer) for name, answer in answers.items()}
         self.hosts = {"gone": None, "odd": Far("odd", "noon")} | self.far
+        self.client = 3
+
+    def known(self) -> list[str]:
+        return list(self.hosts)
 
     @property
     def asked(self) -> list[m.Message]:
@@ -64,12 +68,12 @@ def test_hosts_that_do_not_record_are_named(capsys: pytest.CaptureFixture[str]) 
     islands = Islands(good=m.Answer(1, blob=EMPTY), ended=lost("ended"), wrong=m.Answer(1, blob=b"{}"))
     recorder = ClusterRecorder(cast(Cluster, islands))
     recorder.start()
-    assert islands.asked == [m.Record(1, MOST_LAUNCHES // 3)] * 3
+    assert islands.asked == [m.Record(1, 3, MOST_LAUNCHES // 3)] * 3
     begun = capsys.readouterr().err
     assert [line.split(": ")[1] for line in begun.splitlines()] == [
         f"the trace lacks what {name} did" for name in ("gone", "odd", "ended")
     ]
     assert "the host of gone is gone: a test says so" in begun
     assert recorder.stop() == Recording([], [], [], [])
-    assert islands.asked[3:] == [m.Record(1, 0)] * 2  # those that have begun
+    assert islands.asked[3:] == [m.Record(1, 3, 0)] * 2  # those that have begun
     assert capsys.readouterr().err == "note: the trace lacks what wrong did: other kinds of rows\n"

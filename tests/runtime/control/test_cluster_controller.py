@@ -21,6 +21,7 @@ from pathways.runtime.control.island_rules import refused_new
 from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.launch.launcher import Started
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import MESSAGES, encode, pack_parcels
@@ -30,23 +31,18 @@ from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.versions import VERSIONS
 
 
-class HereAlready:
+class HereAlready(Started):
     """Starts nothing: the hosts are threads of this process."""
 
-    pids = (os.getpid(),)
     tickets: Sequence[str] = ()
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return [os.getpid()]
 
     def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> "HereAlready":
         self.tickets = tickets
         return self
-
-    comes_by_itself = False
-
-    def meet(self) -> str:
-        return ""
-
-    def waits(self) -> str:
-        return ""
 
     def ended(self) -> str:
         return ""

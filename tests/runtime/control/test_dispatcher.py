@@ -184,6 +184,46 @@ def test_a_run_for_a_host_that_is_gone_is_refused_and_what_follows_goes_on() -> 
     assert hall.is_empty()
 
 
+def test_a_run_in_line_says_what_it_waits_for() -> None:
+    hall = Hall(1, memory=100)
+    one, other, third = hall.client(), hall.client(), hall.client()
+    hall.dispatcher.hold(other, m.Hold(0, (0, 60)))
+    hall.submit(one, 1, [0], memory=50)
+    assert hall.dispatcher.why_held_up(hall.sessions) == {
+        one.number: "lacks 10 B on island0; client of test 2 holds 60 B"
+    }
+    hall.submit(third, 1, [0])  # which needs no memory: it may pass the first, which only clients can help
+    hall.dispatcher.hold(other, m.Hold(0, (0, -60)))
+    assert hall.dispatcher.why_held_up(hall.sessions) == {}
+
+
+def test_runs_that_are_ahead_are_what_a_run_waits_for() -> None:
+    hall = Hall(1)
+    one, other = hall.client(), hall.client()
+    for number in range(12):
+        hall.submit(one, number, [0])
+        hall.submit(other, number, [0])
+    why = hall.dispatcher.why_held_up(hall.sessions)
+    assert set(why) == {one.number, other.number}
+    assert all(text.startswith("behind ") and "client of test" in text for text in why.values())
+
+
+def test_what_clients_have_had_is_counted_by_client_and_island() -> None:
+    hall = Hall(2)
+    one, other = hall.client(), hall.client()
+    hall.submit(one, 1, [0, 1], weight=3)
+    hall.submit(other, 1, [1])
+    hall.look()
+    hall.end(0)
+    assert not one.had, "it has not ended on all of its islands"
+    hall.end(1)
+    hall.end(1)
+    (had,), (others,) = one.had.values(), other.had.values()
+    assert (had.weight, had.runs, had.seconds) == (3.0, 1, 0.002), "a millisecond on each of two islands"
+    assert (others.weight, others.runs, others.seconds) == (1.0, 1, 0.001)
+    assert hall.dispatcher.ended_on == {0: 1, 1: 2}
+
+
 def test_memory_that_only_its_own_client_has_refuses_a_run() -> None:
     hall = Hall(1, memory=100)
     one, other = hall.client(), hall.client()

@@ -97,6 +97,8 @@ class Running:
         parcels = pack_parcels([(0, epoch[0], m.RunPlan(first, first, 0, first, ()))])
         connection.post(m.Submit(first, first, 1, 0, 1, (), parcels))
         said = next_of(connection)
+        while isinstance(said, m.HostCame):  # of another island, at any time
+            said = next_of(connection)
         connection.close()
         return isinstance(said, m.Relayed)
 
@@ -116,7 +118,8 @@ def serve(connection: Connection) -> None:
         while True:
             match message := connection.receive():
                 case m.Connect():
-                    connection.post(m.Answer(message.request, value=json.dumps(dict.fromkeys(message.addresses, "a"))))
+                    value = json.dumps(dict.fromkeys(message.invitations, "a"))
+                    connection.post(m.Answer(message.request, value=value))
                 case m.RunPlan():
                     connection.post(m.Done(message.run, 1000))
                 case _:

@@ -47,6 +47,15 @@ def test_who_spans_islands_waits_for_all_and_is_not_overtaken() -> None:
     assert s.enqueued(1) == [2]
 
 
+def test_a_run_that_waits_knows_which_go_before_it() -> None:
+    s = scheduler(depth=2)
+    for number, client, islands in ((0, "a", "x"), (1, "b", "y"), (2, "b", "xy"), (3, "c", "x"), (4, "d", "z")):
+        s.submit(request(number, client, islands))
+    assert [r.number for r in s.goes_before(2)] == [0, 1]
+    assert [(r.number, r.client) for r in s.goes_before(3)] == [(0, "a"), (2, "b")]
+    assert s.goes_before(0) == s.goes_before(4) == s.goes_before(9) == []  # their turn has come; there is none
+
+
 def test_one_client_alone_is_not_held_up_but_competitors_are() -> None:
     s = scheduler(depth=2)
     for number in range(8):

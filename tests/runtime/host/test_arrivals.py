@@ -73,6 +73,30 @@ def enqueued(part: PlanPart, rng: random.Random, *, sequential: bool) -> list[tu
     return run.log
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_of_waves_that_may_be_enqueued_the_first_goes_first(seed: int) -> None:
+    """Each of 30 tasks begins at once, and ends when it is chosen; waves wait for any of them."""
+    rng, run = random.Random(seed), Enqueued()
+    needs = [0, *(sum(1 << n for n in rng.sample(range(30), rng.randint(0, 3))) for _ in range(60))]
+    tasks: list[Any] = [(n, Coming(n, run.log)) for n in range(30)]
+    waves: list[Any] = [
+        PreparedWave(need, [SimpleNamespace(steps=[at])], [] if at else tasks)  # pyright: ignore
+        for at, need in enumerate(needs)
+    ]
+    left, over = list(range(len(needs))), 0
+    want: list[tuple[str, Any]] = []
+    for pendings in drive(waves, Frame(0, ()), run):  # pyright: ignore
+        pending: Any = rng.choice(list(pendings))
+        pending.known = True
+    for event, what in run.log:
+        over |= 1 << what if event == "over" else 0
+        if event == "step":
+            first = next(at for at in left if not needs[at] & ~over)
+            left.remove(first)
+            want.append(("step", first))
+    assert [one for one in run.log if one[0] == "step"] == want and not left
+
+
 def check(part: PlanPart, log: list[tuple[str, Any]]) -> None:
     """Each instruction once; no slot is read before it is made, or overwritten or dropped before all have read it."""
     begins: dict[int, int] = {}

@@ -221,6 +221,7 @@ def test_what_is_donated_to_a_run_in_the_background_is_not_copied(monkeypatch: p
     assert not [c for c in copies if any(c is b for b in before)]
 
 
+@pytest.mark.embedded
 def test_what_is_cancelled_in_line_is_never_enqueued() -> None:
     go, calls = threading.Event(), list[float]()
     f = placed(lambda x: x * 2)

@@ -236,7 +236,7 @@ def test_a_plan_of_another_process_cannot_call_back_to_it() -> None:
 def test_a_function_goes_with_what_may_call_it() -> None:
     """With the last of its owners, whatever their order; a number of another process is nothing to hold."""
     owners = [Owner() for _ in range(3)]
-    (number, other) = host_callbacks.register([len, min], owners[0])
+    (number, other) = host_callbacks.register_callbacks([len, min], owners[0])
     host_callbacks.hold(owners[1], [number, number, 5])
     host_callbacks.hold(owners[1], [number])
     host_callbacks.hold(owners[2], [other])

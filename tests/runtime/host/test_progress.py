@@ -1,6 +1,7 @@
 """Waiting for the first of several values, and what is enqueued first when one has come."""
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,11 +11,14 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.dialect.plan.arrivals import Coming, arrivals_of
 from pathways.dialect.plan.instructions import Recv, Run
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import part_of
 from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.load.waves import PREFETCH, defer
 from pathways.runtime.host.run import progress
+from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import Pulled, wait_any
 
 jit: Any = jax.jit
@@ -48,7 +52,7 @@ def no_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(_: float) -> None:
         raise AssertionError("it looks")
 
-    monkeypatch.setattr(progress.time, "sleep", look)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(sleep=look))  # other threads of the process may sleep
 
 
 def begin(*pendings: Any) -> tuple[threading.Thread, list[bool]]:
@@ -97,7 +101,7 @@ def test_a_value_is_there_with_all_of_its_pieces() -> None:
 def test_without_helpers_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [Value(), Value()]
     monkeypatch.setattr("pathways.runtime.host.devices.waits._helper", lambda: Refused())
-    monkeypatch.setattr(progress.time, "sleep", lambda _: values[1].there.set())
+    monkeypatch.setattr(progress, "time", SimpleNamespace(sleep=lambda _: values[1].there.set()))
     wait_any([pulled(v) for v in values])
     assert not values[0].is_ready()
 
@@ -108,18 +112,28 @@ class Refused:
     is_there = False
 
 
-def test_what_has_come_is_used_before_more_is_asked_for() -> None:
-    """A chain that alternates between islands asks for values ahead behind what the last one makes possible."""
+def on_two_islands() -> list[Any]:
+    """A function that adds one on either island."""
     made = pw.make_virtual_device_set()
     places = [NamedSharding(made.add_slice(devices=1, island=f"island{n}").mesh("x"), P()) for n in range(2)]
-    steps = [jit(lambda x: x + 1, in_shardings=p, out_shardings=p) for p in places]
+    return [jit(lambda x: x + 1, in_shardings=p, out_shardings=p) for p in places]
+
+
+def chain_of(hops: int) -> Plan:
+    """A chain that alternates between two islands, so often on each."""
+    steps = on_two_islands()
 
     def chain(x: Any) -> Any:
-        for hop in range(2 * HOPS):
+        for hop in range(2 * hops):
             x = steps[hop % 2](x)
         return x
 
-    plan = pw.program(chain).lower(np.ones(4, np.float32)).compile("islands=2,devices=1").plan
+    return pw.program(chain).lower(np.ones(4, np.float32)).compile("islands=2,devices=1").plan
+
+
+def test_what_has_come_is_used_before_more_is_asked_for() -> None:
+    """A chain that alternates between islands asks for values ahead behind what the last one makes possible."""
+    plan = chain_of(HOPS)
     part = part_of(plan, frozenset({"island1"}))
     left = defer(part.plan, part.order, received=part.received)
     over, order = 0, list[str]()
@@ -132,3 +146,38 @@ def test_what_has_come_is_used_before_more_is_asked_for() -> None:
         order += [type(i).__name__ for _, i in left.pop(0).steps if isinstance(i, Run | Recv)]
     ahead = HOPS - PREFETCH
     assert order == ["Recv"] * PREFETCH + ["Run", "Recv"] * ahead + ["Run"] * PREFETCH
+
+
+@pytest.mark.usefixtures("no_looking")
+@pytest.mark.parametrize("same", [True, False])
+def test_what_comes_behind_another_is_not_waited_for(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one frame the first is waited for without a helper; of two, as of two loops, either may be first."""
+    helped: list[Any] = []
+    monkeypatch.setattr(progress, "_first_of", helped.append)
+    first, second, frames = Value(), Value(), [Frame(0, ()), Frame(0, ())]
+    one = Pulled(Shards([first]), frames[0], Coming(1, 0))
+    two = Pulled(Shards([second]), frames[0 if same else 1], Coming(2, 1))
+    if same:
+        first.there.set()
+    wait_any([two, one])
+    assert bool(helped) != same
+    first.there.set()
+    second.there.set()
+
+
+def test_a_chain_comes_in_its_order() -> None:
+    plan = chain_of(HOPS)
+    for island in ("island0", "island1"):
+        part = part_of(plan, frozenset({island}))
+        found = arrivals_of(plan, part.received)
+        assert len(found) == HOPS - (island == "island0") == len(part.received)
+        for earlier, coming in enumerate(sorted(found.values(), key=lambda one: one.bit)):
+            assert coming.bit == 1 << earlier and coming.behind == coming.bit - 1
+
+
+def test_nothing_is_said_of_values_that_do_not_need_each_other() -> None:
+    steps = on_two_islands()
+    plan = pw.program(lambda x, y: (steps[1](steps[0](x)), steps[1](steps[0](y))))
+    lowered = plan.lower(np.ones(4, np.float32), np.ones(4, np.float32)).compile("islands=2,devices=1", merge=False)
+    found = arrivals_of(lowered.plan, part_of(lowered.plan, frozenset({"island1"})).received)
+    assert len(found) == 2 and all(coming.behind == 0 for coming in found.values())

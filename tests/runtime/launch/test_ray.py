@@ -16,8 +16,8 @@ from support.processes import ROOT, pwc_here, start_python
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, parse_topology
-from pathways.runtime.control.launcher import HostLauncher
 from pathways.runtime.launch import ray_hosts
+from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.launch.ray_cluster import RayRequest
 from pathways.runtime.launch.ray_hosts import RayLauncher
 from pathways.runtime.launch.ray_nodes import (

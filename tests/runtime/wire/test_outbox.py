@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pathways.dialect.activities import BYTES, under_way
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -78,6 +79,8 @@ def test_who_asks_for_room_waits_until_there_is_some(end: str, ends: tuple[Conne
     thread.start()
     thread.join(0.05)
     assert thread.is_alive()
+    (sending,) = under_way()
+    assert sending.total > 0 and sending.unit == BYTES
     match end:
         case "it reads":
             for number in range(3):
@@ -87,7 +90,7 @@ def test_who_asks_for_room_waits_until_there_is_some(end: str, ends: tuple[Conne
         case _:
             one.close()
     thread.join(60)
-    assert not thread.is_alive()
+    assert not thread.is_alive() and under_way() == []
 
 
 def test_what_is_sent_to_an_end_that_is_gone_raises(ends: tuple[Connection, Connection]) -> None:
@@ -109,3 +112,26 @@ def test_what_is_said_last_is_heard(ends: tuple[Connection, Connection]) -> None
     assert there.receive() == put(1, 100)
     with pytest.raises(ConnectionEnded):
         there.receive()
+
+
+def test_what_is_kept_goes_with_the_next_and_in_order(ends: tuple[Connection, Connection]) -> None:
+    one, two = ends
+    for number in range(3):
+        one.post_later(put(number, 10))
+    assert one.kept == 3
+    one.post_soon(put(3, 5 * MIB), put(4, 10))
+    one.post_later(put(5, MIB))
+    one.flush()
+    one.flush()
+    assert not one.kept
+    for number, size in enumerate((10, 10, 10, 5 * MIB, 10, MIB)):
+        assert two.receive() == put(number, size)
+
+
+def test_nothing_is_kept_for_what_has_ended(ends: tuple[Connection, Connection]) -> None:
+    one, _ = ends
+    one.post_later(put(0, 10))
+    one.close()
+    assert not one.kept
+    with pytest.raises(ConnectionEnded):
+        one.post_later(put(1, 10))

@@ -4,6 +4,7 @@ Python imports a module of this name at its start; a test puts this folder on th
 """
 
 import json
+import math
 import os
 import signal
 import socket
@@ -28,15 +29,22 @@ def _count() -> None:
     offer, pull = ours.TransferServer.offer, ours.TransferSource.pull
 
     def counted_offer(self: Any, name: int, arrays: Any) -> None:
-        _write(kind="offer", name=name, bytes=sum(a.nbytes for a in arrays), pieces=len(arrays))
+        sizes = [s.data.nbytes for a in arrays for s in a.addressable_shards]  # one on each device
+        _write(kind="offer", name=name, bytes=sum(sizes), pieces=len(sizes))
         offer(self, name, arrays)
 
     def counted_pull(self: Any, name: int, wanted: Any) -> Any:
-        sizes = [s.size * s.dtype.itemsize for s in wanted.structs]
+        sizes = [size for struct in wanted.structs for size in _shards(struct)]
         _write(kind="pull", name=name, bytes=sum(sizes), pieces=len(sizes))
         return pull(self, name, wanted)
 
     ours.TransferServer.offer, ours.TransferSource.pull = counted_offer, counted_pull
+
+
+def _shards(wanted: Any) -> list[int]:
+    """The bytes of each shard of an array that is pulled."""
+    shape = wanted.sharding.shard_shape(wanted.shape)
+    return [math.prod(shape) * wanted.dtype.itemsize] * len(wanted.sharding.device_set)
 
 
 def _tell_sockets(*_: Any) -> None:

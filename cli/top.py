@@ -1,0 +1,147 @@
+"""`pwc top`, and `pwc status --watch` in a terminal"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pathways.api.progress_display import can_be_drawn_on
+from pathways.cli.errors import NoTerminal
+from pathways.cli.top_figures import Said, TopFigures, top_figures
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.launch.reach import ask, chosen_address, chosen_keys
+
+INTERVAL = 1.0
+"""Seconds between two looks."""
+_ENDS = ("q", "Q")
+_WIDE = 160
+"""Columns of a frame where there is no terminal."""
+_EXAMPLE = """
+\b
+Examples:
+  pwc top                       # until q
+  pwc top --once | head -1      # one frame, without a terminal
+  pwc top --json --interval 10  # a line of JSON every ten seconds
+"""
+
+
+@click.command("top", epilog=_EXAMPLE)
+@click.option("--once", is_flag=True, help="Print one frame, after one interval; also where there is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each frame.")
+@click.option("--interval", type=click.FloatRange(min=0, min_open=True), default=INTERVAL, show_default=True,
+              metavar="SECONDS", help="Between two looks.")  # fmt: skip
+def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: Path | None) -> None:
+    """Show a cluster while it works: islands, queues, clients and their shares, bytes, runs a second.
+
+    `share` is what a client is due by its weight among those that have work now, `time` what it had of the time of all
+    since the last look.
+    """
+    chosen, known = chosen_address(address), chosen_keys(keys)
+
+    def look() -> Said:
+        return ask(chosen, "status", known)
+
+    if not once and not as_json:
+        show_live(look, chosen, interval)
+        return
+    for figures in looks(look, lambda: time.sleep(interval)):
+        click.echo(_as_json(figures) if as_json else _as_text(figures, chosen))
+        if once:
+            return
+
+
+def looks(look: Callable[[], Said], pause: Callable[[], object]) -> Iterator[TopFigures]:
+    """Yields figures for ever, with the rates since the look before; the first after one pause."""
+    before = look()
+    while True:
+        pause()
+        now = look()
+        yield top_figures(now, before)
+        before = now
+
+
+def _as_json(figures: TopFigures) -> str:
+    return json.dumps({"version": 1} | dataclasses.asdict(figures))
+
+
+def _as_text(figures: TopFigures, address: str) -> str:
+    """One frame as plain text."""
+    from rich.console import Console  # not where commands are read: it takes its time
+
+    from pathways.cli.top_screen import screen_of
+
+    console = Console(width=_WIDE, no_color=True, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(screen_of(figures, address, keys=False))
+    return captured.get().rstrip()
+
+
+def shows_live() -> bool:
+    """Returns whether standard output is a terminal that can be drawn on."""
+    return sys.stdout is not None and can_be_drawn_on(sys.stdout)
+
+
+def show_live(look: Callable[[], Said], address: str, interval: float = INTERVAL) -> None:
+    """Draws frame after frame until q or Ctrl-C; then the screen is as before. Raises PWC0713 without a terminal."""
+    if not shows_live():
+        raise PathwaysError(NoTerminal(have_=_what_there_is()))
+    from rich.console import Console
+    from rich.live import Live
+
+    from pathways.cli.top_screen import screen_of
+
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    now = look()  # an error must be printed on the screen that stays
+    with contextlib.suppress(KeyboardInterrupt), _keys() as pressed:
+        first = screen_of(top_figures(now), address, keys=True)
+        with Live(first, console=console, screen=True, auto_refresh=False, **_UNTOUCHED) as live:
+            live.refresh()
+            while pressed(interval) not in _ENDS:
+                before, now = now, look()
+                live.update(screen_of(top_figures(now, before), address, keys=True), refresh=True)
+
+
+_UNTOUCHED: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
+
+
+def _what_there_is() -> str:
+    if sys.stdout is None or not sys.stdout.isatty():
+        return "a standard output that is a file or a pipe"
+    return f"TERM={os.environ.get('TERM', '')}"
+
+
+@contextlib.contextmanager
+def _keys() -> Generator[Callable[[float], str]]:
+    """Gives what waits for a key, for so many seconds at the most; keys are not shown meanwhile."""
+    import termios  # not where commands are read: Windows has neither
+    import tty
+
+    try:
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (AttributeError, OSError, ValueError, termios.error):  # it comes from a file, or is closed
+
+        def wait(seconds: float) -> str:
+            time.sleep(seconds)
+            return ""
+
+        yield wait
+        return
+
+    def pressed(seconds: float) -> str:
+        ready, _, _ = select.select([descriptor], [], [], seconds)
+        return os.read(descriptor, 1).decode(errors="replace") if ready else ""
+
+    tty.setcbreak(descriptor)
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,0 +1,143 @@
+"""What `pwc top` shows, computed from two statuses of a cluster, one after the other. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Said: TypeAlias = Mapping[str, Any]
+"""A status, as the controller of a cluster says it."""
+
+
+@dataclass(frozen=True)
+class IslandFigures:
+    """One island. Bytes are those of its fullest device; `rate`: runs that end in a second."""
+
+    name: str
+    kind: str
+    devices: int
+    state: str
+    waits: str
+    """What the start of its hosts waits for."""
+    held: int
+    reserved: int
+    memory: int | None
+    rate: float | None
+    running: tuple[tuple[str, str], ...]
+    """A client and its program, for each run that is under way."""
+    waiting: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ClientFigures:
+    """One client. `due` is its part of all weights of those that have work now, `time` what it had since the last look.
+
+    `held` is bytes on the fullest device that it has any on.
+    """
+
+    name: str
+    process: int
+    weight: float | None
+    due: float | None
+    time: float | None
+    rate: float | None
+    running: int
+    waiting: int
+    held: int
+
+
+@dataclass(frozen=True)
+class TopFigures:
+    """All that is shown at one moment; rates and times are None where there was no look before."""
+
+    policy: str
+    rate: float | None
+    islands: tuple[IslandFigures, ...]
+    clients: tuple[ClientFigures, ...]
+
+
+def top_figures(now: Said, before: Said | None = None) -> TopFigures:
+    """Makes the figures of a status, and of what has changed since the one before."""
+    passed = 0.0 if before is None else now["clock"] - before["clock"]
+    islands = tuple(_island(island, _named(before, island["name"]), passed) for island in now["islands"])
+    clients = _clients(now, _had(before), passed)
+    rates = [client.rate for client in clients if client.rate is not None]
+    return TopFigures(str(now["policy"]), sum(rates) if passed > 0 else None, islands, clients)
+
+
+def _named(said: Said | None, island: str) -> Said | None:
+    return None if said is None else next((i for i in said["islands"] if i["name"] == island), None)
+
+
+def _rate(now: float, before: float | None, passed: float) -> float | None:
+    """Runs in a second; what was there before and has fewer now began anew."""
+    if passed <= 0 or before is None:
+        return None
+    return max(0.0, now - before) / passed
+
+
+def _island(said: Said, before: Said | None, passed: float) -> IslandFigures:
+    return IslandFigures(
+        name=said["name"],
+        kind=said["kind"],
+        devices=said["devices"],
+        state=said["state"],
+        waits=said["waits"],
+        held=sum(said["held"].values()),
+        reserved=said["reserved"],
+        memory=said["memory"],
+        rate=_rate(said["ended"], None if before is None else before["ended"], passed),
+        running=_pairs(said["running"]),
+        waiting=_pairs(said["waiting"]),
+    )
+
+
+def _pairs(runs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(client), str(program)) for client, program in runs)
+
+
+def _had(said: Said | None) -> dict[str, Said]:
+    """What each client has had, by name."""
+    sessions: Sequence[Said] = [] if said is None else said["clients"]
+    return {name: had for session in sessions for name, had in session["had"].items()}
+
+
+def _clients(now: Said, before: Mapping[str, Said], passed: float) -> tuple[ClientFigures, ...]:
+    """The clients that have anything there, and processes that have come in and have nothing yet."""
+    had, islands = _had(now), now["islands"]
+    held: dict[str, int] = {}
+    for island in islands:
+        for name, size in island["held"].items():
+            held[name] = max(held.get(name, 0), size)
+    busy = dict.fromkeys(c for island in islands for c, _ in (*island["running"], *island["waiting"]))
+    weights = sum(had[name]["weight"] for name in busy if name in had)
+    spent = {name: mine["seconds"] - before.get(name, _NOTHING)["seconds"] for name, mine in had.items()}
+    all_time = sum(spent.values()) if passed > 0 else 0.0
+
+    def client(name: str, process: int) -> ClientFigures:
+        mine = had.get(name)
+        return ClientFigures(
+            name=name,
+            process=process,
+            weight=None if mine is None else mine["weight"],
+            due=mine["weight"] / weights if mine is not None and name in busy and weights > 0 else None,
+            time=spent[name] / all_time if name in spent and all_time > 0 else None,
+            rate=None if mine is None else _rate(mine["runs"], before.get(name, _NOTHING)["runs"], passed),
+            running=_most_on_one(islands, "running", name),
+            waiting=_most_on_one(islands, "waiting", name),
+            held=held.get(name, 0),
+        )
+
+    found: list[ClientFigures] = []
+    for session in now["clients"]:
+        process = f"{session['name']} {session['number']}"
+        inside = [name for name in dict.fromkeys((*had, *held, *busy)) if name.endswith(f" of {process}")]
+        found += [client(name, session["pid"]) for name in inside or [process]]
+    return tuple(found)
+
+
+_NOTHING: Said = {"runs": 0, "seconds": 0.0}
+
+
+def _most_on_one(islands: Sequence[Said], which: str, client: str) -> int:
+    """How many runs of a client there are on the island that has most of them: a run may be on several."""
+    return max((sum(c == client for c, _ in island[which]) for island in islands), default=0)

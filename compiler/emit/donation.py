@@ -1,0 +1,44 @@
+"""What a fragment may overwrite: operands that nothing reads after any of its calls.
+
+Shardy says it of the function that is called, so it must hold for all its calls. An operand whose type and sharding a
+result has, too, is that result's buffer (`tf.aliasing_output`); of others only the memory is free (`jax.buffer_donor`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways.compiler.computations.signature import ComputationSignature
+from pathways.dialect.ir.flow import Flow
+from pathways.dialect.ir.program import Argument
+
+
+@dataclass(frozen=True)
+class Donated:
+    """An operand that is given up, by its number; the result that takes its buffer."""
+
+    operand: int
+    result: int | None
+
+
+def dead_operands(flow: Flow, arguments: Sequence[Argument]) -> list[frozenset[int]]:
+    """Finds for each node the positions of the operands that are its caller's to give up, and are read last here."""
+    kept = {v for v in flow.arguments if not (arguments[v].donate or arguments[v].is_constant)} | set(flow.returned)
+    found: list[frozenset[int]] = []
+    for node in flow.nodes:
+        operands = list(node.operands)
+        last = (i for i, v in enumerate(operands) if v not in kept and max(flow.users[v]) == node.number)
+        found.append(frozenset(i for i in last if operands.count(operands[i]) == 1))
+    return found
+
+
+def pair_with_results(dead: frozenset[int], said: ComputationSignature) -> list[Donated]:
+    """Gives each dead operand the first free result of its type and sharding."""
+    free = list(range(len(said.outputs)))
+    found: list[Donated] = []
+    for operand in sorted(dead):
+        like = said.inputs[operand], said.in_layouts[operand]
+        result = next((r for r in free if (said.outputs[r], said.out_layouts[r]) == like), None)
+        if result is not None:
+            free.remove(result)
+        found.append(Donated(operand, result))
+    return found

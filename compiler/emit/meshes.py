@@ -1,0 +1,125 @@
+"""Meshes as Shardy has them: each by a name, with devices that no other mesh has.
+
+A slice may carry several meshes of ours. Those over the same devices become one, whose axes are fine enough for all of
+them: with x=4 beside data=2, model=2, what is split over x is split over data and model. Others cannot share devices.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pathways.compiler.emit.errors import NotInShardy
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.mlir import where_of
+from pathways.dialect.sdy import Placed
+from pathways.dialect.sharding import Axes, Dims, MeshSpec
+
+
+@dataclass(frozen=True)
+class NamedMesh:
+    """A mesh of a program in Shardy's form."""
+
+    name: str
+    axes: Axes
+
+
+@dataclass(frozen=True)
+class MeshOfOurs:
+    """Where a mesh of ours is found: on which named mesh, and which of its axes each of ours is."""
+
+    home: NamedMesh
+    spelled: Mapping[str, tuple[str, ...]]
+
+    def dims(self, dims: Dims) -> Dims:
+        return tuple(tuple(name for axis in axes for name in self.spelled[axis]) for axes in dims)
+
+
+@dataclass(frozen=True)
+class NamedMeshes:
+    """All meshes of a program in Shardy's form, by those of ours."""
+
+    found: Mapping[str, MeshOfOurs]
+
+    def home(self, mesh: str) -> NamedMesh:
+        return self.found[mesh].home
+
+    def dims(self, placed: Placed) -> Dims:
+        return self.found[placed.mesh].dims(placed.dims)
+
+    @property
+    def all(self) -> list[NamedMesh]:
+        return list(dict.fromkeys(ours.home for ours in self.found.values()))
+
+
+def name_meshes(program: ProgramIR, used: Iterable[str]) -> NamedMeshes:
+    """Finds the named mesh of each mesh that is used. Raises PWC0127 where devices would be in two."""
+    wanted = set(used)
+    groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for mesh in program.meshes:
+        if mesh in wanted:
+            groups.setdefault((program.slice_of(mesh), program.mesh(mesh).devices), []).append(mesh)
+    taken: dict[tuple[str, int], str] = {}
+    found: dict[str, MeshOfOurs] = {}
+    for (owner, devices), meshes in groups.items():
+        for device in devices:
+            other = taken.setdefault((owner, device), meshes[0])
+            if other != meshes[0]:
+                raise _shared(program, other, meshes[0], "some of the same devices")
+        axes = common_axes([program.mesh(mesh).axes for mesh in meshes])
+        if axes is None:
+            raise _shared(program, meshes[0], meshes[-1], "the same devices, divided otherwise")
+        home = NamedMesh(meshes[0], axes)
+        found |= {mesh: MeshOfOurs(home, spell(program.mesh(mesh).axes, axes)) for mesh in meshes}
+    return NamedMeshes({mesh: found[mesh] for mesh in program.meshes if mesh in found})
+
+
+def common_axes(several: Sequence[Axes]) -> Axes | None:
+    """Finds the coarsest axes of which all of these are made, over the same devices; None where there are none."""
+    if len(set(several)) == 1:
+        return several[0]
+    strides = sorted({s for axes in several for s in _strides(axes)})
+    if any(large % small for small, large in pairwise(strides)):
+        return None
+    sizes = [large // small for small, large in pairwise(strides)][::-1]
+    for axes in several:
+        if [size for _, size in axes if size > 1] == sizes:
+            return tuple((name, size) for name, size in axes if size > 1)
+    return tuple((f"part{number}", size) for number, size in enumerate(sizes))
+
+
+def spell(axes: Axes, common: Axes) -> dict[str, tuple[str, ...]]:
+    """Says each axis as those of the common axes that it is made of, major to minor; one of size 1 as none."""
+    strides = _strides(common)
+    spelled: dict[str, tuple[str, ...]] = {}
+    for (name, size), stride in zip(axes, _strides(axes)[1:], strict=True):
+        within = zip(common, strides[1:], strict=True)
+        spelled[name] = tuple(fine for (fine, parts), at in within if parts > 1 and stride <= at < stride * size)
+    return spelled
+
+
+def _strides(axes: Axes) -> list[int]:
+    """How many devices one step along each axis is, behind the number of all of them."""
+    strides = [1]
+    for _, size in reversed(axes):
+        strides.append(strides[-1] * size)
+    return strides[::-1]
+
+
+def _shared(program: ProgramIR, first: str, second: str, how: str) -> PathwaysError:
+    op = program.slices[program.slice_of(second)]
+    where = where_of(program.meshes[second].operation) or where_of(op.operation)
+    shown = [f"{m} ({_said(program.mesh(m))})" for m in (first, second)]
+    return PathwaysError(
+        NotInShardy(
+            what=f"two meshes on slice {op.sym_name}",
+            have_=f"{' and '.join(shown)}: {how}",
+            rule="each device in one mesh: its devices in one order, under axes that all computations there can share",
+            advice="a slice of its own for each, or one mesh for both: jax.device_put moves values between them",
+            where=where,
+        )
+    )
+
+
+def _said(mesh: MeshSpec) -> str:
+    return f"{mesh}; devices {', '.join(map(str, mesh.devices))}"

@@ -1,0 +1,47 @@
+"""Loose operations that run as one computation, and all that a traced program is in the end."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pathways.compiler.frontends.jax.graph import Call, ControlFlow, ExplicitMove, Loose, TracedValue
+from pathways.compiler.frontends.jax.meshes import SliceMesh
+from pathways.dialect.diagnostics import Where
+
+
+@dataclass(eq=False)
+class Group:
+    """Loose operations that run as one computation."""
+
+    mesh: SliceMesh
+    operations: list[Loose]
+    inputs: list[TracedValue]
+    outputs: list[TracedValue]
+    depends: bool
+    """Whether it depends on a placed call or a move."""
+    span: tuple[int, int]
+    """The numbers of its first and its last operation in the program."""
+
+    @property
+    def where(self) -> Where | None:
+        return next((o.where for o in self.operations if o.where is not None), None)
+
+    @property
+    def name(self) -> str:
+        scopes = {o.scope for o in self.operations}
+        if len(scopes) == 1 and (scope := scopes.pop()):
+            return scope
+        kinds = list(dict.fromkeys(e.primitive.name for o in self.operations for e in o.eqns))
+        return "_".join(kinds) if len(kinds) <= 2 else f"{kinds[0]}_to_{kinds[-1]}"
+
+
+def faces(
+    operations: Sequence[Loose], is_taken: Callable[[TracedValue], bool]
+) -> tuple[list[TracedValue], list[TracedValue]]:
+    """What a group of operations reads that others make, and what of its own is taken: each once, in order."""
+    made = dict.fromkeys(v for o in operations for v in o.outputs)
+    inputs = dict.fromkeys(v for o in operations for v in o.inputs if v not in made)
+    return [*inputs], [v for v in made if is_taken(v)]
+
+
+Unit: TypeAlias = Call | ExplicitMove | ControlFlow | Group

@@ -1,0 +1,83 @@
+"""Cuts that the user names: modules, lines of the source, or counts of layers."""
+
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from pathways.compiler.frontends.jax.pipeline.divide import Cut
+from pathways.compiler.frontends.jax.pipeline.graph import Operation
+from pathways.compiler.frontends.jax.pipeline.microbatches import bad_pipeline
+from pathways.compiler.frontends.jax.pipeline.spine import Spine
+
+Cuts: TypeAlias = Sequence[str] | Sequence[int] | None
+_LINE = re.compile(r"^(?:(.*):)?(\d+)$")
+_NUMBERED = re.compile(r"^(.*?)(\d+)(?=/|$)")
+
+
+def cut_by_hand(spine: Spine, cuts: Sequence[str] | Sequence[int], stages: int) -> Cut:
+    """The cut at the first operation of each module or line, or behind so many layers.
+
+    Raises PWC0112 where there are too many or too few, or one is not found.
+    """
+    if all(isinstance(c, int) for c in cuts):
+        counts = [int(c) for c in cuts]
+        places = _places_of_counts(spine, counts, stages)
+    else:
+        if len(cuts) != stages - 1:
+            rule = f"{stages - 1}: one between each two of {stages} stages"
+            raise bad_pipeline("cuts= has another length", f"{len(cuts)} cuts", rule, "name where each stage begins")
+        places = [_place_of_name(spine, str(c)) for c in cuts]
+    if sorted(set(places)) != places or (places and (places[0] < 1 or places[-1] >= len(spine))):
+        have = f"places {places} of {len(spine)} operations"
+        raise bad_pipeline("cuts= are not in order", have, "each behind the one before", "name them as they come")
+    return Cut((0, *places, len(spine)), "as cuts= says")
+
+
+def _place_of_name(spine: Spine, name: str) -> int:
+    line = _LINE.match(name)
+    for place, operation in enumerate(spine.operations):
+        if f"/{name}/" in f"/{operation.scope}/" or (line and _is_at(operation, line[1], int(line[2]))):
+            return place
+    known = dict.fromkeys(m for o in spine.operations for m in o.scope.split("/") if m)
+    have = f"modules {', '.join(list(known)[:40])}" if known else "no named modules"
+    rule = "a module's name (jax.named_scope, flax, haiku), or FILE:LINE"
+    raise bad_pipeline(f"cuts= names {name!r}, which no operation is in", have, rule, "one of these")
+
+
+def _is_at(operation: Operation, file: str | None, line: int) -> bool:
+    where = operation.where
+    if where is None or where.line != line:
+        return False
+    return not file or where.file == file or where.file.endswith(f"/{file}")
+
+
+def _places_of_counts(spine: Spine, counts: Sequence[int], stages: int) -> list[int]:
+    if len(counts) != stages:
+        rule = f"{stages}: the layers of each stage"
+        raise bad_pipeline("cuts= has another length", f"{len(counts)} counts of layers", rule, "cuts=[6, 6, 6, 6]")
+    starts = layer_starts(spine)
+    if sum(counts) != len(starts) or min(counts) < 1:
+        have = f"{' + '.join(map(str, counts))} = {sum(counts)} layers"
+        rule = f"the layers of the model: {len(starts)}"
+        raise bad_pipeline("cuts= counts other layers", have, rule, "counts that add up, or names of modules")
+    places: list[int] = []
+    at = 0
+    for count in counts[:-1]:
+        at += count
+        places.append(starts[at])
+    return places
+
+
+def layer_starts(spine: Spine) -> list[int]:
+    """Where each layer begins: the turns of the largest loop, or else of modules with numbered names, the most."""
+    loops: dict[int, list[int]] = {}
+    modules: dict[str, dict[int, int]] = {}
+    for place, operation in enumerate(spine.operations):
+        if operation.is_turn:
+            loops.setdefault(id(operation.loop), []).append(place)
+        scope = operation.scope
+        for match in (_NUMBERED.match(scope[: m.end()]) for m in re.finditer(r"[^/]+", scope)):
+            if match:
+                modules.setdefault(match[1], {}).setdefault(int(match[2]), place)
+    found = [sorted(numbers.values()) for numbers in modules.values()]
+    return max([*loops.values(), *found], key=len, default=list[int]())

@@ -1,0 +1,62 @@
+"""`pw.check_microbatches`: whether microbatches mean what the whole batch means, tried on an example."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from pathways.compiler.frontends.jax.pipeline.errors import MicrobatchesDiffer
+from pathways.compiler.frontends.jax.pipeline.pipeline import Pipelined
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.user_line import caller
+
+_any_jax: Any = jax
+TOLERANCE = 1e-3
+"""Relative: microbatches add up in another order than the batch does, and no more."""
+
+
+def check_microbatches(pipelined: Pipelined, *args: Any, tolerance: float = TOLERANCE, **kwargs: Any) -> float:
+    """Compares the loss and its gradients over microbatches with those of the whole batch, on JAX's default device.
+
+    The arguments are those of the loss, as arrays. Returns the largest difference, relative to the loss or to the
+    largest number of all gradients. Raises PWC0114 where it is more than `tolerance`: statistics of batches, negatives
+    within the batch and one dropout key for all mean something else in microbatches, and no compiler can know what was
+    meant.
+    """
+    counts = (1, pipelined.options.microbatches.count)
+    worst, where = _farthest(*(_graded(pipelined, count, args, kwargs) for count in counts))
+    if not worst <= tolerance:
+        n = pipelined.options.microbatches.count
+        error = MicrobatchesDiffer(
+            loss=pipelined.name,
+            microbatches=n,
+            have_=f"{where} differs by {worst:.2g} of the largest number between 1 and {n} microbatches",
+            advice="reduce='weighted' for masked means, reduce='sum' for sums; microbatches=1 where the batch is one",
+            where=caller(),
+        )
+        raise PathwaysError(error)
+    return worst
+
+
+def _graded(pipelined: Pipelined, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The loss over so many microbatches, and its gradients by all arrays of numbers that are no batch, by name."""
+    value, leaves, names = pipelined.unplaced(count, *args, **kwargs)
+    loss, gradients = _any_jax.value_and_grad(value)(leaves)
+    named = {f"the gradient of {name}": g for name, g in zip(names, gradients, strict=True)}
+    return {"the loss": loss, **named}
+
+
+def _farthest(whole: dict[str, Any], parts: dict[str, Any]) -> tuple[float, str]:
+    """The largest difference and where it is. Of gradients, relative to the largest of all: some are but rounding."""
+    known = {name: (np.asarray(a, np.float64), np.asarray(parts[name], np.float64)) for name, a in whole.items()}
+    sizes = {name: float(np.max(np.abs(a), initial=0.0)) for name, (a, _) in known.items()}
+    largest = max((size for name, size in sizes.items() if name != "the loss"), default=0.0)
+    worst, where = 0.0, "the loss"
+    for name, (a, b) in known.items():
+        scale = (sizes[name] if name == "the loss" else largest) or 1.0
+        far = float(np.max(np.abs(a - b), initial=0.0)) / scale
+        if not np.isfinite(far):
+            return far, name
+        if far > worst:
+            worst, where = far, name
+    return worst, where

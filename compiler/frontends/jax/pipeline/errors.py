@@ -1,0 +1,55 @@
+"""Errors of `pw.pipeline`: a loss that cannot be cut, arguments that do not fit, memory that no cut fits."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
+
+
+@dataclass(frozen=True)
+class CannotCut(Explained):
+    code: ClassVar[str] = "PWC0111"
+    title: ClassVar[str] = "{loss} cannot be cut into {stages} stages"
+    loss: str
+    stages: int
+
+
+@dataclass(frozen=True)
+class BadPipeline(Explained):
+    code: ClassVar[str] = "PWC0112"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{problem}"
+    problem: str
+
+
+@dataclass(frozen=True)
+class NoCutFits(Explained):
+    code: ClassVar[str] = "PWC0113"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "no cut of {loss} into {stages} stages fits the memory of its slices"
+    loss: str
+    stages: int
+
+
+@dataclass(frozen=True)
+class MicrobatchesDiffer(Diagnostic):
+    code: ClassVar[str] = "PWC0114"
+    title: ClassVar[str] = "{loss} over {microbatches} microbatches is not {loss} of the whole batch"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "a loss that is a mean (or a sum) over the examples of the batch"
+    hint: ClassVar[str] = "{advice}"
+    loss: str
+    microbatches: int
+    have_: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class NoChoice(Diagnostic):
+    code: ClassVar[str] = "PWC0116"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "pw.pipeline({loss}) does not know how to split its loss"
+    have: ClassVar[str] = "neither slices nor a choice"
+    need: ClassVar[str] = "slices, or a choice of pw.search: as an argument, or of pwc compile --choice"
+    hint: ClassVar[str] = "pw.pipeline({loss}, choice='choice.toml'), or pwc compile --choice choice.toml"
+    loss: str

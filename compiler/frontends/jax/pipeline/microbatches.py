@@ -1,0 +1,142 @@
+"""A batch in microbatches, and their losses as one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jax
+from jax import lax
+
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.pipeline.errors import BadPipeline
+from pathways.dialect import jax_api
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.user_line import caller
+
+REDUCE = ("mean", "sum", "weighted")
+AUX = ("stack", "mean", "sum", "last", "concat")
+_any_lax: Any = lax
+_tree: Any = jax.tree
+
+
+@dataclass(frozen=True)
+class Microbatches:
+    """How many, how their losses become one, and what becomes of what else the loss returns."""
+
+    count: int
+    reduce: str
+    has_aux: bool
+    aux: str
+
+    def split(self, leaf: Any, name: str) -> Any:
+        """A leaf of the batch with a leading axis of microbatches. Raises PWC0112 where its rows do not divide."""
+        shape = tuple(leaf.shape)
+        if compat.is_key(leaf) and not shape:
+            return _like(leaf, (self.count,), lambda: jax_api.random.split(leaf, self.count))
+        if not shape:
+            return _like(leaf, (self.count,), lambda: jax_api.numpy.broadcast_to(leaf, (self.count,)))
+        if shape[0] % self.count:
+            have = f"{name or 'it'} has {shape[0]} rows: {shape[0]} mod {self.count} = {shape[0] % self.count}"
+            advice = "another number of microbatches, or a batch that is padded (with reduce='weighted')"
+            if str(leaf.dtype) == "uint32" and shape in ((2,), (4,)):
+                advice = "a typed key, jax.random.key(seed): one of jax.random.PRNGKey is an array with rows"
+            raise bad_pipeline(
+                f"a batch does not divide into {self.count} microbatches", have, "as many rows in each", advice
+            )
+        parts = (self.count, shape[0] // self.count, *shape[1:])
+        return _like(leaf, parts, lambda: jax_api.numpy.reshape(leaf, parts))
+
+    def over(self, run: Callable[[Sequence[Any]], Any], batch: Sequence[Any]) -> Any:
+        """The loss over all microbatches: `run(leaves of one)` gives what the user's loss returns."""
+
+        def one(total: Any, leaves: Sequence[Any]) -> tuple[Any, Any]:
+            value, rest = self._parted(run(leaves))
+            return _tree.map(_added, total, value), rest
+
+        def value_of(leaves: Sequence[Any]) -> Any:
+            return self._parted(run(leaves))[0]
+
+        shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in batch]
+        first = jax_api.eval_shape(value_of, shapes)
+        total, rest = _any_lax.scan(one, _tree.map(_zeros, first), list(batch))
+        value = total[0] / total[1] if self.reduce == "weighted" else total
+        if self.reduce == "mean":
+            value = value / self.count
+        dtype = _tree.leaves(first)[0].dtype
+        if jax_api.dtypes.issubdtype(dtype, jax_api.numpy.floating):  # of integers, a mean is none
+            value = value.astype(dtype)
+        return (value, _tree.map(self._aux, rest)) if self.has_aux else value
+
+    def alone(self, made: Any) -> Any:
+        """The same of what the loss returns for the whole batch."""
+        value, rest = self._parted(made)
+        value = value[0] / value[1] if self.reduce == "weighted" else value
+        return (value, rest) if self.has_aux else value
+
+    def _parted(self, made: Any) -> tuple[Any, Any]:
+        """The loss, and what else there is. Raises PWC0112 where it has another structure than was said."""
+        value: Any = made
+        rest: Any = None
+        if self.has_aux:
+            if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) != 2:
+                raise bad_pipeline("has_aux=True, and no pair", _described(made), "(loss, aux)", "leave has_aux out")
+            value, rest = cast("tuple[Any, Any]", made)
+        if self.reduce == "weighted":
+            numbers = tuple(map(_as_array, cast("Any", value))) if isinstance(value, tuple | list) else ()
+            if len(numbers) != 2 or any(n.shape for n in numbers):
+                rule = "(sum, weight): the sum of the losses of a microbatch, and how much it counts"
+                advice = "return the masked sum and the sum of the mask, in place of their quotient"
+                raise bad_pipeline("reduce='weighted' takes two numbers", _described(value), rule, advice)
+            value = numbers
+        elif self.count > 1 and getattr(value, "shape", None) != ():
+            advice = "return the mean over the batch; what else there is as aux, with has_aux=True"
+            raise bad_pipeline("a loss is not one number", _described(value), "a scalar", advice)
+        return value, rest
+
+    def _aux(self, leaf: Any) -> Any:
+        match self.aux:
+            case "mean":
+                return leaf.mean(0)
+            case "sum":
+                return leaf.sum(0)
+            case "last":
+                return leaf[-1]
+            case "concat":
+                if leaf.ndim < 2:
+                    have = f"a value of shape {tuple(leaf.shape[1:])} for each microbatch"
+                    advice = "aux='stack' or aux='mean'"
+                    raise bad_pipeline("aux='concat' takes arrays with rows", have, "one dimension or more", advice)
+                return jax_api.numpy.reshape(leaf, (-1, *leaf.shape[2:]))
+            case _:
+                return leaf
+
+
+def bad_pipeline(problem: str, have: str, rule: str, advice: str) -> PathwaysError:
+    """PWC0112 at the line that called."""
+    return PathwaysError(BadPipeline(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
+
+
+def _described(value: Any) -> str:
+    def one(leaf: Any) -> str:
+        return f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "shape") else repr(leaf)
+
+    return str(_tree.map(one, value))
+
+
+def _as_array(value: Any) -> Any:
+    """A number of Python's as JAX takes it: a count of rows may be a weight."""
+    return value if hasattr(value, "shape") else jax_api.numpy.asarray(value)
+
+
+def _added(total: Any, value: Any) -> Any:
+    return total + value.astype(total.dtype)
+
+
+def _zeros(like: Any) -> Any:
+    """Where a total begins: in 32 bits at least, since 16 do not hold a sum of many."""
+    narrow = jax_api.dtypes.issubdtype(like.dtype, jax_api.numpy.floating) and like.dtype.itemsize < 4
+    return jax_api.numpy.zeros(like.shape, jax_api.numpy.float32 if narrow else like.dtype)
+
+
+def _like(leaf: Any, shape: tuple[int, ...], make: Callable[[], Any]) -> Any:
+    return jax.ShapeDtypeStruct(shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else make()

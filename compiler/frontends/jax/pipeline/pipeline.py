@@ -1,0 +1,348 @@
+"""`pw.pipeline`: an ordinary loss becomes a function of the same arguments that runs stage by stage (jax#15710)."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import jax
+from jax.sharding import Mesh, NamedSharding
+
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.pipeline.assemble import is_code, read
+from pathways.compiler.frontends.jax.pipeline.by_hand import Cuts
+from pathways.compiler.frontends.jax.pipeline.chosen import (
+    calls,
+    choice_given,
+    chosen,
+    meshes_of_choice,
+    param_specs_of,
+    taken,
+)
+from pathways.compiler.frontends.jax.pipeline.errors import NoChoice
+from pathways.compiler.frontends.jax.pipeline.graph import PARAMETER, Value
+from pathways.compiler.frontends.jax.pipeline.microbatches import AUX, REDUCE, Microbatches, bad_pipeline
+from pathways.compiler.frontends.jax.pipeline.plan_stages import Planned, Subject, plan_stages, result_values
+from pathways.compiler.frontends.jax.pipeline.shardings import ParamSpecs, Specs, stage_meshes
+from pathways.compiler.frontends.jax.pipeline.stage_function import stage_function
+from pathways.compiler.frontends.jax.pipeline.table import StageTable, noted, table_of
+from pathways.compiler.frontends.jax.tracing_stack import around
+from pathways.dialect.choice import SplitChoice
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.jax_api import device_put, dtypes, jit, numpy, tree_util
+from pathways.dialect.user_line import caller
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """What `pw.pipeline` was asked for beside the loss and the slices."""
+
+    batch_argnums: tuple[int, ...]
+    microbatches: Microbatches
+    param_specs: ParamSpecs
+    cuts: Cuts
+    accumulate: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """One call: its leaves, which of them are arrays, and what these are called; where each argument's begin."""
+
+    leaves: list[Any]
+    tree: Any
+    arrays: list[int]
+    names: list[str]
+    batch: list[int]
+    """Positions in `arrays` of the leaves of the batch."""
+    trees: list[tuple[int, Any]]
+
+    def made_by(self, loss: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """What a loss returns for this call, with these in place of its arrays."""
+        args, kwargs = tree_util.tree_unflatten(self.tree, _replaced(self.leaves, self.arrays, arrays))
+        return loss(*args, **kwargs)
+
+
+class Pipelined:
+    """A loss that runs in stages: call it inside of a `pw.program`, under `jax.value_and_grad` or as it is."""
+
+    def __init__(
+        self, loss: Callable[..., Any], meshes: Sequence[Mesh], options: PipelineOptions, where: Where | None
+    ) -> None:
+        functools.update_wrapper(self, loss, updated=())
+        self.loss = loss
+        self.options = options
+        self.name: str = getattr(loss, "__name__", type(loss).__name__)
+        self._meshes = meshes
+        self._of_choices: list[tuple[SplitChoice, Pipelined]] = []
+        self._subject = Subject(self.name, where)
+
+    def __repr__(self) -> str:
+        return (
+            f"<pw.pipeline of {self.name}: {len(self._meshes)} stages, {self.options.microbatches.count} microbatches>"
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if (noted_calls := calls.get()) is not None:
+            noted_calls.append((self, args, kwargs))
+        if not self._meshes:
+            return self._chosen()(*args, **kwargs)
+        self._check_inside()
+        call = self._read(args, kwargs)
+        arrays = [call.leaves[i] for i in call.arrays]
+        many = self.options.microbatches
+        if many.count == 1:
+            planned, specs, rows = self._plan(call, arrays)
+            return many.alone(self._run(planned, specs, rows, self._prepared(planned, specs, arrays), arrays))
+        batch = [many.split(arrays[p], call.names[p]) for p in call.batch]
+        shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in batch]
+        one = _replaced(arrays, call.batch, shapes)
+        planned, specs, rows = self._plan(call, one)
+        prepared = self._prepared(planned, specs, arrays)
+
+        def run(leaves: Sequence[Any]) -> Any:
+            return self._run(planned, specs, rows, prepared, _replaced(arrays, call.batch, leaves))
+
+        return many.over(run, batch)
+
+    def _check_inside(self) -> None:
+        """Raises PWC0112 outside of a program: no device of a slice can compute there."""
+        if not around.get():
+            have, rule = "a call outside of a program, or in a jax.jit", "a program, which runs its stages on devices"
+            raise bad_pipeline(f"{self.name} is in stages", have, rule, "@pw.program in place of @jax.jit on the step")
+
+    def stages(self, *args: Any, **kwargs: Any) -> StageTable:
+        """The stages that the loss is cut into for these arguments, arrays or `jax.ShapeDtypeStruct`s, as a table."""
+        if not self._meshes:
+            return self._chosen().stages(*args, **kwargs)
+        call = self._read(args, kwargs)
+        arrays = [call.leaves[i] for i in call.arrays]
+        many = self.options.microbatches
+        if many.count > 1:
+            for p in call.batch:
+                leaf = many.split(_struct(arrays[p]), call.names[p])
+                arrays[p] = jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+        planned, _, _ = self._plan(call, arrays)
+        return table_of(self.name, planned, self._meshes, many.count)
+
+    def batch_positions(self, count: int) -> set[int]:
+        """The positions of the batch among so many arguments."""
+        return {i % count for i in self.options.batch_argnums}
+
+    def unplaced(
+        self, microbatches: int, *args: Any, **kwargs: Any
+    ) -> tuple[Callable[[Sequence[Any]], Any], list[Any], list[str]]:
+        """The loss over so many microbatches for one device, uncut, without aux: a function of some arrays.
+
+        These are the arrays of numbers that are no batch; they follow, with their names.
+        """
+        call = self._read(args, kwargs)
+        many = replace(self.options.microbatches, count=microbatches)
+        known = [call.leaves[i] for i in call.arrays]
+        floating = [n for n, leaf in enumerate(known) if n not in call.batch and _is_floating(leaf)]
+
+        def value(given: Sequence[Any]) -> Any:
+            arrays = _replaced(known, floating, given)
+
+            def run(batch: Sequence[Any]) -> Any:
+                return call.made_by(self.loss, _replaced(arrays, call.batch, batch))
+
+            whole = [arrays[p] for p in call.batch]
+            if microbatches == 1:
+                made = many.alone(run(whole))
+            else:
+                made = many.over(run, [many.split(a, call.names[p]) for p, a in zip(call.batch, whole, strict=True)])
+            return made[0] if many.has_aux else made
+
+        return value, [known[n] for n in floating], [call.names[n] or "it" for n in floating]
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether it was given slices, or makes those of a choice."""
+        return bool(self._meshes)
+
+    def of_choice(self, choice: SplitChoice) -> "Pipelined":
+        """The same loss on slices of its own, split as a choice says."""
+        many = replace(self.options.microbatches, count=choice.microbatches)
+        specs = self.options.param_specs if self.options.param_specs is not None else param_specs_of(choice)
+        cuts = self.options.cuts if self.options.cuts is not None else choice.cuts or None
+        options = replace(self.options, microbatches=many, param_specs=specs, cuts=cuts)
+        return Pipelined(self.loss, meshes_of_choice(choice), options, self._subject.where)
+
+    def _chosen(self) -> "Pipelined":
+        """What the program is compiled for. Raises PWC0116 where there is no choice."""
+        choice = chosen.get()
+        if choice is None:
+            raise PathwaysError(NoChoice(loss=self.name, where=caller() or self._subject.where))
+        taken.get([]).append(self.name)
+        for known, made in self._of_choices:
+            if known == choice:
+                return made
+        self._of_choices.append((choice, self.of_choice(choice)))
+        return self._of_choices[-1][1]
+
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        """Finds the arrays among the leaves of the arguments; the rest is part of the code, as a function is."""
+        if missing := [i for i in self.options.batch_argnums if not -len(args) <= i < len(args)]:
+            have, rule = f"{len(args)} positional arguments", f"an argument {missing[0]}, by position"
+            raise bad_pipeline(f"{self.name} was called without its batch", have, rule, "look at batch_argnums")
+        batched = self.batch_positions(len(args))
+        found, tree = tree_util.tree_flatten_with_path((args, kwargs))
+        leaves = [leaf for _, leaf in found]
+        arrays = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
+        paths = [found[i][0] for i in arrays]
+        owners = [p[1].idx if p[0].idx == 0 else -1 for p in paths]
+        batch = [n for n, owner in enumerate(owners) if owner in batched]
+        trees: list[tuple[int, Any]] = []
+        for i, arg in enumerate(args):
+            if i not in batched and i in owners:
+                trees.append((owners.index(i), tree_util.tree_structure(arg)))
+        return _Call(leaves, tree, arrays, [tree_util.keystr(p[2:]) for p in paths], batch, trees)
+
+    def _plan(self, call: _Call, arrays: Sequence[Any]) -> tuple[Planned, Specs, int]:
+        avals = [_struct(a) for a in arrays]
+        specs = Specs(self.options.param_specs, call.names, avals, call.trees)
+        first = self._meshes[0]
+
+        def flat(*given: Any) -> Any:
+            return call.made_by(self.loss, given)
+
+        def shards(position: int) -> int:
+            value = Value(avals[position], PARAMETER, argument=position)
+            sharding = specs.of(value, first, 0)
+            shape = tuple(avals[position].shape)
+            return max(1, math.prod(shape) // max(1, math.prod(sharding.shard_shape(shape))))
+
+        planned = plan_stages(
+            self._subject,
+            flat,
+            avals,
+            frozenset(call.batch),
+            self._meshes,
+            self.options.microbatches.count,
+            self.options.cuts,
+            shards,
+        )
+        if (tables := noted.get()) is not None:
+            tables.append(table_of(self.name, planned, self._meshes, self.options.microbatches.count))
+        rows = [int(avals[p].shape[0]) for p in call.batch if avals[p].shape]
+        return planned, specs, min(rows, default=0)
+
+    def _prepared(self, planned: Planned, specs: Specs, arrays: Sequence[Any]) -> dict[tuple[Value, int], Any]:
+        """What each stage takes that is no data, brought there once, and not for each microbatch.
+
+        What several stages use is copied to all but the first here, so that its gradients are added up on each of them
+        before one array of them goes back.
+        """
+        wide = self.options.accumulate
+        env: dict[Value, Any] = {}
+        for value in planned.assembled.graph.arguments:
+            if value.depends == PARAMETER:
+                leaf = arrays[value.argument]
+                env[value] = leaf if wide is None or not _is_floating(leaf) else leaf.astype(wide)
+        for operation in planned.assembled.before:
+            env.update(zip(operation.outputs, operation.run([read(o, env) for o in operation.inputs]), strict=True))
+        prepared: dict[tuple[Value, int], Any] = {}
+        owners: dict[Value, int] = {}
+        for stage in planned.assembled.stages:
+            for value in stage.inputs:
+                if value in env:
+                    sharding = specs.of(value, self._meshes[stage.number], 0)
+                    split = any(sharding.spec)  # JAX drops what a jit in a loop says of an operand that it hands on
+                    copied = owners.setdefault(value, stage.number) != stage.number or split
+                    prepared[value, stage.number] = self._copied(env[value], sharding) if copied else env[value]
+        return prepared
+
+    def _run(
+        self,
+        planned: Planned,
+        specs: Specs,
+        rows: int,
+        prepared: dict[tuple[Value, int], Any],
+        arrays: Sequence[Any],
+    ) -> Any:
+        """All stages, of one microbatch."""
+        graph = planned.assembled.graph
+        env: dict[Value, Any] = {v: arrays[v.argument] for v in graph.arguments}
+        for stage in planned.assembled.stages:
+            given = [prepared.get((v, stage.number), env.get(v, v.constant)) for v in stage.inputs]
+            types = [None if is_code(v) else v.aval.dtype for v in stage.inputs]
+            casts = [t if g.dtype != t else None for g, t in zip(given, types, strict=True)]
+            function = stage_function(stage, graph.checkpoints, casts)
+            shardings: list[NamedSharding] = [specs.of(v, self._meshes[stage.number], rows) for v in stage.inputs]
+            env.update(zip(stage.outputs, self._placed(function, shardings, given), strict=True))
+        return result_values(planned, env)
+
+    def _copied(self, value: Any, sharding: NamedSharding) -> Any:
+        return device_put(value, sharding)
+
+    def _placed(self, function: Callable[..., Any], shardings: Sequence[NamedSharding], given: Sequence[Any]) -> Any:
+        return jit(function, in_shardings=tuple(shardings))(*given)
+
+
+def pipeline(
+    loss: Callable[..., Any],
+    slices: Any = None,
+    *,
+    choice: Any = None,
+    microbatches: int = 1,
+    batch_argnums: int | Sequence[int] = 1,
+    has_aux: bool = False,
+    param_specs: ParamSpecs = None,
+    reduce: str = "mean",
+    aux: str = "stack",
+    cuts: Cuts = None,
+    accumulate: Any = None,
+) -> Pipelined:
+    """Cuts an ordinary loss into stages, one for each of `slices`: a function that is equal to `loss`.
+
+    It is called inside of a `pw.program`, under `jax.value_and_grad` or forward only; the step around it stays as
+    it is. `slices` are `pw.VirtualSlice`s or meshes over them; a repeated slice has several stages (`interleaved`).
+
+    `batch_argnums` are the arguments whose leaves have the rows of the batch; they are cut into `microbatches`, whose
+    losses become one by `reduce`: "mean", "sum", or "weighted", where `loss` returns (sum, weight) and the result is
+    the quotient of their sums. With `has_aux` it returns (loss, aux); `aux` says what becomes of that of several
+    microbatches: "stack", "mean", "sum", "last" or "concat". `accumulate` is a type in which gradients add up.
+
+    `param_specs` splits parameters over the mesh of their stage: a function of a leaf's path and type, a dict of
+    patterns of paths, or a tree like the parameters. The batch is split over the axis "data". `cuts` names where
+    stages begin: modules, FILE:LINE, or the layers of each stage; without it the compiler chooses.
+
+    In place of slices, `choice` is what `pw.search` found, or a file of it: it says how many slices and microbatches
+    there are, and the cuts and specs that are not given here. Without both, `pwc compile --choice` says it.
+
+    Raises PWC0111 for a loss that has no places to cut at, PWC0112 for arguments that do not fit, and PWC0113 where no
+    cut fits the memory of the topology.
+    """
+    argnums = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
+    if not isinstance(cast("object", microbatches), int) or microbatches < 1:
+        raise bad_pipeline(
+            "pw.pipeline got no number of microbatches", repr(microbatches), "a whole number from 1", "microbatches=8"
+        )
+    for name, given, known in (("reduce", reduce, REDUCE), ("aux", aux, AUX)):
+        if given not in known:
+            raise bad_pipeline(f"{name}={given!r} is none of the ways", repr(given), ", ".join(known), "one of these")
+    options = PipelineOptions(argnums, Microbatches(microbatches, reduce, has_aux, aux), param_specs, cuts, accumulate)
+    if choice is not None and microbatches != 1:
+        have, rule = f"microbatches={microbatches} and a choice", "one of them: a choice says how many microbatches"
+        raise bad_pipeline("pw.pipeline got microbatches and a choice", have, rule, "leave microbatches out")
+    if slices is not None and choice is not None:
+        raise bad_pipeline("pw.pipeline got slices and a choice", "both", "one of them", "leave slices out")
+    made = Pipelined(loss, [] if slices is None else stage_meshes(slices), options, caller())
+    return made if choice is None else made.of_choice(choice_given(choice))
+
+
+def _struct(array: Any) -> jax.ShapeDtypeStruct:
+    return compat.narrowed(compat.struct(array if isinstance(array, jax.ShapeDtypeStruct) else compat.aval_of(array)))
+
+
+def _replaced(leaves: Sequence[Any], positions: Sequence[int], others: Sequence[Any]) -> list[Any]:
+    """The leaves with others at some positions."""
+    found = list(leaves)
+    for position, leaf in zip(positions, others, strict=True):
+        found[position] = leaf
+    return found
+
+
+def _is_floating(leaf: Any) -> bool:
+    return bool(dtypes.issubdtype(leaf.dtype, numpy.floating))

@@ -1,0 +1,87 @@
+"""How the inputs of a stage are split over the mesh of its slice."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import jax
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.pipeline.graph import DATA, PARAMETER, Value
+from pathways.compiler.frontends.jax.pipeline.microbatches import bad_pipeline
+
+BATCH_AXIS = "data"
+"""The axis of a mesh that the rows of a batch are split over."""
+ParamSpecs: TypeAlias = "Callable[[str, Any], P] | Mapping[str, P] | Any | None"
+_tree_util: Any = jax.tree_util
+
+
+def stage_meshes(slices: Any) -> list[Mesh]:
+    """The mesh of each stage. A slice without one gets one axis, over which the batch is split."""
+    if isinstance(slices, Mesh | VirtualSlice):
+        slices = [slices]
+    meshes = [s.mesh(BATCH_AXIS) if isinstance(s, VirtualSlice) else s for s in cast("Sequence[Any]", slices)]
+    if not meshes or not all(isinstance(m, Mesh) for m in meshes):
+        have = ", ".join(type(m).__name__ for m in meshes) or "nothing"
+        rule = "a sequence of slices, or of meshes over slices: one a stage"
+        advice = "pw.pipeline(loss, [devices.add_slice(devices=1) for _ in range(4)])"
+        raise bad_pipeline("pw.pipeline got no slices", have, rule, advice)
+    return meshes
+
+
+def shared_abstract_mesh(meshes: Sequence[Mesh]) -> AbstractMesh | None:
+    """What `with_sharding_constraint(x, P("data"))` means in the model: an axis of whatever mesh the stage has.
+
+    None where stages have meshes of several shapes, so that it means nothing that is the same for all.
+    """
+    first = meshes[0].abstract_mesh
+    return first if all(m.abstract_mesh == first for m in meshes) else None
+
+
+class Specs:
+    """The partition specs of parameters, by their names, and of what has the rows of the batch."""
+
+    def __init__(
+        self, param_specs: ParamSpecs, names: Sequence[str], avals: Sequence[Any], trees: Sequence[Any]
+    ) -> None:
+        self._find = _finder(param_specs, names, avals, trees)
+
+    def of(self, value: Value, mesh: Mesh, rows: int) -> NamedSharding:
+        """How a stage on `mesh` takes a value, with a batch of so many rows."""
+        shape = tuple(value.aval.shape)
+        source = value
+        while source.maker is not None and source.maker.name == "slice" and len(source.maker.reads) == 1:
+            source = source.maker.reads[0]
+        if source.argument >= 0 and source.depends == PARAMETER:
+            return NamedSharding(mesh, self._find(source.argument))
+        batched = bool(value.depends & DATA) and bool(shape) and rows > 0 and shape[0] % rows == 0
+        split = BATCH_AXIS in mesh.axis_names and batched and shape[0] % mesh.shape[BATCH_AXIS] == 0
+        return NamedSharding(mesh, P(BATCH_AXIS) if split else P())
+
+
+def _finder(specs: Any, names: Sequence[str], avals: Sequence[Any], trees: Sequence[Any]) -> Callable[[int], P]:
+    if specs is None:
+        return lambda _: P()
+    if callable(specs):
+        asked = cast("Callable[[str, Any], P | None]", specs)
+        return lambda i: asked(names[i], avals[i]) or P()
+    flat, found = _tree_util.tree_flatten(specs, is_leaf=_is_spec)
+    for first, tree in trees:
+        if found == tree:
+            return lambda i: (flat[i - first] or P()) if first <= i < first + len(flat) else P()
+    if isinstance(specs, Mapping) and _are_patterns(cast("Mapping[Any, Any]", specs)):
+        patterns = [(re.compile(k), v) for k, v in cast("Mapping[str, P]", specs).items()]
+        return lambda i: next((spec for pattern, spec in patterns if pattern.search(names[i])), P())
+    have = f"a tree of {_tree_util.tree_structure(specs).num_leaves} leaves"
+    rule = "a function of a leaf's path and type, a dict of patterns of paths, or a tree like the parameters"
+    raise bad_pipeline("param_specs fits no argument", have, rule, "param_specs=lambda path, leaf: P()")
+
+
+def _are_patterns(specs: Mapping[Any, Any]) -> bool:
+    return all(isinstance(k, str) and isinstance(v, P) for k, v in specs.items())
+
+
+def _is_spec(leaf: Any) -> bool:
+    return leaf is None or isinstance(leaf, P)

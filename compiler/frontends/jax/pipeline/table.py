@@ -1,0 +1,145 @@
+"""What a cut is, as a table: a row a stage, and why each cut is where it is."""
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import pairwise
+
+from jax.sharding import Mesh
+
+from pathways.compiler.frontends.jax.meshes import slice_mesh
+from pathways.compiler.frontends.jax.pipeline.by_hand import layer_starts
+from pathways.compiler.frontends.jax.pipeline.costs import Costs
+from pathways.compiler.frontends.jax.pipeline.plan_stages import Planned
+from pathways.compiler.frontends.jax.pipeline.spine import Spine
+from pathways.dialect.topology import readable
+
+noted: ContextVar["list[StageTable] | None"] = ContextVar("pathways_noted", default=None)
+"""The tables of all losses that were cut while a program is traced."""
+_SMALL = 0.25
+"""The part of the mean work below which a stage is remarked on."""
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage. `flops` are of the forward pass of one microbatch, all bytes of one microbatch, too.
+
+    `memory` is an estimate in bytes a device: parameters, gradients and optimizer state, and activations in flight.
+    `seconds` is time in the unit of the topology's flop/s; of no unit where that says nothing.
+    """
+
+    number: int
+    slice: str
+    layers: float
+    flops: float
+    share: float
+    bytes_in: int
+    bytes_out: int
+    parameters: int
+    memory: int
+    seconds: float
+    begins: str
+    """The user's line of its first operation."""
+    module: str
+
+
+@dataclass(frozen=True)
+class StageTable:
+    """All stages of a pipelined loss, and why it was cut so."""
+
+    loss: str
+    microbatches: int
+    rows: tuple[StageRow, ...]
+    distinct: int
+    """How many different stages there are: equal ones are compiled once."""
+    how: str
+    runner_up: str
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = [
+            "stage",
+            "slice",
+            "layers",
+            "flops",
+            "share",
+            "in",
+            "out",
+            "parameters",
+            "memory",
+            "begins at",
+            "in module",
+        ]
+        lines = [head]
+        for r in self.rows:
+            cells = [str(r.number), r.slice, f"{r.layers:g}", f"{r.flops:.3g}", f"{r.share:.0%}"]
+            cells += [readable(n) for n in (r.bytes_in, r.bytes_out, r.parameters, r.memory)]
+            lines.append([*cells, r.begins, r.module])
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        text = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+        batches = f"{self.microbatches} microbatch{'es' * (self.microbatches > 1)}"
+        first = f"{self.loss}: {len(self.rows)} stages, {self.distinct} distinct, {batches}; cut here: {self.how}"
+        return "\n".join([first, *text, *([self.runner_up] if self.runner_up else []), *self.notes])
+
+
+def table_of(loss: str, planned: Planned, meshes: Sequence[Mesh], microbatches: int) -> StageTable:
+    """The table of a loss that was cut."""
+    spine, places = planned.spine, planned.cut.places
+    costs = Costs(spine, planned.demands)
+    layers = layer_starts(spine)
+    total = float(spine.flops[-1]) or 1.0
+    rows: list[StageRow] = []
+    for k, (a, b) in enumerate(pairwise(places)):
+        first = spine.operations[a]
+        where = first.where
+        inside = sum(1 for s in layers if a <= s < b)
+        rows.append(
+            StageRow(
+                k,
+                slice_mesh(meshes[k], "pw.pipeline", None).slice.name,
+                inside,
+                float(spine.flops[b] - spine.flops[a]),
+                float(spine.flops[b] - spine.flops[a]) / total,
+                round(float(spine.crossing[a])) if k else 0,
+                round(float(spine.crossing[b])) if b < len(spine) else 0,
+                round(float(spine.parameters[b] - spine.parameters[a])),
+                round(float(costs.bytes(a, b, k))),
+                float(costs.seconds(a, b, k)),
+                "" if where is None else where.at,
+                first.scope,
+            )
+        )
+    distinct = len({tuple(spine.tokens[a:b]) for a, b in pairwise(places)})
+    return StageTable(
+        loss, microbatches, tuple(rows), distinct, planned.cut.how, _runner_up(costs, planned), _notes(rows)
+    )
+
+
+def _runner_up(costs: Costs, planned: Planned) -> str:
+    other, taken = planned.cut.runner_up, planned.cut.places
+    if not other:
+        return ""
+    slower = costs.slowest(other) / (costs.slowest(taken) or 1.0)
+    moved = readable(round(costs.moved(other)))
+    distinct = len({tuple(costs.spine.tokens[a:b]) for a, b in pairwise(other)})
+    at = ", ".join(_at(costs.spine, p) for p in other[1:-1])
+    mine = readable(round(costs.moved(taken)))
+    return (
+        f"next best: cuts at {at}: slowest stage {slower:.2f} of this one's, "
+        f"{moved} over the cuts in place of {mine}, {distinct} distinct stages"
+    )
+
+
+def _at(spine: Spine, place: int) -> str:
+    operation = spine.operations[place]
+    where = operation.where
+    return operation.scope or (operation.name if where is None else where.at)
+
+
+def _notes(rows: Sequence[StageRow]) -> tuple[str, ...]:
+    mean = sum(r.share for r in rows) / len(rows)
+    return tuple(
+        f"note: stage {r.number} has {r.share:.1%} of the work: links or memory decided, or there are few places"
+        for r in rows
+        if r.share < _SMALL * mean
+    )

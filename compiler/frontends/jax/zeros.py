@@ -1,0 +1,47 @@
+"""Adding zeros is dropped: a loop begins its sums with them, and what it adds first is the sum."""
+
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.graph import GraphNode, Loose, Operand, TracedGraph, TracedValue
+from pathways.compiler.frontends.jax.sink import substitute
+
+_ADDITIONS = frozenset({"add_any", "add"})
+
+
+def drop_added_zeros(graph: TracedGraph) -> None:
+    """Reads what is added to zeros in place of the sum; XLA would do the same inside of a computation."""
+    zeros: set[TracedValue] = set()
+    same: dict[TracedValue, TracedValue] = {}
+    nodes: list[GraphNode] = []
+    for node in graph.nodes:
+        if same and any(v in same for v in node.inputs):
+            substitute(node, same)
+        if not isinstance(node, Loose) or node.follows is not None:
+            nodes.append(node)
+            continue
+        if node.eqns[0].primitive.name == "broadcast_in_dim":
+            zeros.update(made[0] for _, taken, made in node.equations() if _is_zero(taken[0]))
+        if node.eqns[0].primitive.name not in _ADDITIONS or zeros.isdisjoint(node.inputs):
+            nodes.append(node)
+            continue
+        for one in node.apart():
+            found = _added_to_zeros(one, zeros)
+            if found is None:
+                nodes.append(one)
+            else:
+                same[one.outputs[0]] = found
+    if same:
+        graph.nodes = nodes
+        graph.outputs = [same.get(v, v) for v in graph.outputs]
+        graph.prune()
+
+
+def _is_zero(operand: Operand) -> bool:
+    return isinstance(operand, compat.Literal) and not operand.aval.shape and not operand.val
+
+
+def _added_to_zeros(node: Loose, zeros: set[TracedValue]) -> TracedValue | None:
+    """What a sum is equal to, if all else that it adds are zeros: a value of the same type."""
+    others = [v for v in node.inputs if v not in zeros]
+    if len(others) != 1 or len(node.operands) != 2 or len(node.inputs) != 2:
+        return None
+    return others[0] if str(others[0].aval) == str(node.outputs[0].aval) else None

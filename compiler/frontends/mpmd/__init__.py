@@ -1,0 +1,1 @@
+"""The front end for programs that Shardy's MPMD compiler has partitioned (docs/shardy.md)."""

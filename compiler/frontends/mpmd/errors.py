@@ -1,0 +1,43 @@
+"""Errors of programs of Shardy's MPMD dialect."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
+
+
+@dataclass(frozen=True)
+class NotMpmd(Diagnostic):
+    code: ClassVar[str] = "PWC0120"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{name} is no program of Shardy's MPMD dialect"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "one function with a topology: what mpmd.jit(f, config).lower(...).as_text('mpmd') gives"
+    hint: ClassVar[str] = "{advice}"
+    name: str
+    have_: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class WrongMpmdPhase(Explained):
+    """What Shardy's phase IMPORT would have removed is left, or a program's order is decided and another is asked."""
+
+    code: ClassVar[str] = "PWC0121"
+    title: ClassVar[str] = "{problem}"
+    problem: str
+
+
+@dataclass(frozen=True)
+class MpmdUnsupported(Explained):
+    code: ClassVar[str] = "PWC0122"
+    title: ClassVar[str] = "{what} of a program of Shardy's MPMD dialect cannot be run"
+    what: str
+
+
+@dataclass(frozen=True)
+class NoMpmdJit(Explained):
+    code: ClassVar[str] = "PWC0123"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{what} is not known here"
+    what: str

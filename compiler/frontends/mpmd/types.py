@@ -1,0 +1,115 @@
+"""Types of Shardy's MPMD dialect: a tensor, the mesh that it is on, and how it is split there.
+
+jaxlib has no Python bindings of the types: they are read as they are printed, each once.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pathways.compiler.frontends.mpmd.errors import MpmdUnsupported, NotMpmd, WrongMpmdPhase
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.dtypes import ArrayType, from_mlir, is_array_type
+from pathways.dialect.memo import remembered
+from pathways.dialect.mlir import Attribute, ir
+from pathways.dialect.plan.check_types import type_problem
+from pathways.dialect.sdy import has_sub_axes, is_closed, read_axes, read_sharding, shardings_in
+from pathways.dialect.sharding import Axes, Dims
+
+_TENSOR = re.compile(r"tensor<[^<>]*(?:<[^<>]*>[^<>]*)*>")
+_MESH_TENSOR = re.compile(r'!mpmd\.mesh_tensor<"(?P<mesh>[^"]*)", (?P<rest>.*)>$')
+_SYMBOL = r'@[\w.$]+|@"(?:[^"\\]|\\.)*"'
+_SHARDING = re.compile(rf", sharding=(?P<sharding><(?:{_SYMBOL}|mesh<.*?>), \[.*?\].*?>)(?=$|, memory_kind=)")
+_MEMORY = re.compile(r', memory_kind="(?P<memory>[^"]+)"$')
+_NAMED_MESH = re.compile(r'<("(?:[^"\\]|\\.)*") ?: ?(<\[.*?\]>)>')
+SHARDING = "sdy.sharding"
+DEVICE_MEMORY = ("device", "")
+"""The memory kinds of values on devices; `pinned_host` and others are of hosts."""
+
+
+@dataclass(frozen=True)
+class MeshTensor:
+    """A value: its mesh, its type, how it is split where that is said, and the memory that it is in."""
+
+    mesh: str
+    type: ArrayType
+    dims: Dims | None
+    memory: str = ""
+
+    @property
+    def on_device(self) -> bool:
+        return self.memory in DEVICE_MEMORY
+
+    def split(self, dims: Dims | None) -> "MeshTensor":
+        """The same, split so where its type does not say how."""
+        return self if self.dims is not None or dims is None else replace(self, dims=dims)
+
+
+@remembered
+def read_mesh_tensor(type_: Any) -> MeshTensor:
+    """Reads `!mpmd.mesh_tensor<"m0", tensor<4x8xf32>, sharding=<@mesh, [{"data"}, {}]>>`; needs its context.
+
+    Raises PWC0121 for a value that is on no mesh, PWC0122 for a sharding that a program cannot state.
+    """
+    printed = str(type_)
+    found = _MESH_TENSOR.match(printed)
+    tensor = None if found is None else _TENSOR.match(found["rest"])
+    if found is None or tensor is None:
+        rule = "every value on a mesh, as after Shardy's phase IMPORT"
+        advice = "mpmd.jit(f, config).lower(...) runs all of its phases"
+        problem = "a value is on no mesh"
+        raise PathwaysError(WrongMpmdPhase(problem=problem, have_=printed, rule=rule, advice=advice))
+    rest = found["rest"][tensor.end() :]
+    memory, sharding = _MEMORY.search(rest), _SHARDING.search(rest)
+    dims = None if sharding is None else stated_dims(ir.Attribute.parse(f"#sdy.sharding{sharding['sharding']}"))
+    in_memory = "" if memory is None else memory["memory"]
+    return MeshTensor(found["mesh"], _array_type(ir.Type.parse(tensor[0])), dims, in_memory)
+
+
+def _array_type(type_: Any) -> ArrayType:
+    """Reads the tensor. Raises PWC0122 for what no array is: of unknown sizes, quantized, encoded, too large."""
+    rule, problem = "sizes that are known, and an element type of JAX", None
+    if is_array_type(type_) and type_.encoding is None:
+        if (problem := type_problem(from_mlir(type_))) is None:
+            return from_mlir(type_)
+        rule = problem[1]
+    advice = "pass arrays as jax.jit takes them"
+    raise PathwaysError(MpmdUnsupported(what=f"{type_}", have_="a value of this type", rule=rule, advice=advice))
+
+
+def stated_dims(sharding: Attribute, where: Where | None = None) -> Dims | None:
+    """Reads a sharding that propagation may go on from: None where it says nothing. Raises PWC0122."""
+    dims = dims_of(sharding, where)
+    return dims if any(dims) or is_closed(sharding) else None
+
+
+def split_as_stated(
+    attributes: Any, names: tuple[str, ...], values: list[MeshTensor], where: Where | None
+) -> tuple[MeshTensor, ...]:
+    """The values, split as an attribute of their op says where their types do not. Raises PWC0122."""
+    found = next((attributes[name] for name in names if name in attributes), None)
+    if found is None:
+        return tuple(values)
+    stated = [stated_dims(sharding, where) for sharding in shardings_in(found)]
+    return tuple(value.split(dims) for value, dims in zip(values, stated, strict=True))
+
+
+def dims_of(sharding: Attribute, where: Where | None = None) -> Dims:
+    """Reads the axes of each dimension. Raises PWC0122 for a part of an axis."""
+    if has_sub_axes(sharding):
+        rule, advice = "whole axes of a mesh", "a mesh with one axis more, of the size of that part"
+        what = "a part of a mesh axis"
+        raise PathwaysError(MpmdUnsupported(what=what, have_=str(sharding), rule=rule, advice=advice, where=where))
+    return read_sharding(sharding).dims
+
+
+def read_meshes(attribute: Attribute, name: str) -> dict[str, Axes]:
+    """Reads the meshes of a program, in their order; needs its context. Raises PWC0120."""
+    meshes = {
+        ir.Attribute.parse(mesh).value: read_axes(ir.Attribute.parse(f"#sdy.mesh{axes}"))
+        for mesh, axes in _NAMED_MESH.findall(str(attribute))
+    }
+    if not meshes:
+        have, advice = f"a topology without meshes: {attribute}", "name the meshes in MpmdConfig"
+        raise PathwaysError(NotMpmd(name=name, have_=have, advice=advice))
+    return meshes

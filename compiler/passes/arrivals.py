@@ -1,0 +1,79 @@
+"""Values that are taken on another mesh than they live on, and the moves over which a sharding goes on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways.compiler.passes.shard_bodies import mesh_taken
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.program import ProgramIR
+
+
+@dataclass(frozen=True)
+class Move:
+    """A value, and the same value where it is moved to: by the user, or because it is taken there.
+
+    `stays`: on the mesh where it was. Only where the axes of both meshes are equal, by name and size, is it a `Move`:
+    a sharding then means the same on both, and divides the value on both.
+    """
+
+    source: int
+    made: int
+    stays: bool
+    called: bool
+    """Whether a call takes what is made; else control flow alone does, or nothing."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The values of a flow, and behind them its arrivals: a number for each value and each other mesh that takes it.
+
+    All who take a value on one mesh share one move of it, so that what is known of it there is known once.
+    """
+
+    lives: list[str | None]
+    types: list[ArrayType]
+    operands: list[Sequence[int]]
+    """What each node takes, by its number: arrivals in place of values that live elsewhere."""
+    arrivals: range
+    moves: list[Move]
+
+
+def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
+    """Numbers the arrivals; `lives` says on which mesh each value of the flow is made."""
+    flow = program.flow
+    lives, types, count = list(lives), list(flow.types), len(lives)
+    numbers: dict[tuple[int, str], int] = {}
+
+    def arrival(value: int, mesh: str) -> int:
+        if lives[value] == mesh:
+            return value
+        if (value, mesh) not in numbers:
+            numbers[value, mesh] = len(lives)
+            lives.append(mesh)
+            types.append(types[value])
+        return numbers[value, mesh]
+
+    def taken(node: Node) -> Sequence[int]:
+        if node.is_call:
+            mesh = node.mesh
+            if all(lives[v] == mesh for v in node.operands):
+                return node.operands
+            return tuple(arrival(v, mesh) for v in node.operands)
+        if not isinstance(node.op, pw.ControlFlowOp):
+            return node.operands
+        bodies = program.bodies_of(node.op)
+        deciding = len(node.operands) - len(bodies[0].inputs)
+        carried = (arrival(v, mesh_taken(bodies, i)) for i, v in enumerate(node.operands[deciding:]))
+        return (*node.operands[:deciding], *carried)
+
+    operands = [taken(node) for node in flow.nodes]
+    written = [(node.operands[0], node.results[0]) for node in flow.nodes if node.is_transfer]
+    called = {v for node in flow.nodes if node.is_call for v in operands[node.number]}
+    moves: list[Move] = []
+    for source, made in (*written, *((value, number) for (value, _), number in numbers.items())):
+        here, there = lives[source] or "", lives[made] or ""
+        if here == there or program.mesh(here).axes == program.mesh(there).axes:
+            moves.append(Move(source, made, here == there, made in called))
+    return Taken(lives, types, operands, range(count, len(lives)), moves)

@@ -1,0 +1,28 @@
+"""The split of parameters as patterns of their paths: one for all layers that are alike."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pathways.dialect.choice import MODEL_AXIS
+
+_NUMBER = re.compile(r"\d+")
+
+
+def spec_patterns(names: Sequence[str], dims: Mapping[int, int], whole: Sequence[int]) -> dict[str, tuple[str, ...]]:
+    """Patterns of the paths of all leaves that are split: `dims[i]` is the dimension of leaf i that is.
+
+    Numbers in a path are any numbers, unless a leaf that is whole, or split otherwise, differs in them alone.
+    """
+    groups: dict[str, set[int | None]] = {}
+    for i in (*dims, *whole):
+        groups.setdefault(_general(names[i]), set()).add(dims.get(i))
+    found: dict[str, tuple[str, ...]] = {}
+    for i, dim in dims.items():
+        alike = len(groups[_general(names[i])]) == 1
+        pattern = _general(names[i]) if alike else f"^{re.escape(names[i])}$"
+        found[pattern] = (*("",) * dim, MODEL_AXIS)
+    return found
+
+
+def _general(name: str) -> str:
+    return "^" + _NUMBER.sub(lambda _: r"\d+", re.escape(name)) + "$"

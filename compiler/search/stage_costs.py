@@ -1,0 +1,137 @@
+"""What each stage of a split costs: seconds of its forward and backward, of what goes to the next one, and memory.
+
+* Work: flops / (devices x flop/s x efficiency), and a fixed time a call.
+* Model axis: what products add up over it, by a ring: 2 (n - 1) / n of the bytes on each device; the backward adds up
+  as much once more.
+* Data axis: each backward adds up the gradients of the stage's parameters over the rows' devices. That is done for
+  every microbatch, since a stage is a jit whose results are whole.
+* Parameters: each forward reads all of the stage's, each backward reads them and writes as many gradients, and but for
+  the first these are added to what there is: one pass over that much memory, two, and three more. So many small
+  microbatches are no good.
+* Memory: states of the parameters, and what is kept of each microbatch in flight.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pathways.compiler.placement.cost import ASSUMED_FLOPS
+from pathways.compiler.search.profile import Profile
+from pathways.dialect.choice import SplitChoice
+from pathways.dialect.topology import Island, Topology
+
+_READ, _WRITE, _ADD = 1, 1, 3
+"""Passes over the memory of parameters or gradients: products read parameters, others make gradients; two of these are
+read, and their sum is written."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """A topology, and what it does not say: which part of its flop/s computations reach, what a call takes by itself,
+    the rate of a device's memory, and bytes of parameters, gradients and optimizer state for each byte of parameters.
+    """
+
+    topology: Topology
+    efficiency: float = 0.5
+    call_seconds: float = 2e-5
+    states: float = 4.0
+    memory_gbps: float = 800.0
+
+    def rate(self, island: Island) -> float:
+        return (island.flops or ASSUMED_FLOPS) * self.efficiency
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """One stage and one microbatch. `sends`: seconds to the next stage; the gradient of it comes back in as many.
+
+    `added` and `added_back`: seconds in which devices of the slice add up what each has a part of. `crosses`: bytes to
+    another island, one way. `again`: whether its backward computes its forward again.
+    """
+
+    work: float
+    checkpointed: float
+    """Seconds of the forward that checkpoints of the user's compute again."""
+    added: float
+    added_back: float
+    read: float
+    """Seconds to read its parameters once."""
+    accumulated: float
+    """Seconds to write the gradients of its parameters, and to add them up."""
+    call: float
+    sends: float
+    crosses: float
+    parameters: float
+    kept: float
+    taken: float
+    """Bytes of what comes in: all that is kept where the forward is computed again."""
+    again: bool = False
+
+    @property
+    def forward(self) -> float:
+        return self.work + self.read + self.added + self.call
+
+    @property
+    def backward(self) -> float:
+        return (
+            2 * self.work
+            + self.checkpointed
+            + self.read
+            + self.added_back
+            + self.accumulated
+            + self.call
+            + (self.forward if self.again else 0.0)
+        )
+
+    @property
+    def both(self) -> float:
+        return self.forward + self.backward
+
+    @property
+    def bare(self) -> "StageCost":
+        """The same without what a plan does not count: collectives, passes over memory, and the time of a call."""
+        return replace(self, added=0.0, added_back=0.0, read=0.0, accumulated=0.0, call=0.0)
+
+
+def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, machine: Machines) -> list[StageCost]:
+    """The cost of each stage of a cut at `places`."""
+    spine, topology = profile.spine, machine.topology
+    width, stages = choice.data * choice.model, len(places) - 1
+    islands = [_island(topology, choice, k) for k in range(stages)]
+    added_up = _ADD * (choice.microbatches - 1) / choice.microbatches
+    found: list[StageCost] = []
+    for k, (a, b) in enumerate(pairwise(places)):
+        island = islands[k]
+        rate = width * machine.rate(island)
+        link = topology.dcn_gbps * 1e9 if width > island.size else island.ici_gbps * 1e9
+        added = _ring(float(profile.reduced[b] - profile.reduced[a]) / choice.data, choice.model, link)
+        parameters = float(spine.parameters[b] - spine.parameters[a])
+        once = parameters / (machine.memory_gbps * 1e9)
+        after = float(spine.crossing[b]) * choice.model if k + 1 < stages else 0.0  # whole on each part of the axis
+        near = k + 1 >= stages or islands[k + 1] is island
+        found.append(
+            StageCost(
+                work=float(spine.flops[b] - spine.flops[a]) / rate,
+                checkpointed=float(profile.again[b] - profile.again[a]) / rate,
+                added=added,
+                added_back=added + _ring(parameters, choice.data, link),
+                read=_READ * once,
+                accumulated=(_WRITE + added_up) * once,
+                call=machine.call_seconds,
+                sends=after / (island.ici_gbps * 1e9 * width if near else topology.dcn_gbps * 1e9),
+                crosses=0.0 if near else after,
+                parameters=parameters,
+                kept=float(spine.kept[b] - spine.kept[a]) / choice.data,
+                taken=float(spine.crossing[a]) / choice.data,
+            )
+        )
+    return found
+
+
+def _island(topology: Topology, choice: SplitChoice, stage: int) -> Island:
+    return topology.island(choice.islands[stage % choice.stages]) if choice.islands else topology.islands[0]
+
+
+def _ring(size: float, devices: int, link: float) -> float:
+    """Seconds to add up an array of so many bytes over devices, each of which has its own terms of it."""
+    return 2 * size * (devices - 1) / devices / link if devices > 1 else 0.0

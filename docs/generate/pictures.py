@@ -1,0 +1,45 @@
+"""Writes the pictures and tables that pages hold: `make pictures`; a test says when they are stale.
+
+A page holds a table between `<!-- made: NAME -->` and `<!-- end -->`.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from generate.concept_pictures import controller, slices, transfer
+from generate.diagrams import layers, phases, states_table
+from generate.schedule_picture import schedules
+from pathways.runtime.states import ALL
+
+DOCS = Path(__file__).parents[1]
+PICTURES = {
+    "slices": slices,
+    "transfer": transfer,
+    "controller": controller,
+    "schedules": schedules,
+    "layers": layers,
+    "phases": phases,
+}
+_MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def made() -> Mapping[Path, str]:
+    """Every file of `docs/` that this makes, or makes a part of, and what it should be."""
+    files = {DOCS / "pictures" / f"{name}.svg": draw() for name, draw in PICTURES.items()}
+    tables = {"states": "\n\n".join(states_table(states) for states in ALL)}
+    for page in sorted(DOCS.glob("*.md")):
+        text = page.read_text()
+        filled = _MADE.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", text)
+        if "<!-- made: " in text:
+            files[page] = filled
+    return files
+
+
+def main() -> None:
+    for path, text in made().items():
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

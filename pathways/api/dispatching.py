@@ -1,0 +1,17 @@
+"""How a plan is enqueued: many computations in flight, or one after the other."""
+
+from pathways.compiler.errors import BadArguments
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.user_line import caller
+
+PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
+
+
+def is_sequential(dispatch: str) -> bool:
+    """Reads the name of a dispatch. Raises PWC0104 for any other."""
+    if dispatch not in DISPATCH:
+        problem, rule = "there is no such dispatch", " or ".join(DISPATCH)
+        advice, have = "dispatch='parallel', unless you compare", repr(dispatch)
+        error = BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller())
+        raise PathwaysError(error)
+    return dispatch == SEQUENTIAL

@@ -1,0 +1,270 @@
+"""`pw.search`: the best way to split a loss over machines, found without any of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from pathways.api.errors import NothingFits, NotSearchable
+from pathways.api.found import Found
+from pathways.api.process import process
+from pathways.api.program import Program
+from pathways.api.search_plans import CompiledStep, figures_of
+from pathways.compiler.frontends.jax.pipeline.chosen import choosing, noting_calls
+from pathways.compiler.frontends.jax.pipeline.pipeline import Pipelined, pipeline
+from pathways.compiler.placement.cost import ASSUMED_FLOPS
+from pathways.compiler.schedule import PROGRAM, SCHEDULES
+from pathways.compiler.search.candidates import MOST_STAGES, Space, candidates
+from pathways.compiler.search.cuts import layers_of
+from pathways.compiler.search.patterns import spec_patterns
+from pathways.compiler.search.profile import Profiles
+from pathways.compiler.search.rank import Ranker, Ranking, Row, better
+from pathways.compiler.search.stage_costs import Machines
+from pathways.compiler.search.subject import SearchedLoss
+from pathways.dialect.choice import SplitChoice
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import tree_util
+from pathways.dialect.topology import Topology, parse_topology
+from pathways.dialect.user_line import caller
+
+_any_jax: Any = jax
+
+
+def search(
+    loss: Callable[..., Any],
+    *example_args: Any,
+    topology: Topology | str,
+    batch: int | None = None,
+    batch_argnums: int | Sequence[int] = 1,
+    has_aux: bool = False,
+    reduce: str = "mean",
+    param_specs: Any = None,
+    optimizer_state_bytes: float = 8.0,
+    efficiency: float = 0.5,
+    call_seconds: float = 2e-5,
+    memory_gbps: float = 800.0,
+    max_microbatches: int = 0,
+    schedules: Sequence[str] | None = None,
+    top: int = 8,
+    compiled: int = 3,
+    only: Sequence[SplitChoice] = (),
+) -> Found:
+    """Finds how to split a loss over the machines of a topology, by predicted time of a training step.
+
+    `loss` is an ordinary loss, of arguments like `example_args` (arrays or `jax.ShapeDtypeStruct`s), whose
+    `batch_argnums` have the rows of the batch; or a `pw.program` that calls a `pw.pipeline`. `batch` is how many rows
+    a step has; default: those of the example. All splits into stages x data x model are tried, each with its
+    microbatches and schedules, and the best `top` kept; the best `compiled` of them, and the one that is best then,
+    are compiled, and their plans' figures take the place of predictions. No devices are needed. With `only`, nothing
+    else is tried than these, and each is a row.
+
+    `param_specs` splits parameters over the axis "model", as `pw.pipeline` takes it; without it they are split
+    Megatron's way. `optimizer_state_bytes` is what an optimizer keeps for each parameter (Adam: 8). `efficiency` is
+    the part of a topology's flop/s that computations reach, `call_seconds` what each takes beside them, `memory_gbps`
+    the rate of a device's memory, in which gradients add up.
+
+    Raises PWC0117 where there is nothing to search for, and PWC0118 where nothing fits the memory.
+    """
+    machines = parse_topology(topology) if isinstance(topology, str) else topology
+    argnums = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
+    wanted = _plain(loss, example_args, argnums, _Ways(has_aux, reduce, param_specs), optimizer_state_bytes)
+    subject, rows = wanted.subject, wanted.subject.rows if batch is None else batch
+    _check(wanted, rows)
+    _check_asked(subject.name, machines, rows, top, schedules, only)
+    yardstick = Machines(machines, efficiency, call_seconds, wanted.states, memory_gbps)
+    space = Space(rows, machines.size, most_microbatches=max_microbatches)
+    space = space if schedules is None else replace(space, schedules=tuple(schedules))
+    profiles, ranking = _ranked(wanted, yardstick, space, top, only)
+    if not ranking.rows:
+        raise _nothing(subject, machines, ranking)
+    detailed = [_detailed(row, wanted, profiles, rows) for row in ranking.rows]
+    ordered = _with_plans(detailed, _step_of(wanted, rows), yardstick, compiled)
+    notes = (*_assumed(yardstick, optimizer_state_bytes), *_remarks(profiles))
+    tokens = subject.tokens(rows)
+    dropped = tuple(ranking.dropped)
+    return Found(subject.name, machines, rows, tokens, tuple(ordered), ranking.tried, dropped, notes)
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """What `pw.pipeline` is told of the loss beside how to split it."""
+
+    has_aux: bool
+    reduce: str
+    param_specs: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _Wanted:
+    """What is searched for, and the program that it is a part of, where that is written for a choice."""
+
+    subject: SearchedLoss
+    ways: _Ways
+    states: float
+    """Bytes of parameters, gradients and optimizer state for each byte of parameters."""
+    program: Program | None = None
+    arguments: tuple[Any, ...] = ()
+
+
+def _plain(
+    loss: Callable[..., Any], args: tuple[Any, ...], argnums: tuple[int, ...], ways: _Ways, state_bytes: float
+) -> _Wanted:
+    """A loss as it is, of a pipeline, or that of a program. Raises PWC0117."""
+    program, program_args = None, args
+    if isinstance(loss, Program):
+        program, program_args = loss, args or loss.example_args
+        loss, args = _pipelined_of(program, program_args)
+    if isinstance(loss, Pipelined):
+        many = loss.options.microbatches
+        ways, argnums = _Ways(many.has_aux, many.reduce, loss.options.param_specs), loss.options.batch_argnums
+        program = None if loss.has_slices else program
+        loss = loss.loss
+    name = getattr(loss, "__name__", type(loss).__name__)
+    if not args or not all(-len(args) <= i < len(args) for i in argnums):
+        have, rule = f"{len(args)} example arguments", f"arguments of {name}, and among them the batch"
+        raise _refuse(name, have, rule, "pw.search(loss, params, batch, ...); batch_argnums says which is the batch")
+    subject = SearchedLoss(name, loss, args, argnums, caller())
+    states = 2 + state_bytes * subject.parameter_count / max(1, subject.parameter_bytes)
+    return _Wanted(subject, ways, states, program, program_args)
+
+
+def _pipelined_of(program: Program, args: tuple[Any, ...]) -> tuple[Pipelined, tuple[Any, ...]]:
+    """The first `pw.pipeline` that a program calls, and the types of its arguments. Raises PWC0117."""
+    with noting_calls() as noted, choosing(SplitChoice()):
+        program.lower_for(process().platform, *args)
+    if not noted:
+        rule = "a loss, or a program that calls a pw.pipeline"
+        raise _refuse(program.name, "a program that calls no pw.pipeline", rule, "search for its loss")
+    pipelined, arguments, keywords = noted[0]
+    if keywords:
+        have, rule = f"{pipelined.name} called with {', '.join(keywords)} by name", "arguments by position"
+        raise _refuse(program.name, have, rule, f"{pipelined.name}(params, batch)")
+    return pipelined, tree_util.tree_map(_type_of, arguments)
+
+
+def _check(wanted: _Wanted, rows: int) -> None:
+    """Raises PWC0117 for a batch that the example cannot be."""
+    subject = wanted.subject
+    if not subject.rows or not subject.parameters:
+        have = f"{len(subject.data)} arrays of the batch, {len(subject.parameters)} of parameters"
+        rule, advice = "a batch with rows, and parameters", "batch_argnums says which arguments are the batch"
+        raise _refuse(subject.name, have, rule, advice)
+    if wanted.program is not None and rows != subject.rows:
+        have, rule = f"a batch of {rows}, and a program for {subject.rows}", "the batch of the program's arguments"
+        raise _refuse(subject.name, have, rule, "leave the batch out, or give the loss in place of the program")
+
+
+def _check_asked(
+    name: str, machines: Topology, rows: int, top: int, schedules: Sequence[str] | None, only: Sequence[SplitChoice]
+) -> None:
+    """Raises PWC0117 for numbers, schedules and choices that there cannot be."""
+    counts = [("batch", rows), ("top", top)]
+    known = (PROGRAM, *SCHEDULES)
+    for what, count in counts:
+        if count < 1:
+            raise _refuse(name, f"{what}={count}", "a whole number from 1", "leave it out")
+    for schedule in (*(schedules or ()), *(c.schedule for c in only)):
+        if schedule not in known:
+            raise _refuse(name, f"schedule {schedule!r}", ", ".join(known), "one of these")
+    for choice in only:
+        if rows % choice.microbatches:
+            have = f"{choice.microbatches} microbatches of {rows} rows"
+            raise _refuse(name, have, "as many rows in each", "another number of microbatches")
+        if strange := [island for island in choice.islands if island not in machines.names]:
+            raise _refuse(name, f"island {strange[0]}", ", ".join(machines.names), "islands of this topology")
+
+
+def _ranked(
+    wanted: _Wanted, machines: Machines, space: Space, top: int, only: Sequence[SplitChoice]
+) -> tuple[Profiles, Ranking]:
+    """Traces the loss, and ranks all candidates, or those that were asked for."""
+    subject, given = wanted.subject, wanted.ways.param_specs
+    ask = None if given is None else subject.ask(given)
+    first = list(only or candidates(machines.topology, space))
+    rows = [space.batch // c.microbatches for c in first]
+    profiles = Profiles(subject, rows, min(space.places, MOST_STAGES), ask)
+    places = min(space.places, len(profiles.at(min(rows)).spine), MOST_STAGES)
+    narrowed = replace(space, places=places, splits_parameters=profiles.splits)
+    ranker = Ranker(profiles, machines, space.batch)
+    if only:
+        return profiles, ranker.each(only)
+    return profiles, ranker.rank(candidates(machines.topology, narrowed), top)
+
+
+def _detailed(row: Row, wanted: _Wanted, profiles: Profiles, rows: int) -> Row:
+    """A row whose choice also says where it is cut, and how parameters are split."""
+    subject, choice = wanted.subject, row.choice
+    spine = profiles.at(rows // choice.microbatches, choice.model).spine
+    specs: dict[str, tuple[str, ...]] = {}
+    if choice.model > 1 and wanted.ways.param_specs is None:
+        dims = profiles.split(choice.model).dims
+        specs = spec_patterns(subject.names, dims, [i for i in subject.parameters if i not in dims])
+    return replace(row, choice=replace(choice, cuts=layers_of(spine, row.places), param_specs=specs))
+
+
+def _step_of(wanted: _Wanted, rows: int) -> CompiledStep:
+    """The program to compile: the user's own, or the loss with its gradients, beside an optimizer's state."""
+    subject, ways = wanted.subject, wanted.ways
+    if wanted.program is not None:
+        program = wanted.program
+        return CompiledStep(lambda _: program, wanted.arguments, 0.0)
+
+    def make(choice: SplitChoice) -> Program:
+        pipelined = pipeline(
+            subject.loss,
+            choice=choice,
+            batch_argnums=subject.batch_argnums,
+            has_aux=ways.has_aux,
+            reduce=ways.reduce,
+            param_specs=ways.param_specs,
+        )
+        with_gradients: Any = _any_jax.value_and_grad(pipelined, subject.floating_argnums, ways.has_aux)
+        with_gradients.__name__ = subject.name
+        return Program(with_gradients)
+
+    return CompiledStep(make, subject.arguments_at(rows), wanted.states - 2)
+
+
+def _with_plans(rows: Sequence[Row], step: CompiledStep, machines: Machines, compiled: int) -> list[Row]:
+    """The rows with the figures of their plans: of the best few, and of what is the best then."""
+    found = list(rows)
+    for i in range(min(compiled, len(found))):
+        found[i] = replace(found[i], plan=figures_of(found[i], step, machines))
+    found.sort(key=better)
+    while compiled and found[0].plan is None:
+        found[0] = replace(found[0], plan=figures_of(found[0], step, machines))
+        found.sort(key=better)
+    return found
+
+
+def _assumed(machines: Machines, state_bytes: float) -> list[str]:
+    islands = machines.topology.islands
+    rate = f"{machines.efficiency:.0%} of the flop/s"
+    if any(i.flops is None for i in islands):
+        rate += f" ({ASSUMED_FLOPS:.0e} a device, where the topology states none)"
+    notes = [f"assumed: {rate}, {machines.call_seconds * 1e6:g} us a call, {state_bytes:g} bytes of optimizer state"]
+    notes[0] += f" a parameter, {machines.memory_gbps:g} GB/s of a device's memory"
+    if any(i.memory is None for i in islands):
+        notes.append("memory is not limited where the topology states none")
+    return notes
+
+
+def _remarks(profiles: Profiles) -> list[str]:
+    linear = "linear in the rows of the batch" if profiles.linear else "not linear in the rows of the batch"
+    return [f"flops and bytes are {linear}: {profiles.traces} traces"]
+
+
+def _nothing(subject: SearchedLoss, topology: Topology, ranking: Ranking) -> PathwaysError:
+    closest = "; ".join(f"{d.count} {d.reason}: {d.closest}" for d in ranking.dropped) or "no split divides the batch"
+    return PathwaysError(NothingFits(loss=subject.name, topology=str(topology), have_=closest, where=caller()))
+
+
+def _refuse(name: str, have: str, rule: str, advice: str) -> PathwaysError:
+    return PathwaysError(NotSearchable(loss=name, have_=have, rule=rule, advice=advice, where=caller()))
+
+
+def _type_of(leaf: Any) -> Any:
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    return leaf

@@ -1,0 +1,80 @@
+"""Functions of this process that hosts call: host callbacks of its programs, each in a thread of its own."""
+
+import json
+import math
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pathways.dialect.dtypes import numpy_dtype
+from pathways.dialect.host_callbacks import find
+from pathways.runtime.host.devices.callbacks import Inside, running, said_of
+from pathways.runtime.host.observe.cpu_time import of_thread
+from pathways.runtime.threads import started
+from pathways.runtime.time_limits import time_limit
+from pathways.runtime.wire import messages as m
+
+TICK = 1.0
+"""Seconds between two signs that a call goes on, at most: four in the time after which a host gives it up."""
+
+
+@dataclass(frozen=True, eq=False)
+class _GoingOn:
+    """A call that has not returned: says so, from time to time."""
+
+    message: m.CallBack
+    post: Callable[[m.Message], None]
+    native: int
+    over: threading.Event
+
+    def say(self) -> None:
+        before: float | None = None
+        tick = min(TICK, time_limit("PATHWAYS_HOST_TIMEOUT", "10") / 4)
+        while not self.over.wait(tick):
+            mark = of_thread(self.native)
+            self.post(m.Calling(self.message.call, mark is None or mark != before))
+            before = mark
+
+
+def call_back(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
+    """Calls what a host asks for, and tells it what was returned; does not wait for that."""
+    thread = threading.Thread(target=_call, args=(message, post), name="pathways-callback", daemon=True)
+    if not started(thread):
+        post(m.Returned(message.call, "its process can start no thread", b""))
+
+
+def _call(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
+    function, over = find(message.function), threading.Event()
+    if function is None:
+        post(m.Returned(message.call, "its process has no such function any more", b""))
+        return
+    goes_on = _GoingOn(message, post, threading.get_native_id(), over)
+    started(threading.Thread(target=goes_on.say, name="pathways-callback-tick", daemon=True))
+    try:
+        with running(Inside(message.computation, message.computation, threading.get_ident())):
+            returned: Any = function(*_arguments(message))
+            blob = b"".join(np.asarray(value).tobytes() for value in returned)
+        answer = m.Returned(message.call, "", blob)
+    except BaseException as error:  # SystemExit, too: a device must not wait for ever
+        answer = m.Returned(message.call, said_of(error), b"")
+        if message.alone:
+            note = f"note: a host callback of {message.computation} has failed: {answer.cause}"
+            print(note, file=sys.stderr, flush=True)
+    over.set()
+    post(answer)
+
+
+def _arguments(message: m.CallBack) -> list[Any]:
+    """The arguments of a call; others may not change them, as where a device has them."""
+    found: list[Any] = []
+    at = 0
+    for name, shape in json.loads(message.value):
+        dtype = numpy_dtype(name)
+        end = at + math.prod(shape) * dtype.itemsize
+        found.append(np.frombuffer(message.blob[at:end], dtype).reshape(shape))
+        at = end
+    return found

@@ -1,0 +1,138 @@
+"""The other hosts of a cluster, as one of them has them: what it offers to each, and where their values come from.
+
+A host that meets another waits until both ends are ready. JAX's transfer server ends its process, by a failed check,
+where another that it is about to connect with is gone: no host is ended on purpose while others meet it.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.plan.nouns import Layout, Plan
+from pathways.dialect.plan.part import ranks_of_shards
+from pathways.dialect.ranks import ONE_EACH, RankTable
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.transfer_server import Greeting, TransferServer, TransferSource
+from pathways.runtime.host.devices.waits import wait_at_most
+from pathways.runtime.host.run.awaited_values import AwaitedValues
+from pathways.runtime.wire.addresses import LOOPBACK
+
+MEETING = 2.0
+"""Seconds in which two hosts that are well are ready for each other's values; behind them that is taken for granted."""
+
+
+@dataclass(eq=False)
+class Neighbors:
+    """This host's transfer servers, one for each other host, and its connections to theirs."""
+
+    device: pjrt.Device
+    island: str = ""
+    rank: int = 0
+    """Which host of its island this is."""
+    ranks: RankTable = ONE_EACH
+    ip: str = LOOPBACK
+    """Where others reach this host."""
+    servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
+    sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    """Guards those; notified when one of the sources is lost."""
+    _addresses: dict[str, str] = field(default_factory=dict[str, str])
+    awaited: AwaitedValues = field(default_factory=AwaitedValues)
+    """What the run that is being enqueued waits for."""
+    _left: list[TransferServer] = field(default_factory=list[TransferServer])
+    """Those for hosts that left, until the runs that may still offer there are enqueued."""
+
+    @property
+    def in_step(self) -> bool:
+        """Whether others have a part of the same island: what this host does next is decided for all of them."""
+        return self.ranks.are_several(self.island)
+
+    @cached_property
+    def _greeting(self) -> Greeting:
+        return Greeting(self.device)
+
+    def rank_on(self, island: str) -> int:
+        return self.rank if island == self.island else 0
+
+    def has_first(self, plan: Plan, layout: Layout | None) -> bool:
+        """Whether this host, of those of an island, has the first shard of a value there."""
+        return layout is None or not self.in_step or ranks_of_shards(plan, layout, self.ranks)[0] == self.rank
+
+    def server_for(self, host: str) -> TransferServer:
+        with self._changed:
+            if host not in self.servers:
+                self.servers[host] = TransferServer(self.device, self.ip)
+            return self.servers[host]
+
+    def invite(self, host: str) -> str:
+        """What another host must know to `meet` this one, once: where its values are, and which of them greets it."""
+        server = self.server_for(host)
+        return f"{server.address} {self._greeting.offer(server)}"
+
+    def meet(self, invitations: Mapping[str, str]) -> None:
+        """Takes what comes from hosts from there, from now on. Waits until both ends are ready, or one is lost."""
+        greetings: list[pjrt.DeviceArray] = []
+        for host, invitation in invitations.items():
+            address, number = invitation.split()
+            greetings += self._greeting.pull(self._connected(host, address), int(number))
+        wait_at_most(greetings, MEETING)
+
+    def _connected(self, host: str, address: str) -> TransferSource:
+        with self._changed:
+            known = self.sources.get(host)
+            if known is None or known.lost is not None or self._addresses.get(host) != address:
+                self._addresses[host] = address
+                self.sources[host] = known = self.server_for(host).connect(address)
+            return known
+
+    def reached(self) -> Mapping[str, TransferSource]:
+        """Where values come from now."""
+        return dict(self.sources)
+
+    def lose(self, island: str, cause: Diagnostic, *, gone: bool = True) -> None:
+        """Ends what is on its way from an island, whose hosts are gone, or are not reached."""
+        for host in self.ranks.names(island):
+            if gone:
+                self._addresses.pop(host, None)
+            source = self.sources.get(host)
+            if source is not None:
+                with self._changed:
+                    source.lost = cause
+                    self._changed.notify_all()
+                source.close()
+
+    def first_loss(self, sources: Sequence[TransferSource], seconds: float) -> Diagnostic | None:
+        """Why the first of these is lost, which may become known within so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: any(source.lost is not None for source in sources), seconds)
+            return next((source.lost for source in sources if source.lost is not None), None)
+
+    def mend(self, island: str) -> None:
+        """Connects anew with the hosts of an island, to which nothing that was offered has come."""
+        self.forget(island)
+        for host in self.ranks.names(island):
+            if (address := self._addresses.get(host)) is not None:
+                self._connected(host, address)
+
+    def forget(self, island: str) -> None:
+        """Drops what was offered to an island, whose hosts are gone."""
+        for host in self.ranks.names(island):
+            self.server_for(host).forget()
+
+    def leave(self, island: str) -> None:
+        """Gives up what there is for an island that was removed: one of the same name has servers of its own."""
+        with self._changed:
+            for host in self.ranks.names(island):
+                self._addresses.pop(host, None)
+                self.sources.pop(host, None)
+                if host in self.servers:
+                    self._left.append(self.servers.pop(host))
+
+    def forget_left(self) -> None:
+        """Drops what was offered to islands that were removed."""
+        with self._changed:
+            left, self._left = self._left, []
+        for server in left:
+            server.forget()

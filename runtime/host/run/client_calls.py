@@ -1,0 +1,204 @@
+"""Callbacks of programs of other processes: a thread of XLA calls, and waits for what the client's process returns.
+
+Each client's functions are called in its own process, by its own connection; an answer counts only from there. Where
+a client is gone, or a call stands still, what has called goes on: its computation has failed, and no device waits.
+"""
+
+import itertools
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.host_callbacks import calls_back, hold, register_callbacks
+from pathways.dialect.plan.nouns import Computation, Plan
+from pathways.runtime.errors import UnknownCallback
+from pathways.runtime.host.devices.callbacks import RaisedElsewhere, result_types
+from pathways.runtime.time_limits import time_limit
+from pathways.runtime.wire import messages as m
+
+Post: TypeAlias = Callable[[m.Message], None]
+LOOK = 0.5
+"""Seconds between two looks of a call at whether its client still says that it goes on."""
+MOST_AWAY = 2.0
+"""Seconds between two looks above which this process itself was stopped."""
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A call that has not returned."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    answer: m.Returned | None = None
+    heard: float = field(default_factory=time.monotonic)
+    """When the client last said that it goes on."""
+    moved: float = field(default_factory=time.monotonic)
+    """When it last said that it computes."""
+
+
+class ClientCalls:
+    """The calls of all clients of a host that have not returned. Raises PWC0707 where a time limit is none."""
+
+    def __init__(self) -> None:
+        self._silent, self._still = time_limit("PATHWAYS_HOST_TIMEOUT", "10"), _hang_limit()
+        self._lock = threading.Lock()
+        """Guards the clients, and what waits for them."""
+        self._posts: dict[int, Post] = {}
+        """The way to each client that is there."""
+        self._waiting: dict[tuple[int, int], _Waiting] = {}
+        """By client and number."""
+        self._numbers = itertools.count()
+        self.looks = 0
+        """Changes while a call waits: it judges itself whether it stands still, and the watchdog need not."""
+
+    def begin(self, client: int, post: Post) -> None:
+        """Notes the way to a client; another, where it has come anew."""
+        self.end(client)
+        with self._lock:
+            self._posts[client] = post
+
+    def end(self, client: int, post: Post | None = None) -> None:
+        """Ends what waits for a client that is gone; with `post`, if it has not come anew by another way."""
+        with self._lock:
+            if post is not None and self._posts.get(client) != post:
+                return
+            self._posts.pop(client, None)
+            ended = [self._waiting.pop(key) for key in list(self._waiting) if key[0] == client]
+        for waiting in ended:
+            waiting.done.set()
+
+    def hear(self, client: int, message: m.Calling | m.Returned) -> None:
+        """Takes what a client says of a call; of one that it was not asked for, nothing."""
+        with self._lock:
+            waiting = self._waiting.get((client, message.call))
+        if waiting is None:
+            return
+        waiting.heard = time.monotonic()
+        if isinstance(message, m.Returned):
+            waiting.answer = message
+            waiting.done.set()
+        elif message.computes:
+            waiting.moved = waiting.heard
+
+    def call(self, client: int, make: Callable[[int], m.CallBack]) -> bytes:
+        """Has a client call a function; gives the bytes of what it returns. Raises RaisedElsewhere."""
+        waiting, number = _Waiting(), next(self._numbers)
+        with self._lock:
+            post = self._posts.get(client)
+            if post is not None:
+                self._waiting[client, number] = waiting
+        if post is None:
+            raise RaisedElsewhere("the process that the function is of is gone")
+        try:
+            post(make(number))
+            self._wait(waiting)
+        finally:
+            with self._lock:
+                self._waiting.pop((client, number), None)
+        if waiting.answer is None:
+            raise RaisedElsewhere("the process that the function is of is gone")
+        if waiting.answer.cause:
+            raise RaisedElsewhere(waiting.answer.cause)
+        return waiting.answer.blob
+
+    def _wait(self, waiting: _Waiting) -> None:
+        """Waits until a call has returned. Raises RaisedElsewhere where nothing is heard of it, or it stands still."""
+        looked = time.monotonic()
+        while not waiting.done.wait(LOOK):
+            self.looks += 1
+            before, looked = looked, time.monotonic()
+            if looked - before > MOST_AWAY:  # what was not heard meanwhile counts for nothing
+                waiting.heard = waiting.moved = looked
+            if looked - waiting.heard > self._silent:
+                raise RaisedElsewhere(
+                    f"nothing was heard of the process of the function for {self._silent:g} seconds: it is frozen, or "
+                    "the function holds Python's lock (PATHWAYS_HOST_TIMEOUT of its host says how long it may)"
+                )
+            if looked - waiting.moved > self._still:
+                raise RaisedElsewhere(
+                    f"the function has not returned, and computes nothing for {self._still:g} seconds "
+                    "(PATHWAYS_HANG_TIMEOUT of its host says how long it may)"
+                )
+
+
+def _hang_limit() -> float:
+    """Seconds without progress after which a run may be called hung. Raises PWC0707."""
+    return time_limit("PATHWAYS_HANG_TIMEOUT", "120", may_be_zero=True) or math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class ClientFunction:
+    """A function of a client's process, as code calls it that runs here: a callback that returns `results`."""
+
+    calls: ClientCalls
+    client: int
+    number: int
+    computation: str
+    alone: bool
+    results: Sequence[ArrayType]
+
+    def progress(self) -> object:
+        return self.calls.looks
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        arrays = [np.asarray(a, order="C") for a in args]
+        said = json.dumps([(str(a.dtype), a.shape) for a in arrays])
+        blob = b"".join(a.tobytes() for a in arrays)
+        raw = self.calls.call(
+            self.client, lambda call: m.CallBack(call, self.number, self.computation, self.alone, said, blob)
+        )
+        if len(raw) != (size := sum(_size(t) for t in self.results)):
+            raise RaisedElsewhere(f"it has returned {len(raw):,} bytes, of {size:,}")
+        found: list[Any] = []
+        at = 0
+        for type_ in self.results:
+            found.append(np.frombuffer(raw[at : at + _size(type_)], numpy_dtype(type_.dtype)).reshape(type_.shape))
+            at += _size(type_)
+        return tuple(found)
+
+
+def _size(type_: ArrayType) -> int:
+    """The bytes of an array in memory, where an element takes whole bytes."""
+    return math.prod(type_.shape) * numpy_dtype(type_.dtype).itemsize
+
+
+class _Owner:
+    """Holds functions until their plan does."""
+
+
+def with_functions(plan: Plan, functions: str, client: int, calls: ClientCalls) -> Plan:
+    """A plan whose computations call back functions of a client, where it calls any: JSON, numbers by computation.
+
+    Raises PWC0510 where a computation calls one that it has no number of: without its function code kills the process.
+    """
+    told: dict[str, list[int]] = json.loads(functions) if functions else {}
+    if not told and not any(calls_back(c.module) or calls_back(c.local) for c in plan.computations):
+        return plan
+    owner = _Owner()
+    made = [_calling(c, told.get(str(at), []), client, calls, owner) for at, c in enumerate(plan.computations)]
+    bound = replace(plan, computations=tuple(made))
+    for computation in made:
+        hold(bound, computation.callbacks)
+    return bound
+
+
+def _calling(
+    computation: Computation, numbers: Sequence[int], client: int, calls: ClientCalls, owner: _Owner
+) -> Computation:
+    """A computation whose callbacks are functions of a client."""
+    types = result_types(computation.module) if calls_back(computation.module) else {}
+    if calls_back(computation.local) or any(not 0 <= index < len(numbers) for index in types):
+        raise PathwaysError(UnknownCallback(computation=computation.name))
+    alone = not computation.outputs
+    functions = [
+        ClientFunction(calls, client, number, computation.name, alone, types.get(index, ()))
+        for index, number in enumerate(numbers)
+    ]
+    return replace(computation, callbacks=register_callbacks(functions, owner)) if functions else computation

@@ -1,0 +1,380 @@
+"""What a terminal shows while something takes its time, and that nothing of it is left: by pyte, and in pipes."""
+
+import io
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.clusters import PATIENCE
+from support.processes import ROOT, run_python
+from support.shared import shared_cluster
+from support.terminals import Terminal, terminal
+
+import pathways as pw
+from pathways.api import progress_display
+from pathways.api.notebook_line import NotebookLine
+from pathways.api.progress_display import ProgressDisplay, in_notebook
+from pathways.api.progress_rows import ProgressRow, one_line
+from pathways.api.terminal_lines import TerminalLines
+from pathways.dialect import activities
+from pathways.dialect.activities import Activity
+
+PROGRAM = ("-m", "support.slow_program")
+SOURCE = str(ROOT / "tests" / "support" / "slow_program.py")
+PWC = ("-c", "import support.slow_program; from pathways.cli.main import main; main()")
+"""`pwc` that shows what it waits for at once."""
+MOVES = b"\x1b["
+"""What begins every sequence that moves a cursor or erases."""
+NOTE = "note: no tpu devices here, cpu devices take their place"
+
+
+@contextmanager
+def slow(where: str, *arguments: str, **environment: str) -> Generator[Terminal]:
+    with terminal(*(arguments or PROGRAM), environment=environment | {"PATHWAYS_TEST_WHERE": where}) as shown:
+        yield shown
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("trace", ["preparing step", "  tracing step"]),
+        ("merge", ["preparing step", "  compiling step", "5 of 8 passes", "merge-calls", "merging", "0 of 2 calls"]),
+        ("xla", ["preparing step", "  loading step", "    compiling with XLA", "0 of 1 executables", "lambda"]),
+        ("turn", ["step waits for its turn", "behind 1 run of trainer"]),
+        ("memory", ["step waits for its turn", "lacks 4.0 KiB on island0; holder#1 holds 8.0 KiB"]),
+    ],
+)
+def test_a_script_says_what_it_waits_for_and_leaves_nothing(where: str, rows: list[str]) -> None:
+    with slow(where) as shown:
+        shown.wait_until(lambda: all(map(shown.shows, rows)), f"one of {rows}")
+        shown.type("\n")
+        left = shown.end()
+    assert shown.process.returncode == 0
+    assert left == [NOTE, "result [3.]"]
+    assert b"\x1b[?25l" not in shown.raw, "the cursor is never hidden: nothing has to bring it back"
+
+
+def test_hosts_that_start_are_counted() -> None:
+    with slow("hosts") as shown:
+        shown.wait_for("0 of 2 hosts")
+        shown.type("\n")
+        shown.wait_for("1 of 2 hosts")
+        shown.type("\n")
+        assert shown.end() == ["hosts are there"]
+
+
+def test_a_wait_on_a_shared_cluster_says_who_holds_what() -> None:
+    larger = np.ones((1, 1024), np.float32)
+    devices = pw.make_virtual_device_set().add_slice(tpu_devices=1).tpus
+    copy = jax.pmap(lambda x: x + 1.0, devices=devices)
+    memory = 3 * larger.nbytes  # a run takes two arrays
+    with (
+        shared_cluster(f"islands=1,devices=1,memory={memory}") as cluster,
+        pw.connect(cluster.address, name="holder"),
+    ):
+        held = [pw.program(lambda x: copy(x))(larger).block_until_ready() for _ in range(2)]
+        with slow("cluster", PATHWAYS_ADDRESS=cluster.address) as shown:
+            rows = ("a run waits for its turn", "lacks 8.0 KiB on island0; main of holder 1 holds 8.0 KiB")
+            shown.wait_until(lambda: all(map(shown.shows, rows)), f"one of {rows}")
+            held.clear()
+            left = shown.end()
+    assert left == [NOTE, "result 3.0"] and shown.process.returncode == 0
+
+
+def test_what_is_printed_meanwhile_comes_out_above_and_stays() -> None:
+    with slow("prints") as shown:
+        shown.wait_until(
+            lambda: shown.shows("tracing step") and shown.lines()[0] == "one", "a line that is not at its end"
+        )
+        shown.type("\n")
+        shown.wait_until(lambda: shown.lines()[:2] == ["one line", "to stderr"] and len(shown.lines()) == 5, "both")
+        assert shown.lines()[4].startswith("  tracing step")
+        shown.type("\n")
+        assert shown.end() == ["one line", "to stderr", NOTE, "result [3.]"]
+
+
+def test_ctrl_c_leaves_a_clean_screen_and_a_whole_error() -> None:
+    with slow("trace") as shown:
+        shown.wait_for("tracing step")
+        shown.interrupt()
+        left = shown.end()
+    assert left[0].startswith("Traceback") and left[-1] == "KeyboardInterrupt"
+    assert not any("tracing step" in line or "preparing" in line for line in left) and shown.process.returncode in (
+        1,
+        -2,
+        130,
+    )
+
+
+def test_an_error_leaves_a_clean_screen_and_is_whole() -> None:
+    with slow("trace", *PWC, "compile", SOURCE) as shown:
+        shown.wait_for("tracing step")
+        shown.type("fail\n")
+        left = shown.end()
+    assert shown.process.returncode == 1
+    assert left[0].startswith("error[PWC0802]") and "it failed as it was told to" in "\n".join(left)
+    assert not any("tracing step" in line or "preparing" in line for line in left)
+
+
+def test_ctrl_c_ends_pwc_without_a_trace() -> None:
+    with slow("trace", *PWC, "compile", SOURCE) as shown:
+        shown.wait_for("tracing step")
+        shown.interrupt()
+        assert shown.end() == ["", "Aborted!"] and shown.process.returncode == 1
+
+
+def test_repeated_runs_are_counted() -> None:
+    with slow("run", *PWC, "run", SOURCE, "--repeat", "3") as shown:
+        for number in range(3):
+            shown.wait_for(f"{number} of 3 runs")
+            shown.type("\n")
+        left = shown.end()
+    assert shown.process.returncode == 0 and "median of 3" in left[-1]
+    assert not any("of 3 runs" in line for line in left)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        ((*PWC, "--quiet", "compile", SOURCE), {}),
+        ((*PWC, "compile", "--quiet", SOURCE), {}),
+        ((*PWC, "compile", SOURCE), {"TERM": "dumb"}),
+        ((*PWC, "compile", SOURCE), {"PATHWAYS_QUIET": "1"}),
+        ((*PWC, "compile", SOURCE), {"PATHWAYS_TEST_CLOCK": "stands"}),
+        (PROGRAM, {"TERM": "dumb"}),
+        (PROGRAM, {"PATHWAYS_TEST_CLOCK": "stands"}),
+        (("-c", "import pathways as pw; pw.quiet(); from support.slow_program import main; main()"), {}),
+    ],
+    ids=["group", "command", "dumb", "environment", "quick", "script-dumb", "script-quick", "python"],
+)
+def test_nothing_is_shown_where_nothing_shall_be(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+    """The last are quick: by their clock no second passes."""
+    with slow("", *arguments, **environment) as shown:
+        shown.end()
+    assert shown.process.returncode == 0, shown.raw
+    assert MOVES not in shown.raw and b"preparing" not in shown.raw and b"compiling" not in shown.raw
+
+
+def test_a_pipe_gets_nothing() -> None:
+    path = str(ROOT / "tests")
+    code = "import sys, support.slow_program as p; p.main(); assert 'rich' not in sys.modules"
+    done = run_python("-c", code, PYTHONPATH=f"{ROOT}:{path}", TERM="xterm-256color")
+    assert done.returncode == 0 and done.stderr.splitlines() == [NOTE] and done.stdout == "result [3.]\n"
+
+
+def test_standard_output_that_is_a_file_stays_as_it_is() -> None:
+    """Progress goes to the terminal of standard error alone."""
+    with terminal(*PROGRAM, piped=True, environment={"PATHWAYS_TEST_WHERE": "trace"}) as shown:
+        shown.wait_for("tracing step")
+        shown.type("\n")
+        assert shown.end() == [NOTE]
+
+
+class FakeTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def held_by_another_thread(lock: Any) -> Generator[None]:
+    """Has a thread hold a lock for the length of a block."""
+    held, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            end.wait(PATIENCE)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(PATIENCE)
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+class Recorded:
+    """A screen that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.drawn = threading.Event()
+        self.closed = threading.Event()
+        self.threads: list[threading.Thread] = []
+        self.lines: list[str] = []
+        self.let_go = False
+
+    def draw(self, rows: list[ProgressRow]) -> None:
+        self.threads.append(threading.current_thread())
+        self.lines.append(one_line(rows))
+        self.drawn.set()
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def forked(self) -> None:
+        self.let_go = True
+
+
+@pytest.fixture
+def display(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ProgressDisplay, list[Recorded]]]:
+    """A display of its own, which shows everything at once, and the screens that it makes."""
+    made: list[Recorded] = []
+    first = Recorded()
+
+    def make() -> Recorded:
+        made.append(Recorded() if made else first)
+        return made[-1]
+
+    monkeypatch.setattr(progress_display, "_way_to_show", lambda stream: lambda: make)
+    shown = ProgressDisplay()
+    shown.after, shown.tick = 0.0, 0.001
+    before = activities.follow(shown)
+    try:
+        yield shown, made
+    finally:
+        shown.close()
+        activities.follow(before)
+
+
+def test_what_is_shown_is_gone_when_the_block_ends(display: tuple[ProgressDisplay, list[Recorded]]) -> None:
+    _, made = display
+    drawn = threading.Event()
+    with Activity("waiting"):
+        wait_for(lambda: bool(made) and made[0].drawn.is_set(), drawn)
+        assert not made[0].closed.is_set()
+    assert made[0].closed.is_set() and made[0].lines[0] == "waiting, 0 s"
+    with Activity("again", 4, "parts") as again:
+        again.done = 1
+        wait_for(lambda: len(made) == 2 and made[1].drawn.is_set(), drawn)
+    assert made[1].closed.is_set() and "again, 1 of 4 parts, 0 s" in made[1].lines
+
+
+def test_the_thread_ends_when_nothing_is_under_way(display: tuple[ProgressDisplay, list[Recorded]]) -> None:
+    _, made = display
+    with Activity("waiting"):
+        wait_for(lambda: bool(made) and made[0].drawn.is_set(), threading.Event())
+    thread = made[0].threads[0]
+    thread.join(PATIENCE)
+    assert thread.name == "pathways-progress" and thread.daemon and not thread.is_alive()
+
+
+def test_a_display_that_was_closed_or_is_quiet_starts_no_thread(
+    display: tuple[ProgressDisplay, list[Recorded]],
+) -> None:
+    shown, made = display
+    shown.quiet = True
+    with Activity("quiet"):
+        assert not progress_threads()
+    shown.quiet = False
+    shown.close()
+    with Activity("closed"):
+        assert not progress_threads()
+    assert not made
+
+
+def test_a_forked_process_shows_nothing(display: tuple[ProgressDisplay, list[Recorded]]) -> None:
+    shown, made = display
+    with Activity("in the parent"):
+        wait_for(lambda: bool(made) and made[0].drawn.is_set(), threading.Event())
+        shown.forked()
+        assert made[0].let_go and not made[0].closed.is_set(), "what is drawn is the parent's"
+    with Activity("in the child"):
+        assert len(made) == 1
+
+
+def test_of_a_row_that_is_too_long_the_words_at_its_end_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = FakeTerminal()
+    lines = TerminalLines(out)
+    lines.draw([ProgressRow(0, "a run waits for its turn", "3 of 12", 0.25, "behind 2 runs of " + "trainer " * 9, 75)])
+    lines.close()
+    drawn = re.sub(r"\x1b\[[0-9;]*[mEK]", "", out.getvalue())
+    assert "a run waits for its turn" in drawn and "…" in drawn and "75 s" in drawn
+
+
+def test_a_forked_process_prints_while_its_parent_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock of what the parent draws may be held where it forks, by a thread that the child does not have."""
+    out = FakeTerminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    lines = TerminalLines(out)
+    lines.draw([ProgressRow(0, "waiting", "", None, "", 1)])
+    assert sys.stdout is not out
+    with held_by_another_thread(lines._lock):  # pyright: ignore[reportPrivateUsage]
+        lines.forked()
+        drawn = out.getvalue()
+        print("child")
+        assert sys.stdout is out and out.getvalue() == drawn + "child\n"
+
+
+def test_a_terminal_that_is_gone_ends_the_display(
+    display: tuple[ProgressDisplay, list[Recorded]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(self: Recorded, rows: list[ProgressRow]) -> None:
+        self.threads.append(threading.current_thread())
+        self.drawn.set()
+        raise OSError("no terminal")
+
+    monkeypatch.setattr(Recorded, "draw", draw)
+    _, made = display
+    with Activity("waiting"):
+        wait_for(lambda: bool(made) and made[0].drawn.is_set(), threading.Event())
+        made[0].threads[0].join(PATIENCE)
+        assert not made[0].threads[0].is_alive()
+
+
+def test_a_notebook_has_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[dict[str, str]] = []
+
+    class Handle:
+        def update(self, data: dict[str, str], raw: bool) -> None:
+            shown[-1] = data
+
+    def show(data: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        assert raw and display_id
+        shown.append(data)
+        return Handle()
+
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=show))
+    line = NotebookLine()
+    line.draw(
+        [ProgressRow(0, "preparing step", "", None, "", 2), ProgressRow(1, "merging", "3 of 9 calls", 0.3, "", 1)]
+    )
+    assert shown == [{"text/plain": "preparing step: merging, 3 of 9 calls, 2 s"}]
+    line.draw([ProgressRow(0, "preparing step", "", None, "", 3)])
+    assert shown == [{"text/plain": "preparing step, 3 s"}]
+    line.close()
+    assert shown == [{"text/plain": "", "text/html": ""}]
+
+
+def test_only_the_kernel_of_a_notebook_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not in_notebook()
+
+    class ZMQInteractiveShell:
+        pass
+
+    for shell, found in ((ZMQInteractiveShell(), True), (object(), False)):
+        monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
+        monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell))
+        assert in_notebook() is found
+
+
+def progress_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "pathways-progress"]
+
+
+def wait_for(true: Callable[[], bool], moment: threading.Event) -> None:
+    """Waits for what a thread does."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end
+        moment.wait(0.001)

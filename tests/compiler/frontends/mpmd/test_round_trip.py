@@ -1,0 +1,54 @@
+"""Programs that are written in Shardy's dialect and read again run as they do without: samples equal to the bit."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.emitting import scheduled, some_value
+from support.processes import load_file
+from support.random_programs import INPUTS, SHAPE, draw
+
+import pathways as pw
+from pathways.compiler.schedule import PROGRAM
+
+
+def both(lowered: pw.Lowered, leaves: Sequence[Any], schedule: str = PROGRAM) -> list[tuple[Any, Any]]:
+    """Each result of the program as it is, and as it is read from text."""
+    text = scheduled(lowered, schedule).emit("mpmd")
+    again = pw.from_mpmd(text).compile()
+    ours = lowered.compile(schedule=schedule)
+    by_name = dict(zip((p.name for p in ours.plan.inputs), leaves, strict=True))
+    taken = [by_name[p.name] for p in again.plan.inputs]  # text has no arguments that nothing uses
+    expected = ours.run_flat([np.array(x) for x in leaves])
+    found = again.run_flat([np.array(x) for x in taken])
+    assert [p.name for p in again.plan.results] == [p.name for p in ours.plan.results]
+    return list(zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("sample", "program", "schedule"),
+    [
+        ("figure2", "f", PROGRAM),
+        ("mixture_of_experts", "moe_step", PROGRAM),
+        ("train_lm", "train_step", "1f1b"),
+        ("train_lm", "train_step", "zero-bubble"),
+    ],
+)
+def test_samples(root: Path, sample: str, program: str, schedule: str) -> None:
+    function = getattr(load_file(root / "samples" / f"{sample}.py"), program)
+    rng = np.random.default_rng(0)
+    leaves = [some_value(rng, leaf) for leaf in jax.tree.leaves(function.example_args)]
+    for one, other in both(function.lower(*function.example_args), leaves, schedule):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs(seed: int) -> None:
+    """Many have several meshes on one slice; where those are one for Shardy, calls are merged otherwise."""
+    rng = np.random.default_rng(seed)
+    values = [0.5 * rng.standard_normal(SHAPE).astype(np.float32) for _ in range(INPUTS)]
+    for one, other in both(pw.program(draw(seed)[0]).lower(*values), values):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-6)

@@ -1,0 +1,60 @@
+"""choice.toml: what is written is read back, and what is damaged is refused with the key that is wrong."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pathways as pw
+from pathways.dialect.choice import SplitChoice, choice_of, load_choice, write_choice
+
+COUNTS = st.integers(1, 1000)
+NAMES = st.text(min_size=1, max_size=8).filter(lambda s: s.isprintable())
+GOOD = 'stages = 2\nmicrobatches = 4\nschedule = "1f1b"\nislands = ["a", "b"]\ncuts = [3, 3]\n'
+
+
+@given(stages=st.integers(1, 4), chunks=st.integers(1, 3), counts=st.tuples(COUNTS, COUNTS, COUNTS), data=st.data())
+def test_what_is_written_is_read_back(
+    stages: int, chunks: int, counts: tuple[int, int, int], data: st.DataObject
+) -> None:
+    islands = data.draw(st.one_of(st.just([]), st.lists(NAMES, min_size=stages, max_size=stages)))
+    cuts = data.draw(st.one_of(st.just([]), st.lists(COUNTS, min_size=stages * chunks, max_size=stages * chunks)))
+    specs = {r"^\['w'\]\[\d+\]$": ("", "model"), "é\U0001f600": ("data",)} if data.draw(st.booleans()) else {}
+    choice = SplitChoice(stages, chunks, *counts, data.draw(NAMES), "auto", tuple(islands), tuple(cuts), specs)
+    assert choice_of(write_choice(choice, ["a step", ""]), "it") == choice
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    assert choice_of("stages = 2\nmicrobatches = 4", "it") == SplitChoice(2, microbatches=4)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ("stages = 2\n", "microbatches= is missing"),
+        (GOOD + "stage = 3\n", "unknown key 'stage'"),
+        (GOOD.replace("= 4", "= 0"), "microbatches=0 is not a whole number from 1"),
+        (GOOD.replace("= 4", "= true"), "microbatches=True"),
+        (GOOD.replace("= 4", "= 4.0"), "microbatches=4.0"),
+        (GOOD.replace('"1f1b"', "1"), "schedule=1 is not a name"),
+        (GOOD.replace('["a", "b"]', '["a"]'), "1 islands, and 2 stages"),
+        (GOOD.replace('["a", "b"]', '"a"'), "islands='a' is not a list"),
+        (GOOD.replace("[3, 3]", "[3]"), "1 counts of layers in cuts, and 2 stages"),
+        (GOOD + "param_specs = 3\n", "param_specs is no table"),
+        (GOOD + '[param_specs]\n"(" = ["model"]\n', "'(' is no pattern"),
+        (GOOD + '[param_specs]\n"w" = ["modle"]\n', "name axis 'modle'"),
+        ("stages = [", "Invalid value"),
+    ],
+)
+def test_damage_is_refused(changed: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "choice.toml"
+    path.write_text(changed)
+    with pytest.raises(pw.PathwaysError) as caught:
+        load_choice(path)
+    assert caught.value.code == "PWC0115" and says in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(pw.PathwaysError, match="PWC0115"):
+        load_choice(tmp_path / "none.toml")

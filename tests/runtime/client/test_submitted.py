@@ -1,0 +1,53 @@
+"""What a client of a shared cluster says of a run, and that nothing of it stays here."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from pathways.runtime.client.ended_arrays import EndedArrays
+from pathways.runtime.client.hosts import StartedRun
+from pathways.runtime.client.submitted import AHEAD, MOST_KEPT, are_ahead, submitted
+from pathways.runtime.host.devices.remote_array import RemoteRun
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.encoding import decode, read_parcels
+from pathways.runtime.wire.frames import HEADER
+
+
+def test_ends_of_arrays_go_before_the_run_that_follows_them() -> None:
+    ended = EndedArrays()
+    ended.add(5)
+    ended.add_plan(6)
+    host: Any = SimpleNamespace(epoch=3, take_ended=ended.take)
+    run = StartedRun(8, 7, 1, None, False, {"device": 100}, None)
+    said = submitted(run, 0, {"device": 2}, [(1, host, m.RunPlan(7, 8, 0, 9, (5,)))])
+    *before, submit = said
+    found: list[m.Message] = []
+    for each in before:
+        assert isinstance(each, m.Relayed) and (each.island, each.epoch) == (1, 3)
+        found.append(decode(HEADER.unpack_from(each.blob)[1], each.blob[HEADER.size :]))
+    assert found == [m.FreeArrays((5,)), m.UnloadPlan(6)]
+    assert isinstance(submit, m.Submit) and submit.memory == (2, 100)
+    assert [(island, epoch) for island, epoch, _, _ in read_parcels(submit.blob)] == [(1, 3)]
+    assert len(submitted(run, 0, {"device": 2}, [(1, host, m.RunPlan(7, 8, 0, 9, (5,)))])) == 1
+
+
+def test_a_run_is_kept_only_where_all_of_its_islands_have_work_that_was_told() -> None:
+    def hosts(*under_way: int) -> Any:
+        return [SimpleNamespace(under_way=count) for count in under_way]
+
+    assert are_ahead(hosts(AHEAD + 1, AHEAD + 1))
+    assert not are_ahead(hosts(AHEAD + 1, AHEAD))
+    assert MOST_KEPT < AHEAD  # or all that is under way could be here
+
+
+def test_all_who_wait_for_a_run_hear_of_its_end() -> None:
+    run = RemoteRun()
+    threads = [threading.Thread(target=run.block_until_ready) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    run.end({})
+    for thread in threads:
+        thread.join(30.0)
+        assert not thread.is_alive()
+    run.block_until_ready()
+    assert run.is_ready()

@@ -1,0 +1,22 @@
+"""What a run waits for, in words."""
+
+from pathways.runtime.control.scheduling import Request
+from pathways.runtime.control.wait_texts import before_it, lacking
+
+
+def runs(**clients: int) -> list[Request]:
+    return [Request(n, c, "step", frozenset("x")) for c, count in clients.items() for n in range(count)]
+
+
+def test_runs_that_go_first_are_counted_by_client() -> None:
+    assert before_it([]) == ""
+    assert before_it(runs(main=1)) == "behind 1 run of main"
+    assert before_it(runs(main=1, trainer=2)) == "behind 2 runs of trainer, 1 of main"
+    many = before_it(runs(a=5, b=4, c=3, d=2, e=1))
+    assert many == "behind 5 runs of a, 4 of b, 3 of c and 2 more clients"
+
+
+def test_who_holds_memory_is_named_with_the_most_first() -> None:
+    assert lacking("island0", 1 << 20, {}) == "lacks 1.0 MiB on island0"
+    said = lacking("island0", 1 << 20, {"a": 1 << 10, "b": 1 << 20, "none": 0})
+    assert said == "lacks 1.0 MiB on island0; b holds 1.0 MiB, a holds 1.0 KiB"

@@ -1,0 +1,31 @@
+"""Programs on their way to the forms of others, as `pwc compile --emit` takes them there."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pathways.api.stages import Lowered
+from pathways.compiler.driver import Compilation
+from pathways.compiler.pass_manager import Options
+from pathways.compiler.passes.base import Session
+from pathways.compiler.schedule import PROGRAM
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.mlir import bytecode, parse
+from pathways.dialect.phases import Phase
+
+
+def scheduled(lowered: Lowered, schedule: str = PROGRAM) -> Compilation:
+    """A program of phase `schedule`, on an island a slice."""
+    module: Any = lowered.module
+    program = ProgramIR(parse(bytecode(module.operation), module.context))
+    compilation = Compilation(program, lowered.constants, Session(None))
+    compilation.advance(Phase.SCHEDULE, options=Options(schedule=schedule))
+    return compilation
+
+
+def some_value(rng: np.random.Generator, like: Any) -> Any:
+    """An argument of this type: random where it is of floats, else zeros."""
+    if jnp.issubdtype(like.dtype, jnp.floating):
+        return rng.standard_normal(like.shape).astype(like.dtype)
+    return np.zeros(like.shape, like.dtype)

@@ -1,0 +1,120 @@
+"""A program that waits in the middle of something until a line comes; run as a script, or as a source of `pwc`.
+
+PATHWAYS_TEST_WHERE says in the middle of what; a line that says `fail` has it raise. What it waits for is shown at
+once, not only after a second; PATHWAYS_TEST_CLOCK=stands: no second ever passes.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+import pathways as pw
+from pathways.api.process import process
+from pathways.api.progress_display import PROGRESS
+from pathways.compiler.passes import merge_calls
+from pathways.dialect import activities
+from pathways.runtime.client.loaded_plan import LoadedPlan
+from pathways.runtime.control import admission
+from pathways.runtime.control.scheduling import Request
+from pathways.runtime.host.devices import executable_cache
+from pathways.runtime.launch import processes
+
+WHERE = os.environ.get("PATHWAYS_TEST_WHERE", "")
+X = np.ones(1, np.float32)
+LARGER = np.ones((1, 1024), np.float32)
+
+
+def wait(where: str) -> None:
+    """Waits for a line, where that was asked for."""
+    if where == WHERE and sys.stdin.readline().strip() == "fail":
+        raise RuntimeError("it failed as it was told to")
+
+
+def wait_before(module: Any, name: str, where: str) -> None:
+    """Has a function of a module wait before it begins."""
+    begin: Callable[..., Any] = getattr(module, name)
+
+    def waits(*args: Any, **kwargs: Any) -> Any:
+        wait(where)
+        return begin(*args, **kwargs)
+
+    setattr(module, name, waits)
+
+
+def make_step() -> Any:
+    devices = pw.make_virtual_device_set().add_slice(tpu_devices=1).tpus
+    double = jax.pmap(lambda x: x * 2.0, devices=devices)
+    more = jax.pmap(lambda x: x + 1.0, devices=devices)
+
+    @pw.program(example_args=(X,))
+    def step(x: Any) -> Any:
+        wait("trace")
+        if WHERE == "prints":
+            print("one ", end="", flush=True)
+            wait("prints")
+            print("line")
+            print("to stderr", file=sys.stderr)
+            wait("prints")
+        return more(double(x))
+
+    return step
+
+
+step = make_step()
+
+
+def wait_for_turn() -> None:
+    """Calls the program while another client's run has its turn, until a line comes."""
+    step(X)
+    turns = process().controller.turns
+    islands = frozenset(island.key for island in process().controller.machine.islands)
+    ticket = turns.enter(Request(-1, "trainer", "fit", islands), lambda ticket: None)
+    let_go(lambda: turns.finished(ticket))
+
+
+def wait_for_memory() -> None:
+    """Calls the program while another client's array has its memory, until a line comes."""
+    compiled = step.lower(LARGER).compile(f"islands=1,devices=1,memory={3 * LARGER.nbytes}")
+    with pw.Client("holder"):
+        held = [compiled(LARGER).block_until_ready() for _ in range(2)]
+        with pw.Client("other"):
+            let_go(held.clear)
+            compiled(LARGER)
+
+
+def let_go(end: Callable[[], object]) -> None:
+    """Ends something when a line comes."""
+    threading.Thread(target=lambda: (sys.stdin.readline(), end())).start()
+
+
+def main() -> None:
+    if WHERE == "memory":
+        wait_for_memory()
+    elif WHERE == "hosts":
+        with pw.cluster(islands=2, devices=1):
+            print("hosts are there")
+        return
+    elif WHERE == "cluster":
+        print("result", np.asarray(step(LARGER))[0, 0])
+        return
+    elif WHERE == "turn":
+        wait_for_turn()
+    print("result", step(X))
+
+
+if os.environ.get("PATHWAYS_TEST_CLOCK") == "stands":
+    activities.clock = lambda: 0.0
+else:
+    PROGRESS.after = PROGRESS.ask_after = 0.0
+admission.PATIENCE = 0.01
+wait_before(executable_cache, "_compiled", "xla")
+wait_before(merge_calls, "merge", "merge")
+wait_before(processes, "_welcomed", "hosts")
+wait_before(LoadedPlan, "run", "run")
+if __name__ == "__main__":
+    main()

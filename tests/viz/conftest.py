@@ -1,0 +1,9 @@
+"""A run that all tests of pictures look at."""
+
+import pytest
+from support.pictures import Ran, ran
+
+
+@pytest.fixture(scope="session")
+def two_stages(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return ran(tmp_path_factory.mktemp("ran"))

@@ -1,0 +1,1 @@
+"""Pictures of plans and of their runs: pages, drawings, text, and files that other viewers read."""

@@ -1,0 +1,59 @@
+"""Errors of pictures."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pathways.dialect.diagnostics import Diagnostic, Exit
+
+
+@dataclass(frozen=True)
+class UnknownPicture(Diagnostic):
+    code: ClassVar[str] = "PWC0820"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{path} names no kind of picture"
+    have: ClassVar[str] = "the ending {ending!r}"
+    need: ClassVar[str] = "one of {known}"
+    hint: ClassVar[str] = ".html is the page with everything; .txt is the schedule as text"
+    path: str
+    ending: str
+    known: str
+
+
+@dataclass(frozen=True)
+class NeedsViz(Diagnostic):
+    code: ClassVar[str] = "PWC0821"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{what} needs {package}, which is not installed"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "the optional packages for drawings"
+    hint: ClassVar[str] = "pip install 'pathways-mpmd[viz]'; .html, .dot, .json and .txt need nothing more"
+    what: str
+    package: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class NoTrace(Diagnostic):
+    code: ClassVar[str] = "PWC0822"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{path} is no trace of a run that can be drawn"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "pwc run plan.bin --trace trace.json writes one; pw.trace('trace.json') in Python"
+    path: str
+    problem: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class NothingToDraw(Diagnostic):
+    code: ClassVar[str] = "PWC0823"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{path} cannot show what is there"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "{advice}"
+    path: str
+    problem: str
+    rule: str
+    advice: str

@@ -1,0 +1,38 @@
+"""The rows of a schedule: each island, and on it the devices that always do the same. Pure."""
+
+from dataclasses import dataclass
+
+from pathways.viz.work import Device, Work
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Devices of an island that do the same tasks. `slices` are those that are bound there."""
+
+    stream: int
+    island: str
+    devices: tuple[int, ...]
+    slices: tuple[str, ...]
+    tasks: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.island} {', '.join(self.slices)}".rstrip()
+
+
+def lanes_of(work: Work) -> list[Lane]:
+    """Groups the devices of each island by the tasks that they do, in the order of the plan's streams."""
+    done: dict[Device, list[int]] = {}
+    for task in work.tasks:
+        for device in task.devices:
+            done.setdefault(device, []).append(task.number)
+    alike: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for (stream, device), tasks in sorted(done.items()):
+        alike.setdefault((stream, tuple(tasks)), []).append(device)
+    plan = work.plan
+    lanes: list[Lane] = []
+    for (stream, tasks), devices in alike.items():
+        island = plan.streams[stream].island
+        here = [s for s in plan.slices if s.island == island and set(s.devices) & set(devices)]
+        lanes.append(Lane(stream, island, tuple(devices), tuple(s.name for s in here), tasks))
+    return lanes

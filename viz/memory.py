@@ -1,0 +1,81 @@
+"""Live bytes of the devices of an island over the steps of a plan, by owner. Pure."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+from pathways.dialect.plan.memory import TEMPORARIES, Change, borrowed_slots, classes_of, memory_changes
+from pathways.dialect.plan.nouns import Plan, Stream
+
+MOST_OWNERS = 11
+"""The owners that have a color of their own; what the others hold is drawn as one."""
+OTHERS = "all others"
+_OF_MICROBATCH = re.compile(r"(\w+) of microbatch \d+")
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Devices of an island that hold the same. `changes` are (step, owner, bytes that come or go), in order."""
+
+    island: str
+    devices: tuple[int, ...]
+    limit: int | None
+    owners: tuple[str, ...]
+    changes: tuple[tuple[int, int, int], ...]
+    peak: int
+    peak_step: int
+
+
+def device_memory(plan: Plan) -> list[DeviceMemory]:
+    """Lists the memory of all devices of the program's own streams."""
+    return [found for stream in plan.streams for found in _of_stream(plan, stream)]
+
+
+def _of_stream(plan: Plan, stream: Stream) -> list[DeviceMemory]:
+    changes = [c._replace(owner=_kind(c.owner)) for c in memory_changes(stream, borrowed_slots(plan, stream.island))]
+    on: dict[tuple[int, ...], set[int]] = defaultdict(set)
+    for mesh, classes in enumerate(classes_of(plan.meshes)):
+        for devices in classes:
+            if plan.meshes[mesh].island == stream.island:
+                on[devices].add(mesh)
+    limit = plan.topology.island(stream.island).memory
+    rows = [_row(stream.island, d, limit, [c for c in changes if c.mesh in meshes]) for d, meshes in sorted(on.items())]
+    return [row for row in rows if row.changes]
+
+
+def _kind(owner: str) -> str:
+    """Counts activations and gradients together for all microbatches, and all temporaries."""
+    if owner.startswith(TEMPORARIES):
+        return "temporaries"
+    match = _OF_MICROBATCH.fullmatch(owner)
+    return owner if match is None else match[1]
+
+
+def _row(island: str, devices: tuple[int, ...], limit: int | None, changes: list[Change]) -> DeviceMemory:
+    live: dict[str, int] = defaultdict(int)
+    most: dict[str, int] = defaultdict(int)
+    total, peak, at = 0, 0, -1
+    for change in changes:
+        live[change.owner] += change.bytes
+        most[change.owner] = max(most[change.owner], live[change.owner])
+        total += change.bytes
+        if total > peak:
+            peak, at = total, change.step
+    ranked = sorted(most, key=lambda owner: (-most[owner], owner))
+    owners = ranked if len(ranked) <= MOST_OWNERS + 1 else [*ranked[:MOST_OWNERS], OTHERS]
+    number = {owner: min(i, len(owners) - 1) for i, owner in enumerate(ranked)}
+    rows = _summed([(change.step, number[change.owner], change.bytes) for change in changes])
+    return DeviceMemory(island, devices, limit, tuple(owners), tuple(rows), peak, at)
+
+
+def _summed(changes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Sums what comes, and what goes, of each owner at a step; the order of coming and going stays.
+
+    So the most that is alive is the same: it is where something goes after something came.
+    """
+    summed: dict[tuple[int, int, int], int] = {}
+    turns, before = 0, (-1, False)
+    for step, owner, moved in changes:
+        turns, before = turns + (before != (step, moved > 0)), (step, moved > 0)
+        summed[turns, step, owner] = summed.get((turns, step, owner), 0) + moved
+    return [(step, owner, moved) for (_, step, owner), moved in summed.items() if moved]

@@ -1,0 +1,36 @@
+"""Pictures of plans and of traces, with notes on what they cannot show."""
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Plan
+from pathways.viz.actual import Recorded, read_trace
+from pathways.viz.graphs import Graph
+from pathways.viz.picture import Picture
+
+NO_PHASES = "the phases before the plan are not in it: pwc compile --with-phases keeps them"
+TRACE_ALONE = "a trace alone: with its plan there are dataflow, memory and shardings, too"
+BODIES = "what runs in a branch on data is not drawn: which, and how often, is data"
+
+
+def picture_of_plan(plan: Plan, graphs: Sequence[Graph] = (), runs: Sequence[Recorded] = ()) -> Picture:
+    """Makes the picture of a plan, with its dataflow at earlier phases and recorded runs of it, where there are any."""
+    named = [run for run in runs if run.program in ("", plan.name)]
+    streams = chain.from_iterable(plan.all_streams) if named else ()
+    has = {(s.island, i.step, i.name) for s in streams for i in s.instructions if isinstance(i, Run)}
+    mine = [r for r in named if any((row.island, c.step, c.name) in has for row in r.rows for c in row.cells)]
+    notes = [] if graphs else [NO_PHASES]
+    notes += [BODIES] if plan.bodies else []
+    if runs and not named:
+        notes.append(f"the trace has runs of {runs[-1].program}, none of {plan.name}")
+    elif len(mine) < len(named):
+        notes.append(f"runs of another plan of {plan.name} are in the trace: {len(named) - len(mine)}, not drawn")
+    return Picture(plan.name, plan, graphs, mine, notes)
+
+
+def picture_of_trace(path: Path) -> Picture:
+    """Makes the picture of a trace alone: what each device did. Raises PWC0822."""
+    runs = read_trace(path)
+    return Picture(runs[-1].program or path.stem, None, (), runs, [TRACE_ALONE])

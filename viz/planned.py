@@ -1,0 +1,69 @@
+"""When each task of a plan happens if nothing is late, and what each device waits for in its gaps. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways.compiler.schedule.arrange import UNITS
+from pathways.compiler.schedule.timeline import Precedence, play
+from pathways.dialect.call_labels import Action
+from pathways.viz.work import PlannedTask, Work
+
+
+@dataclass(frozen=True)
+class Times:
+    """`starts` and `ends` of every task, and for each the task that it waited for last (-1: none).
+
+    `unit` is seconds, or units of equal stages (a forward is 1).
+    """
+
+    unit: str
+    starts: list[float]
+    ends: list[float]
+    causes: list[int]
+
+    @property
+    def length(self) -> float:
+        return max(self.ends, default=0.0)
+
+
+def planned(work: Work, lengths: Sequence[float], unit: str) -> Times:
+    """Plays the tasks, each as long as `lengths` says; a device does them in the order of the plan.
+
+    Transfers take their time on no device. Gangs on devices that they share wait for each other.
+    """
+    behind = _behind(work.tasks)
+    waits = [t.waits for t in work.tasks]
+    graph = Precedence(waits, [-1] * len(waits), lengths)
+    found = play(graph, behind)
+    causes = [_last((*a, *b), found.ends) for a, b in zip(waits, behind, strict=True)]
+    return Times(unit, found.starts, found.ends, causes)
+
+
+def equal_lengths(work: Work) -> list[float]:
+    """How long tasks take if all stages are equal; of several calls of one action the largest counts.
+
+    Where nothing is a pipeline, every call takes one unit.
+    """
+    largest: dict[Action, int] = {}
+    for task in work.tasks:
+        for part in task.parts:
+            if part not in largest or work.tasks[largest[part]].seconds < task.seconds:
+                largest[part] = task.number
+    lengths = [0.0] * len(work.tasks)
+    for part, number in largest.items():
+        lengths[number] += UNITS[part.kind]
+    return lengths if largest else [1.0 if t.devices else 0.0 for t in work.tasks]
+
+
+def _behind(tasks: Sequence[PlannedTask]) -> list[tuple[int, ...]]:
+    """For each task the last one on each of its devices."""
+    last: dict[tuple[int, int], int] = {}
+    found: list[tuple[int, ...]] = []
+    for task in tasks:
+        found.append(tuple(dict.fromkeys(last[d] for d in task.devices if d in last)))
+        last.update(dict.fromkeys(task.devices, task.number))
+    return found
+
+
+def _last(before: Sequence[int], ends: Sequence[float]) -> int:
+    return max(before, key=lambda i: ends[i], default=-1)

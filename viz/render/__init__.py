@@ -1,0 +1,1 @@
+"""What writes pictures: a module for each kind of file."""

@@ -1,0 +1,90 @@
+"""Writes the schedule as text: a row for the devices that do the same, a column a unit of time of equal stages."""
+
+from collections.abc import Sequence
+
+from pathways.viz.lanes import Lane
+from pathways.viz.planned import Times
+from pathways.viz.render.words import several_stages, short_actions
+from pathways.viz.scene import Scene
+from pathways.viz.work import PlannedTask
+
+IDLE = "."
+MOST_NAME = 28
+"""The most characters of the name of a row, and of a call that is no part of a pipeline."""
+MOST_CALL = 12
+
+
+def text_of_schedule(scene: Scene, width: int = 0) -> str:
+    """Writes each lane: `F3` is the forward of microbatch 3, `2F3` where a lane has several stages, dots are idle.
+
+    `width` is that of the terminal: rows are cut there, and a last line says so; 0: nothing is cut. The last recorded
+    run stands below, in the order in which each device worked.
+    """
+    planned = [] if scene.work is None else _planned(scene, width)
+    recorded = _recorded(scene, width) if scene.runs else []
+    return "\n".join([*planned, *recorded] or [f"{scene.title}: not compiled, nothing is ordered yet"])
+
+
+def _planned(scene: Scene, width: int) -> list[str]:
+    assert scene.work is not None
+    plan, times = scene.work.plan, scene.times["equal"]
+    told = [_told(scene, lane, times) for lane in scene.lanes]
+    column = max((len(text) for row in told for text, _ in row), default=1) + 1
+    rows = [(lane.name, _row(scene, lane, times, column)) for lane in scene.lanes]
+    pipeline = f"{plan.schedule.stages} stages, {plan.schedule.microbatches} microbatches"
+    what = f"{plan.schedule.name}: {pipeline}" if plan.schedule.microbatches else "no pipeline"
+    idle = _idle(scene, times)
+    head = f"{plan.name}: {what}; {times.length:g} units of equal work, idle {idle:.1%} ({IDLE})"
+    return [head, *_aligned(rows, width)]
+
+
+def _idle(scene: Scene, times: Times) -> float:
+    busy = sum(times.ends[t] - times.starts[t] for lane in scene.lanes for t in lane.tasks)
+    whole = times.length * len(scene.lanes)
+    return 1 - busy / whole if whole else 0.0
+
+
+def _told(scene: Scene, lane: Lane, times: Times) -> list[tuple[str, PlannedTask]]:
+    """What is written for each task of a lane that takes time."""
+    assert scene.work is not None
+    tasks = [scene.work.tasks[t] for t in lane.tasks if times.ends[t] > times.starts[t]]
+    several = several_stages(tasks)
+    return [(_short(task, several), task) for task in tasks]
+
+
+def _short(task: PlannedTask, several: bool) -> str:
+    if not task.parts:
+        return task.name[:MOST_CALL]
+    return short_actions(task.parts, several)
+
+
+def _row(scene: Scene, lane: Lane, times: Times, column: int) -> str:
+    """A unit of time is as wide as the longest label: what takes two units takes two columns."""
+    written = ""
+    for text, task in _told(scene, lane, times):
+        begin, end = (round(t[task.number] * column) for t in (times.starts, times.ends))
+        written += _blank(len(written), begin, column)
+        written += text.ljust(end - begin)[: max(end - begin, len(text))]
+    return written + _blank(len(written), round(times.length * column), column)
+
+
+def _blank(begin: int, end: int, column: int) -> str:
+    return "".join(IDLE if at % column == 0 else " " for at in range(begin, end))
+
+
+def _recorded(scene: Scene, width: int) -> list[str]:
+    run = scene.runs[-1]
+    rows = [
+        (f"{row.island} device {row.device}", " ".join(c.action or c.name[:MOST_CALL] for c in row.cells))
+        for row in run.rows
+    ]
+    return [f"{run.program} run {run.number}: what each device did, in order", *_aligned(rows, width)]
+
+
+def _aligned(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    pad = min(MOST_NAME, max((len(name) for name, _ in rows), default=0))
+    lines = [f"{name[:pad].ljust(pad)}  {row}".rstrip() for name, row in rows]
+    longest = max((len(line) for line in lines), default=0)
+    if not width or longest <= width:
+        return lines
+    return [*(line[:width] for line in lines), f"... {longest - width} more columns: -o schedule.txt has all"]

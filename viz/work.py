@@ -1,0 +1,179 @@
+"""What a plan does, as tasks that wait for each other: its computations, its transfers, its branches. Pure.
+
+Only the program's own streams are tasks: what a branch runs, and how often, is data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+from pathways.compiler.computations.flops import flops_of
+from pathways.compiler.placement.cost import ASSUMED_FLOPS
+from pathways.dialect.call_labels import Action, actions_of, read_action
+from pathways.dialect.diagnostics import Where
+from pathways.dialect.mlir import from_portable
+from pathways.dialect.plan.instructions import Copy, Instruction, Recv, Run, Send
+from pathways.dialect.plan.nouns import Computation, Decision, Plan
+from pathways.dialect.plan.order import Joined, linearize
+
+CALL, TRANSFER, RESHARD, BRANCH = ("call", "transfer", "reshard", "branch")
+Device: TypeAlias = tuple[int, int]
+"""The number of an island (of a stream), and a position on it."""
+Slot: TypeAlias = tuple[int, int]
+"""The number of a stream, and a slot there."""
+
+
+class PlannedTask(NamedTuple):
+    """One call, transfer, reshard or branch (`kind`). `waits` are the tasks that make what it reads.
+
+    A transfer runs on no devices. `bytes` are those that change device, of a call those of its results on a device;
+    `seconds` is an estimate. `mesh` is where a call runs or a value goes, -1: several; `decision` is of what moves.
+    """
+
+    kind: str
+    name: str
+    step: int
+    stream: int
+    reads: tuple[Slot, ...]
+    writes: tuple[Slot, ...]
+    number: int = -1
+    waits: tuple[int, ...] = ()
+    devices: tuple[Device, ...] = ()
+    seconds: float = 0.0
+    bytes: int = 0
+    where: Where | None = None
+    parts: tuple[Action, ...] = ()
+    mesh: int = -1
+    temporaries: int = 0
+    decision: Decision | None = None
+    part_names: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Work:
+    """The tasks of a plan, in the order in which a single controller enqueues them; each waits for earlier ones."""
+
+    plan: Plan
+    tasks: list[PlannedTask] = field(default_factory=list[PlannedTask])
+    makers: dict[Slot, int] = field(default_factory=dict[Slot, int])
+    """The task that makes what a slot holds; arguments and constants have none."""
+
+    @cached_property
+    def users(self) -> dict[Slot, list[int]]:
+        """The tasks that read a slot, in order."""
+        found: dict[Slot, list[int]] = {}
+        for task in self.tasks:
+            for slot in task.reads:
+                found.setdefault(slot, []).append(task.number)
+        return found
+
+
+def work_of(plan: Plan) -> Work:
+    """Reads a plan. Raises PWC0604 for one whose streams wait for each other."""
+    work = Work(plan)
+    reader = _Reader(work, _flops(plan.computations))
+    for stream, instruction in linearize(plan):
+        reader.read(stream, instruction)
+    return work
+
+
+def _flops(computations: Sequence[Computation]) -> list[float]:
+    known: dict[bytes, float] = {}
+    for computation in computations:
+        if computation.module not in known:
+            known[computation.module] = flops_of(from_portable(computation.module).operation)
+    return [known[c.module] for c in computations]
+
+
+class _Reader:
+    def __init__(self, work: Work, flops: list[float]) -> None:
+        self.work, self.plan, self.flops = work, work.plan, flops
+        self.sent: dict[int, tuple[Send, int]] = {}
+        """For each channel its send, and the stream that sends."""
+        topology = self.plan.topology
+        self.rates = {i.name: i.flops or ASSUMED_FLOPS for i in topology.islands}
+        self.dcn = topology.dcn_gbps * 1e9
+        self.ici = {i.name: i.ici_gbps * 1e9 for i in topology.islands}
+        self.decided = {
+            step: d for d in reversed(self.plan.decisions) if d.kind in ("transfer", "reshard") for step in d.steps
+        }
+
+    def read(self, stream: int, what: Instruction | Joined) -> None:
+        match what:
+            case Run():
+                self._call(stream, what)
+            case Send():
+                self.sent[what.channel] = what, stream
+            case Recv():
+                send, source = self.sent[what.channel]
+                self._move(TRANSFER, (source, send.slot), (stream, what.slot), what, what.where or send.where)
+            case Copy():
+                self._move(RESHARD, (stream, what.source), (stream, what.target), what, what.where)
+            case Joined():
+                self._branch(what)
+            case _:
+                pass
+
+    def _call(self, stream: int, run: Run) -> None:
+        mesh = self.plan.meshes[run.mesh]
+        kinds = self.plan.streams[stream].kind_of
+        task = PlannedTask(
+            CALL,
+            run.name,
+            run.step,
+            stream,
+            reads=tuple((stream, s) for s in run.inputs),
+            writes=tuple((stream, s) for s in run.outputs),
+            devices=tuple((stream, d) for d in mesh.devices),
+            seconds=self.flops[run.computation] / (len(mesh.devices) * self.rates[mesh.island]),
+            bytes=sum(kinds[s].bytes for s in run.outputs),
+            where=run.where,
+            parts=tuple(map(read_action, actions_of(run.action, run.parts))),
+            mesh=run.mesh,
+            temporaries=run.temporaries,
+            part_names=run.parts,
+        )
+        self._add(task)
+
+    def _move(self, kind: str, source: Slot, target: Slot, what: Recv | Copy, where: Where | None) -> None:
+        decision = self.decided.get(what.step)
+        stream = self.plan.streams[target[0]]
+        moved = decision.bytes if decision is not None else 0
+        rate = self.dcn if kind == TRANSFER else self.ici[stream.island]
+        task = PlannedTask(
+            kind,
+            decision.name if decision is not None else stream.buffers[target[1]].name,
+            what.step,
+            target[0],
+            reads=(source,),
+            writes=(target,),
+            seconds=moved / rate,
+            bytes=moved,
+            where=where,
+            mesh=stream.kind_of[target[1]].layout.mesh,
+            decision=decision,
+        )
+        self._add(task)
+
+    def _branch(self, joined: Joined) -> None:
+        branch = joined.branch
+        devices = {(s, d): None for s, part in joined.parts for m in part.meshes for d in self.plan.meshes[m].devices}
+        task = PlannedTask(
+            BRANCH,
+            branch.name or f"{branch.kind} on data",
+            branch.step,
+            joined.parts[0][0],
+            reads=tuple((s, slot) for s, part in joined.parts for slot in part.inputs),
+            writes=tuple((s, slot) for s, part in joined.parts for slot in part.outputs),
+            devices=tuple(devices),
+            where=branch.where,
+            temporaries=branch.temporaries,
+        )
+        self._add(task)
+
+    def _add(self, task: PlannedTask) -> None:
+        tasks, makers = self.work.tasks, self.work.makers
+        waits = tuple(dict.fromkeys(makers[slot] for slot in task.reads if slot in makers))
+        makers.update(dict.fromkeys(task.writes, len(tasks)))
+        tasks.append(task._replace(number=len(tasks), waits=waits))
