@@ -8,6 +8,7 @@ import click
 from pathways.cli.error_format import error_format_option, show, text_format
 from pathways.cli.errors import OutputLost
 from pathways.cli.output import Output, guarded_output
+from pathways.cli.process_end import ends_with_the_command
 from pathways.cli.quiet import quiet_option
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.versions import VERSION
@@ -16,6 +17,8 @@ from pathways.dialect.versions import VERSION
 class _Group(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         text_format()
+        if not args and not extra:  # else another process calls this
+            ends_with_the_command()
         with guarded_output() as output:
             try:
                 return super().main(*args, **extra)

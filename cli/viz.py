@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from pathways.cli.errors import BadSource
+from pathways.cli.process_end import left_to_the_process
 from pathways.cli.source_spec import METAVAR, read_spec
-from pathways.compiler.collector import collector_paused
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.dialect.diagnostics import PathwaysError
@@ -57,7 +57,7 @@ def viz(
     if output is not None:
         writer_of(output)
     options = {"--topology": topology, "--placement": placement, "--schedule": schedule}
-    with collector_paused():
+    with left_to_the_process():
         picture = _picture(source, trace, {name: value for name, value in options.items() if value is not None})
         if output is not None:
             picture.save(output)

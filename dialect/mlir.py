@@ -177,6 +177,11 @@ def name_of(operation: Operation) -> str:
     return _read_location(operation.location.attr)[0]
 
 
+def name_and_place_of(operation: Operation) -> tuple[str, Where | None]:
+    """Returns both `name_of` and `where_of`, for who needs both of many ops."""
+    return _read_location(operation.location.attr)
+
+
 @remembered
 def _read_location(attribute: Any) -> tuple[str, Where | None]:
     printed = str(attribute)

@@ -12,7 +12,7 @@ from pathways.dialect.diagnostics import Where
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import where_of
+from pathways.dialect.mlir import name_and_place_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
 from pathways.viz.work import BRANCH, CALL, RESHARD, TRANSFER, PlannedTask, Slot, Work
@@ -90,7 +90,7 @@ def graph_of_program(program: ProgramIR) -> Graph:
     reader = _Reader(program)
     number: dict[int, int] = {}
     ways: dict[int, _Way] = {}
-    shown = {type_: str(type_) for type_ in set(flow.types)}
+    shown = {number: str(type_) for number, type_ in {id(t): t for t in flow.types}.items()}
     for node in flow.nodes:
         if node.is_transfer:
             way = ways.get(node.operands[0], _Way(node.operands[0]))
@@ -103,7 +103,7 @@ def graph_of_program(program: ProgramIR) -> Graph:
             source, route, moves, reason = ways.get(value, _Way(value))
             maker = flow.makers[source]
             if maker in number:
-                text, size = shown[flow.types[source]], flow.sizes[source]
+                text, size = shown[id(flow.types[source])], flow.sizes[source]
                 arrows.append(Arrow(number[maker], here, text, size, route, reason, moves=moves))
     graph.arrows.extend(_together(arrows))
     return graph
@@ -118,7 +118,8 @@ class _Reader:
         self._actions: dict[str, Action] = {}
 
     def box(self, node: Node, size: int) -> Box:
-        name, where = pw.shown_name(node.op), where_of(node.op.operation)
+        said, where = name_and_place_of(node.op.operation)
+        name = said or pw.unnamed(node.op)
         if not node.is_call:
             return Box(BRANCH, name, "", "", (), size, where)
         parts = tuple([self._action(text) for text in actions_of(node.op.action or "", node.op.parts or ())])

@@ -86,8 +86,8 @@ class Flow:
     @cached_property
     def sizes(self) -> list[int]:
         """The bytes of each value."""
-        known = {type_: type_.bytes for type_ in set(self.types)}
-        return [known[type_] for type_ in self.types]
+        known = {number: type_.bytes for number, type_ in {id(t): t for t in self.types}.items()}
+        return [known[id(type_)] for type_ in self.types]
 
     @cached_property
     def places(self) -> list[Placed | None]:

@@ -284,7 +284,12 @@ class FreeOp(PwOp):
 
 def shown_name(op: PwOp) -> str:
     """Names a node in a message: as the user does, or by its computation or kind where IR says no names."""
-    return name_of(op.operation) or (op.callee if isinstance(op, CallOp) else op.OPERATION_NAME)
+    return name_of(op.operation) or unnamed(op)
+
+
+def unnamed(op: PwOp) -> str:
+    """What stands for the name of a node that IR says none of."""
+    return op.callee if isinstance(op, CallOp) else op.OPERATION_NAME
 
 
 OPS: tuple[type[PwOp], ...] = (

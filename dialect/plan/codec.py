@@ -4,8 +4,10 @@ The schema is plan.proto, compiled to plan.binpb (`make proto`). Messages are ma
 time, so that no generated code ties users to one version of protobuf.
 """
 
+from collections.abc import Callable
 from importlib import resources
-from typing import Any, cast
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -150,51 +152,88 @@ def _encode_message(value: Any, kind: str, message: Any) -> None:
 
 
 class _Decoder:
-    """Reads the messages of one plan."""
+    """Reads the messages of one plan. What to do with a field is found once for all messages of a kind."""
 
     def __init__(self, members: dict[str, dict[str, bytes]]) -> None:
         self._members = members
         self._ranges = RangeReader()
+        self._readers: dict[str, _Read] = {"Dims": _read_dims, "Axis": _read_axis}
 
     def decode(self, message: Any) -> Any:
-        kind: str = message.DESCRIPTOR.name
-        match kind:
-            case "Dims":
-                return tuple(tuple(map(printable, dim.axes)) for dim in message.dims)
-            case "Axis":
-                return (printable(message.name), message.size)
-            case "Instruction":
-                chosen = message.WhichOneof("kind")
-                if chosen is None:
-                    raise DecodeError("an instruction of no known kind")
-                return self.decode(getattr(message, chosen))
-            case _:
-                pass
-        fields: dict[str, Any] = {f.name: self._field(message, f) for f in message.DESCRIPTOR.fields}
-        if kind == "Computation":
-            fields["module"] = self._members["modules"][message.name]
-            fields["local"] = self._members["locals"].get(message.name, b"")
-        if kind == "Plan":
-            fields |= {name: self._members[name] for name in ("constants", "phases", "executables")}
-        return CLASSES[kind](**fields)
+        return self._reader(message.DESCRIPTOR)(message)
 
-    def _field(self, message: Any, field: Any) -> Any:
-        content = getattr(message, field.name)
-        if (message.DESCRIPTOR.name, field.name) in _RANGES:
-            return self._ranges.read(content)
+    def _reader(self, kind: Any) -> "_Read":
+        """What makes a noun of a message of a kind, which is a descriptor."""
+        name: str = kind.name
+        if name not in self._readers:
+            self._readers[name] = self._one_of(kind) if name == "Instruction" else self._noun(kind)
+        return self._readers[name]
+
+    def _one_of(self, kind: Any) -> "_Read":
+        readers = {field.name: self._reader(field.message_type) for field in kind.fields}
+
+        def read(message: Any) -> Any:
+            chosen = message.WhichOneof("kind")
+            if chosen is None:
+                raise DecodeError("an instruction of no known kind")
+            return readers[chosen](getattr(message, chosen))
+
+        return read
+
+    def _noun(self, kind: Any) -> "_Read":
+        made = CLASSES[kind.name]
+        fields = [(field.name, self._field(kind.name, field)) for field in kind.fields]
+        fields += self._outside(kind.name)
+        return lambda message: made(**{name: read(message) for name, read in fields})
+
+    def _outside(self, kind: str) -> "list[tuple[str, _Read]]":
+        """What is not in the message, but in members of the file."""
+        members = self._members
+        if kind == "Computation":
+            modules, local = members["modules"], members["locals"]
+            return [("module", lambda m: modules[m.name]), ("local", lambda m: local.get(m.name, b""))]
+        if kind == "Plan":
+            return [(name, lambda _, name=name: members[name]) for name in ("constants", "phases", "executables")]
+        return []
+
+    def _field(self, kind: str, field: Any) -> "_Read":
+        get = attrgetter(field.name)
+        is_text = field.type == field.TYPE_STRING
+        if (kind, field.name) in _RANGES:
+            return lambda m: self._ranges.read(get(m))
         if field.is_repeated:
-            items = cast("list[Any]", content)
             if field.message_type is not None:
-                return tuple(map(self.decode, items))
-            return tuple(map(printable, items)) if field.type == field.TYPE_STRING else tuple(items)
+                read = self._reader(field.message_type)
+                return lambda m: tuple([read(one) for one in get(m)])
+            return (lambda m: tuple(map(printable, get(m)))) if is_text else (lambda m: tuple(get(m)))
         if field.message_type is not None:
-            if not message.HasField(field.name):
-                if field.name in ("where", "piece"):
-                    return None
-                raise DecodeError(f"{message.DESCRIPTOR.name} lacks {field.name}")
-            return self.decode(content)
+            return self._nested(kind, field)
         if field.name in _TREES:
-            return read_tree(content)
-        if field.has_presence and not message.HasField(field.name):
-            return None
-        return printable(content) if field.type == field.TYPE_STRING else content
+            return lambda m: read_tree(get(m))
+        stated: _Read = (lambda m: printable(get(m))) if is_text else get
+        if field.has_presence:
+            return lambda m: stated(m) if m.HasField(field.name) else None
+        return stated
+
+    def _nested(self, kind: str, field: Any) -> "_Read":
+        name, read = field.name, self._reader(field.message_type)
+
+        def nested(message: Any) -> Any:
+            if message.HasField(name):
+                return read(getattr(message, name))
+            if name in ("where", "piece"):
+                return None
+            raise DecodeError(f"{kind} lacks {name}")
+
+        return nested
+
+
+_Read: TypeAlias = Callable[[Any], Any]
+
+
+def _read_dims(message: Any) -> Any:
+    return tuple([tuple(map(printable, dim.axes)) for dim in message.dims])
+
+
+def _read_axis(message: Any) -> Any:
+    return printable(message.name), message.size

@@ -4,7 +4,8 @@ viz/page/data.js unpacks them.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain
+from operator import sub
 from typing import Any
 
 
@@ -16,9 +17,9 @@ def pack_rows(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
 
 def pack_column(values: Sequence[Any]) -> dict[str, Any]:
     """Packs one column: `plain`, or `steps` from zero where all are whole numbers."""
-    if not all(type(v) is int for v in values):
+    if not set(map(type, values)) <= {int}:
         return {"plain": list(values)}
-    return {"steps": [b - a for a, b in pairwise((0, *values))]}
+    return {"steps": list(map(sub, values, chain((0,), values)))}
 
 
 def pack_times(values: Sequence[float], tick: float) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def page_text(scene: Scene) -> str:
 
     with collector_paused():
         data = json.dumps(page_data(scene), separators=(",", ":"))
-    packed = base64.b64encode(gzip.compress(data.encode(), 6)).decode()
+    packed = base64.b64encode(gzip.compress(data.encode(), 6, mtime=0)).decode()
     scripts = [read(f"vendor/{name}") for name in LIBRARIES] + [read(name) for name in SCRIPTS]
     parts = {
         "title": html.escape(scene.title),

@@ -3,7 +3,6 @@
 viz/page/data.js reads it; the names are the same there.
 """
 
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -24,31 +23,29 @@ RESOLUTION = 1e-6
 """The smallest part of a schedule that times on the page tell apart."""
 
 
-@dataclass
-class Strings:
-    """A table of strings, each once; rows name them by number."""
+class Strings(dict[str, int]):
+    """A table of strings, each once; rows name them by number. What is looked up and not there is added."""
 
-    texts: list[str] = field(default_factory=list[str])
-    _numbers: dict[str, int] = field(default_factory=dict[str, int])
-    _said: dict[object, int] = field(default_factory=dict[object, int])
-    """The numbers of lines and actions, which are long to write."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[int, tuple[object, int]] = {}
+        """The numbers of lines and actions by identity: they are long to write, and to compare. Holds them."""
 
-    def __call__(self, text: str) -> int:
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self.texts)
-            self.texts.append(text)
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self)
         return number
 
     def line(self, where: Where | None) -> int:
-        if where not in self._said:
-            self._said[where] = self("" if where is None else str(where))
-        return self._said[where]
+        known = self._said.get(id(where))
+        if known is None:
+            known = self._said[id(where)] = where, self["" if where is None else str(where)]
+        return known[1]
 
     def parts(self, parts: tuple[Action, ...]) -> int:
-        if parts not in self._said:
-            self._said[parts] = self(" ".join(map(str, parts)))
-        return self._said[parts]
+        known = self._said.get(id(parts))
+        if known is None:
+            known = self._said[id(parts)] = parts, self[" ".join(map(str, parts))]
+        return known[1]
 
 
 def page_data(scene: Scene) -> dict[str, Any]:
@@ -68,16 +65,16 @@ def page_data(scene: Scene) -> dict[str, Any]:
             for lane in scene.lanes
         ]  # fmt: skip
         data["times"] = {name: _times(times) for name, times in scene.times.items()}
-    data["strings"] = strings.texts
+    data["strings"] = list(strings)
     return data
 
 
 def _graph(graph: Graph, s: Strings) -> dict[str, Any]:
     boxes = [
-        [s(b.kind), s(b.name), s(b.slice), s(b.island), s.parts(b.parts), b.bytes, s.line(b.where), b.task]
+        [s[b.kind], s[b.name], s[b.slice], s[b.island], s.parts(b.parts), b.bytes, s.line(b.where), b.task]
         for b in graph.boxes
     ]
-    arrows = [[a.source, a.target, s(a.value), a.bytes, s(a.route), s(a.reason), a.many, a.moves] for a in graph.arrows]
+    arrows = [[a.source, a.target, s[a.value], a.bytes, s[a.route], s[a.reason], a.many, a.moves] for a in graph.arrows]
     return {
         "phase": graph.phase.value,
         "boxes": pack_rows(boxes),
@@ -157,7 +154,7 @@ def _slice(found: PlanSlice) -> dict[str, Any]:
 def _kinds(plan: Plan, stream: Stream, s: Strings) -> list[Row]:
     """Type, mesh, axes of each dimension, and bytes on a device, of the kinds of buffers of a stream."""
     return [
-        [s(str(k.type)), list(k.type.shape), k.layout.mesh, k.layout.dims, k.bytes, s(str(plan.sharding(k.layout)))]
+        [s[str(k.type)], list(k.type.shape), k.layout.mesh, k.layout.dims, k.bytes, s[str(plan.sharding(k.layout))]]
         for k in stream.kinds
     ]
 
@@ -174,8 +171,8 @@ def _task(task: PlannedTask, work: Work, firsts: list[int], s: Strings) -> Row:
     moves = task.kind in (TRANSFER, RESHARD)
     stream, slot = task.reads[0] if moves else (task.stream, -1)
     return [
-        s(task.kind),
-        s(task.name),
+        s[task.kind],
+        s[task.name],
         task.step,
         task.stream,
         s.parts(task.parts),
@@ -184,9 +181,9 @@ def _task(task: PlannedTask, work: Work, firsts: list[int], s: Strings) -> Row:
         task.mesh,
         task.temporaries,
         [task.number - w for w in task.waits],
-        s(decision.reason if decision is not None else ""),
-        s(decision.chosen if decision is not None else ""),
-        s("\n".join(task.part_names)),
+        s[decision.reason if decision is not None else ""],
+        s[decision.chosen if decision is not None else ""],
+        s["\n".join(task.part_names)],
         work.makers.get((stream, slot), -1),
         stream,
         len(task.devices),
@@ -214,7 +211,7 @@ def _values(work: Work, number: int, s: Strings) -> list[Row]:
     rows: list[Row] = []
     slot = 0
     for group in stream.groups:
-        name, role, owner = s(group.name), s(group.role), s(group.owner)
+        name, role, owner = s[group.name], s[group.role], s[group.owner]
         for kind, death in zip(group.kinds, group.deaths, strict=True):
             at = number, slot
             first = work.users[at][0] if at in work.users else -1
@@ -229,8 +226,8 @@ def _run(run: Recorded, s: Strings) -> dict[str, Any]:
 
 def _row(row: DeviceRow, s: Strings) -> dict[str, Any]:
     def cells(found: list[Any]) -> list[Row]:
-        return [[c.step, s(c.name), s(c.action), s(c.line), round(c.begin * 1e9), round(c.end * 1e9)] for c in found]
+        return [[c.step, s[c.name], s[c.action], s[c.line], round(c.begin * 1e9), round(c.end * 1e9)] for c in found]
 
-    gaps = [[round(g.begin * 1e9), round(g.end * 1e9), s(g.reason)] for g in row.gaps]
+    gaps = [[round(g.begin * 1e9), round(g.end * 1e9), s[g.reason]] for g in row.gaps]
     return {"island": row.island, "device": row.device, "cells": cells(row.cells), "planned": cells(row.planned),
             "gaps": gaps}  # fmt: skip
