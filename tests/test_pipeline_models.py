@@ -15,8 +15,8 @@ from tests.support.library_models import MODELS, Model
 
 SCHEDULES = ("gpipe", "1f1b", "zero-bubble")
 ALL = [*itertools.product(MODELS, (2, 4, 8), SCHEDULES)]
-"""With PATHWAYS_ALL_MODELS all are run; else each model on two numbers of slices, and over all with all schedules."""
-SOME = [(m, k, SCHEDULES[(n + i) % 3]) for n, m in enumerate(MODELS) for i, k in enumerate((2, 4, 8)) if i != n % 3]
+"""With PATHWAYS_ALL_MODELS all are run; else each model on one number of slices, and over all with all schedules."""
+SOME = [(m, k, SCHEDULES[(n + i) % 3]) for n, m in enumerate(MODELS) for i, k in enumerate((2, 4, 8)) if i == n % 3]
 STEPS = 3
 
 

@@ -12,7 +12,7 @@ from support.random_programs import INPUTS, SHAPE, draw_irregular
 
 import pathways as pw
 
-AT_LEAST = 200
+AT_LEAST = 100
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

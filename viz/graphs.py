@@ -100,11 +100,11 @@ def graph_of_program(program: ProgramIR) -> Graph:
         number[node.number] = here = len(graph.boxes)
         graph.boxes.append(reader.box(node, sum([flow.sizes[v] for v in node.results])))
         for value in dict.fromkeys(node.operands):
-            source, route, moves, reason = ways.get(value, _Way(value))
+            source, route, moves, reason = ways.get(value) or (value, "", (), "")
             maker = flow.makers[source]
             if maker in number:
                 text, size = shown[id(flow.types[source])], flow.sizes[source]
-                arrows.append(Arrow(number[maker], here, text, size, route, reason, moves=moves))
+                arrows.append(Arrow(number[maker], here, text, size, route, reason, 1, moves))
     graph.arrows.extend(_together(arrows))
     return graph
 
@@ -184,7 +184,11 @@ def _together(arrows: list[Arrow]) -> list[Arrow]:
     """Draws one arrow for all values that go from one box to another alike."""
     alike: dict[tuple[int, int, str, str], list[Arrow]] = {}
     for arrow in arrows:
-        alike.setdefault((arrow.source, arrow.target, arrow.route, arrow.reason), []).append(arrow)
+        key = arrow.source, arrow.target, arrow.route, arrow.reason
+        if key in alike:
+            alike[key].append(arrow)
+        else:
+            alike[key] = [arrow]
     return [group[0] if len(group) == 1 else _sum(group) for group in alike.values()]
 
 

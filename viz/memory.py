@@ -32,7 +32,9 @@ def device_memory(plan: Plan) -> list[DeviceMemory]:
 
 
 def _of_stream(plan: Plan, stream: Stream) -> list[DeviceMemory]:
-    changes = [c._replace(owner=_kind(c.owner)) for c in memory_changes(stream, borrowed_slots(plan, stream.island))]
+    found = list(memory_changes(stream, borrowed_slots(plan, stream.island)))
+    kinds = {owner: _kind(owner) for owner in {c.owner for c in found}}
+    changes = [Change(step, mesh, kinds[owner], moved) for step, mesh, owner, moved in found]
     on: dict[tuple[int, ...], set[int]] = defaultdict(set)
     for mesh, classes in enumerate(classes_of(plan.meshes)):
         for devices in classes:

@@ -184,7 +184,11 @@ class _Decoder:
         made = CLASSES[kind.name]
         fields = [(field.name, self._field(kind.name, field)) for field in kind.fields]
         fields += self._outside(kind.name)
-        return lambda message: made(**{name: read(message) for name, read in fields})
+
+        def read(message: Any) -> Any:
+            return made(**{name: take(message) for name, take in fields})
+
+        return _once_of_equal(read) if kind.name == "Where" else read
 
     def _outside(self, kind: str) -> "list[tuple[str, _Read]]":
         """What is not in the message, but in members of the file."""
@@ -229,6 +233,20 @@ class _Decoder:
 
 
 _Read: TypeAlias = Callable[[Any], Any]
+
+
+def _once_of_equal(read: _Read) -> _Read:
+    """Reads equal messages once: many instructions come from one line."""
+    known: dict[bytes, Any] = {}
+
+    def recall(message: Any) -> Any:
+        raw = message.SerializeToString()
+        found = known.get(raw)
+        if found is None:
+            found = known[raw] = read(message)
+        return found
+
+    return recall
 
 
 def _read_dims(message: Any) -> Any:

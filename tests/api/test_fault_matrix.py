@@ -188,9 +188,11 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
 
     begins = m.Connect.__init__
     patch.setattr(m.Connect, "__init__", begin)
-    yield proxies
-    for proxy in proxies.values():
-        proxy.close()
+    try:
+        yield proxies
+    finally:
+        for proxy in proxies.values():
+            proxy.close()
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -212,6 +214,8 @@ def test_nothing_comes_through_between_two_islands(kind: str, shared: bool, monk
             noticed(f"partition of {kind}", lambda v=under_way: np.asarray(v), "PWC0924", 20)
             for proxy in proxies.values():
                 proxy.mend()
+            # The first run may offer what a host that is late drops with all that was offered before.
+            assert becomes(lambda: not code_of(lambda: np.asarray(there_and_back(X))))
             np.testing.assert_allclose(np.asarray(there_and_back(X)), want, rtol=1e-6)
         np.testing.assert_array_equal(np.asarray(kept), before[0])
         np.testing.assert_array_equal(np.asarray(lies), before[1])

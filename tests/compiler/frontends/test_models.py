@@ -16,7 +16,7 @@ from pathways.compiler.schedule import PROGRAM, SCHEDULES
 MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
 STEPS = 3
 PLACEMENTS = (*sorted(POLICIES), "layout")
-SEEDS = range(4)
+SEEDS = range(2)
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -64,7 +64,7 @@ def _stages(name: str, count: int) -> list[str]:
     return [f"stage*{count - 1}", "stage"] if name == "stage" else ["resnet", "apply_fn"]
 
 
-def test_equal_bytes_under_four_hash_seeds(root: Path, tmp_path: Path) -> None:
+def test_equal_bytes_under_two_hash_seeds(root: Path, tmp_path: Path) -> None:
     """All samples and models, each compiled by `pwc compile` in a process with its own seed."""
     figure2 = tmp_path / "compile_figure2.py"  # the paper's, which says nothing of its arguments
     figure2.write_text(
