@@ -60,7 +60,7 @@ class Shards(list[Any]):
     """The shards of a value, single-device arrays in the order of its mesh; none where this process has none of it."""
 
     def is_ready(self) -> bool:
-        return all(a.is_ready() for a in self)
+        return all([a.is_ready() for a in self])  # asked often: to make a generator takes longer than to ask
 
     def block_until_ready(self) -> None:
         for array in self:

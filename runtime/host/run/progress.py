@@ -130,30 +130,89 @@ class _Waves:
         return self._left
 
 
+@dataclass(eq=False, slots=True)
+class _Begun:
+    """A task under way, with what it waits for."""
+
+    number: int
+    work: Work
+    awaited: Sequence[Pending] = ()
+    coming: Coming = ALONE
+
+
+class _UnderWay:
+    """Tasks of one frame that are under way. A value that comes behind others is not looked at before those have come:
+    to ask each value that was asked for ahead, once and again, takes a twentieth of a hop.
+    """
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._looked_at: list[_Begun] = []
+        self._behind: dict[int, list[_Begun]] = {}
+        """The others, by the last bit of what they come behind."""
+        self._coming = 0
+        """The bits of all values that are awaited."""
+
+    def __bool__(self) -> bool:
+        return bool(self._looked_at or self._behind)
+
+    def add(self, task: _Begun, awaited: Sequence[Pending]) -> None:
+        task.awaited, task.coming = awaited, ALONE
+        if len(awaited) == 1 and isinstance(value := awaited[0], Pulled) and value.frame is self._frame:
+            task.coming = value.coming
+            self._coming |= value.coming.bit
+        self._place(task)
+
+    def _place(self, task: _Begun) -> None:
+        before = task.coming.behind & self._coming
+        if before:
+            self._behind.setdefault(before.bit_length() - 1, []).append(task)
+        else:
+            self._looked_at.append(task)
+
+    @property
+    def awaited(self) -> Sequence[Pending]:
+        return [pending for task in self._looked_at for pending in task.awaited]
+
+    def take(self) -> Sequence[_Begun]:
+        """Those of which something is known now; the first where nothing can be asked."""
+        looked_at, self._looked_at = self._looked_at, []
+        taken = looked_at if len(looked_at) == 1 else [t for t in looked_at if any(p.is_known() for p in t.awaited)]
+        taken = taken or looked_at[:1]
+        self._looked_at += [task for task in looked_at if task not in taken]
+        for task in taken:
+            if bit := task.coming.bit:
+                self._coming &= ~bit
+                for other in self._behind.pop(bit.bit_length() - 1, ()):
+                    self._place(other)
+        return taken
+
+
 def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
     """Enqueues all waves, each as soon as it can be, and runs tasks to their end."""
-    left = _Waves(waves)
-    tasks: list[tuple[int, Work, Sequence[Pending]]] = []
+    left, tasks = _Waves(waves), _UnderWay(frame)
     while left or tasks:
         wave = left.take()
         if wave is not None:
             for part in wave.parts:
                 run.enqueue(part, frame, last=not left and part is wave.parts[-1])
-            begun = [(number, task.start(frame, run), ()) for number, task in wave.tasks]
+            begun: Sequence[_Begun] = [_Begun(number, task.start(frame, run)) for number, task in wave.tasks]
         else:
-            yield [pending for _, _, pendings in tasks for pending in pendings]
-            begun = [t for t in tasks if any(p.is_known() for p in t[2])] or tasks[:1]
-            tasks = [t for t in tasks if t not in begun]
-        for number, work, _ in begun:
-            awaited = next(work, None)
+            yield tasks.awaited
+            begun = tasks.take()
+        for task in begun:
+            awaited = next(task.work, None)
             if awaited is None:
-                left.is_over(number)
+                left.is_over(task.number)
             else:
-                tasks.append((number, work, awaited))
+                tasks.add(task, awaited)
 
 
 def wait_any(pendings: Sequence[Pending]) -> None:
     """Waits until at least one is known; for the first of them where none can be asked."""
+    if len(pendings) == 1:
+        pendings[0].wait()
+        return
     asked: list[Pending] = []
     for pending in pendings:
         known = pending.is_known()
@@ -161,7 +220,6 @@ def wait_any(pendings: Sequence[Pending]) -> None:
             return
         if known is not None:
             asked.append(pending)
-    asked = _may_be_first(asked)
     if len(asked) < 2:
         (asked or pendings)[0].wait()
         return
@@ -173,17 +231,6 @@ def wait_any(pendings: Sequence[Pending]) -> None:
     while not any(p.is_known() for p in asked):
         time.sleep(pause)
         pause = min(2 * pause, LONGEST)
-
-
-def _may_be_first(pendings: list[Pending]) -> list[Pending]:
-    """Leaves out what comes behind others of these: one value is waited for without a helper."""
-    if len(pendings) < 2:
-        return pendings
-    coming: dict[int, int] = {}
-    for p in pendings:
-        if isinstance(p, Pulled):
-            coming[id(p.frame)] = coming.get(id(p.frame), 0) | p.coming.bit
-    return [p for p in pendings if not (isinstance(p, Pulled) and p.coming.behind & coming[id(p.frame)])]
 
 
 def _first_of(waits: Sequence[SharedWait]) -> None:

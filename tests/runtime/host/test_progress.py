@@ -19,7 +19,7 @@ from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.load.waves import PREFETCH, defer
 from pathways.runtime.host.run import progress
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.progress import Pulled, wait_any
+from pathways.runtime.host.run.progress import PreparedWave, Pulled, Work, drive, wait_any
 
 jit: Any = jax.jit
 HOPS = 8
@@ -148,21 +148,28 @@ def test_what_has_come_is_used_before_more_is_asked_for() -> None:
     assert order == ["Recv"] * PREFETCH + ["Run", "Recv"] * ahead + ["Run"] * PREFETCH
 
 
-@pytest.mark.usefixtures("no_looking")
 @pytest.mark.parametrize("same", [True, False])
-def test_what_comes_behind_another_is_not_waited_for(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one frame the first is waited for without a helper; of two, as of two loops, either may be first."""
-    helped: list[Any] = []
-    monkeypatch.setattr(progress, "_first_of", helped.append)
-    first, second, frames = Value(), Value(), [Frame(0, ()), Frame(0, ())]
-    one = Pulled(Shards([first]), frames[0], Coming(1, 0))
-    two = Pulled(Shards([second]), frames[0 if same else 1], Coming(2, 1))
-    if same:
-        first.there.set()
-    wait_any([two, one])
-    assert bool(helped) != same
-    first.there.set()
-    second.there.set()
+def test_what_comes_behind_another_is_not_looked_at(same: bool) -> None:
+    """Of one frame the first alone; of two, as of two loops, either may be first. In the end all is done, in order."""
+    values, frames, done = [Value() for _ in range(3)], [Frame(0, ()), Frame(0, ())], list[int]()
+    found = [Coming(1, 0), Coming(2, 1), Coming(4, 3)]
+    pulls = [
+        Pulled(Shards([value]), frames[0 if same else number % 2], coming)
+        for number, (value, coming) in enumerate(zip(values, found, strict=True))
+    ]
+
+    def work(number: int) -> Work:
+        yield (pulls[number],)
+        done.append(number)
+
+    tasks: list[Any] = [(n, SimpleNamespace(start=lambda *_, n=n: work(n))) for n in range(3)]
+    driven = drive([PreparedWave(0, [], tasks)], frames[0], SimpleNamespace())  # pyright: ignore
+    assert list(next(driven)) == (pulls[:1] if same else pulls[:2])
+    for value in reversed(values):
+        value.there.set()
+    while (awaited := next(driven, None)) is not None:
+        assert list(awaited) == [pulls[len(done)]]
+    assert done == [0, 1, 2]
 
 
 def test_a_chain_comes_in_its_order() -> None:
