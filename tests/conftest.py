@@ -40,7 +40,7 @@ ROOT = Path(__file__).parent.parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what golden tests print")
     parser.addoption("--encoded", action="store_true", help="runs are messages, written and read as between processes")
-    parser.addoption("--programs", type=int, default=60, help="how many random programs are compared")
+    parser.addoption("--programs", type=int, default=40, help="how many random programs are compared")
     parser.addoption("--first-program", type=int, default=0, help="the seed of the first random program")
 
 

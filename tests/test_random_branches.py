@@ -12,7 +12,7 @@ from support.random_programs import INPUTS, SHAPE, draw_irregular
 
 import pathways as pw
 
-AT_LEAST = 100
+AT_LEAST = 60
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -60,7 +60,7 @@ def steps(made: Stacks, count: int = 3, **options: Any) -> tuple[Any, Any]:
     return program(*ours, batch), plain(*theirs, batch)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4),
     chain=st.sampled_from(sorted(CHAINS)),

@@ -14,10 +14,10 @@ from pathways.dialect.plan.check import validate
 
 
 def test_changed_plans_are_refused_or_do_what_they_say(tmp_path: Path) -> None:
-    outcomes = dict(findings(tmp_path, 0, 150))
+    outcomes = dict(findings(tmp_path, 0, 100))
     assert not {n: o for n, o in outcomes.items() if o.startswith("FOUND")}
     kinds = [o.split()[0] for o in outcomes.values()]
-    assert kinds.count("same") >= 25 and kinds.count("PWC0604") >= 25 and len(kinds) >= 125
+    assert kinds.count("same") >= 15 and kinds.count("PWC0604") >= 15 and len(kinds) >= 80
 
 
 def test_the_interpreter_says_what_a_plan_says() -> None:

@@ -14,7 +14,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from tests.support.random_losses import random_loss
 from tests.support.unplaced import unplaced
 
-SEEDS = range(int(os.environ.get("PATHWAYS_RANDOM_LOSSES", "12")))
+SEEDS = range(int(os.environ.get("PATHWAYS_RANDOM_LOSSES", "8")))
 PLACED = range(1000, 1006)
 
 
