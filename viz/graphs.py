@@ -3,15 +3,17 @@
 A transfer is no node but a part of the edge that it is on: where a value goes, by which route, how many bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pathways.dialect.call_labels import Action, actions_of, read_action
 from pathways.dialect.diagnostics import Where
+from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import name_and_place_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
@@ -90,7 +92,7 @@ def graph_of_program(program: ProgramIR) -> Graph:
     reader = _Reader(program)
     number: dict[int, int] = {}
     ways: dict[int, _Way] = {}
-    shown = {number: str(type_) for number, type_ in {id(t): t for t in flow.types}.items()}
+    shown: Callable[[ArrayType], str] = remembered_by_identity(str)
     for node in flow.nodes:
         if node.is_transfer:
             way = ways.get(node.operands[0], _Way(node.operands[0]))
@@ -103,7 +105,7 @@ def graph_of_program(program: ProgramIR) -> Graph:
             source, route, moves, reason = ways.get(value) or (value, "", (), "")
             maker = flow.makers[source]
             if maker in number:
-                text, size = shown[id(flow.types[source])], flow.sizes[source]
+                text, size = shown(flow.types[source]), flow.sizes[source]
                 arrows.append(Arrow(number[maker], here, text, size, route, reason, 1, moves))
     graph.arrows.extend(_together(arrows))
     return graph

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.ir import pw
+from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import Value
 from pathways.dialect.sdy import Placed
 
@@ -86,8 +87,7 @@ class Flow:
     @cached_property
     def sizes(self) -> list[int]:
         """The bytes of each value."""
-        known = {number: type_.bytes for number, type_ in {id(t): t for t in self.types}.items()}
-        return [known[id(type_)] for type_ in self.types]
+        return list(map(remembered_by_identity(lambda type_: type_.bytes), self.types))
 
     @cached_property
     def places(self) -> list[Placed | None]:

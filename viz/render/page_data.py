@@ -3,11 +3,13 @@
 viz/page/data.js reads it; the names are the same there.
 """
 
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
 from pathways.dialect.call_labels import Action
 from pathways.dialect.diagnostics import Where
+from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.plan.nouns import Plan, PlanSlice, Stream
 from pathways.dialect.schedule_figures import Schedule
 from pathways.viz.actual import DeviceRow, Recorded
@@ -24,28 +26,25 @@ RESOLUTION = 1e-6
 
 
 class Strings(dict[str, int]):
-    """A table of strings, each once; rows name them by number. What is looked up and not there is added."""
+    """A table of strings, each once; rows name them by number. What is looked up and not there is added.
+
+    `line` and `parts` give the numbers of a line and of actions, which are long to write, and to compare.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[int, tuple[object, int]] = {}
-        """The numbers of lines and actions by identity: they are long to write, and to compare. Holds them."""
+        self.line: Callable[[Where | None], int] = remembered_by_identity(self._line)
+        self.parts: Callable[[tuple[Action, ...]], int] = remembered_by_identity(self._parts)
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
         return number
 
-    def line(self, where: Where | None) -> int:
-        known = self._said.get(id(where))
-        if known is None:
-            known = self._said[id(where)] = where, self["" if where is None else str(where)]
-        return known[1]
+    def _line(self, where: Where | None) -> int:
+        return self["" if where is None else str(where)]
 
-    def parts(self, parts: tuple[Action, ...]) -> int:
-        known = self._said.get(id(parts))
-        if known is None:
-            known = self._said[id(parts)] = parts, self[" ".join(map(str, parts))]
-        return known[1]
+    def _parts(self, parts: tuple[Action, ...]) -> int:
+        return self[" ".join(map(str, parts))]
 
 
 def page_data(scene: Scene) -> dict[str, Any]:

@@ -176,10 +176,10 @@ class _UnderWay:
 
     def take(self) -> Sequence[_Begun]:
         """Those of which something is known now; the first where nothing can be asked."""
-        looked_at, self._looked_at = self._looked_at, []
+        looked_at = self._looked_at
         taken = looked_at if len(looked_at) == 1 else [t for t in looked_at if any(p.is_known() for p in t.awaited)]
         taken = taken or looked_at[:1]
-        self._looked_at += [task for task in looked_at if task not in taken]
+        self._looked_at = [task for task in looked_at if task not in taken]
         for task in taken:
             if bit := task.coming.bit:
                 self._coming &= ~bit
