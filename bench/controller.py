@@ -42,7 +42,8 @@ from pathways.runtime.wire.encoding import MESSAGES, decode, encode, pack_parcel
 from pathways.runtime.wire.frames import HEADER, frame_of
 from pathways.runtime.wire.identity import ROLES
 from pathways.runtime.wire.ids import first_id
-from pathways.runtime.wire.tls import WELCOME, join_as, listening_at, prepare, read_keys
+from pathways.runtime.wire.port import listening_at, prepare
+from pathways.runtime.wire.tls import WELCOME, join_as, read_keys
 from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
 from pathways.runtime.wire.versions import VERSIONS
 

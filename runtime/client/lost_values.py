@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.remote_host import RemoteHost
-from pathways.runtime.control.partitions import Partitions, mends
+from pathways.runtime.control.partitions import Partitions
 from pathways.runtime.wire import messages as m
 
 
@@ -46,5 +46,5 @@ class LostValues:
         if cause is not None:
             print(f"note: {cause.brief}", file=sys.stderr, flush=True)
             with self.telling:
-                for island, mend in mends(cause).items():
+                for island, mend in self._partitions.mends(cause).items():
                     named[island].post(mend)

@@ -12,7 +12,8 @@ from pathways.runtime.control.loop import Loop
 from pathways.runtime.wire.addresses import Address
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Identity, Role
-from pathways.runtime.wire.tls import HANDSHAKE, LOOK, WELCOME, Keys, no_peer
+from pathways.runtime.wire.port import LOOK
+from pathways.runtime.wire.tls import HANDSHAKE, WELCOME, Keys, no_peer
 from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
 
 MOST_HANDSHAKES = 256

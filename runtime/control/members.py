@@ -20,7 +20,7 @@ from pathways.runtime.control.epochs import Epoch
 from pathways.runtime.control.gang_roll import hangs, roll_of
 from pathways.runtime.control.loop import Loop, Peer
 from pathways.runtime.control.member import Member, Rank, all_ranks, member_after, members_of
-from pathways.runtime.control.partitions import Partitions, mends
+from pathways.runtime.control.partitions import Partitions
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
@@ -266,7 +266,7 @@ class Members:
             cause = self._partitions.found(message, rank.member.name, list(idle.values()))
             if cause is not None:
                 print(f"note: {cause.brief}", file=sys.stderr, flush=True)
-                for island, mend in mends(cause).items():
+                for island, mend in self._partitions.mends(cause).items():
                     named[island].post(mend)
 
         for each in hosts:

@@ -1,7 +1,8 @@
 """Islands that are there and do not reach each other: when two of them are to connect anew, for a run. Pure."""
 
+import itertools
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostic_json import write_diagnostic
@@ -21,6 +22,7 @@ class Partitions:
     _mended: deque[tuple[int, str, str]] = field(
         default_factory=lambda: deque[tuple[int, str, str]](maxlen=MOST_MENDED)
     )
+    _anew: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def found(self, message: m.Missing, target: str, idle: Sequence[float]) -> NothingComesThrough | None:
         """Says why values do not come to an island; None where they may be computed yet, or this was said before.
@@ -33,8 +35,7 @@ class Partitions:
         self._mended.append(told)
         return NothingComesThrough(source=message.island, target=target, seconds=message.seconds)
 
-
-def mends(cause: NothingComesThrough) -> Mapping[str, m.Mend]:
-    """What each of the two islands is told, by name: to end what is on its way, and to connect with the other anew."""
-    said = write_diagnostic(cause)
-    return {cause.source: m.Mend(cause.target, said), cause.target: m.Mend(cause.source, said)}
+    def mends(self, cause: NothingComesThrough) -> Mapping[str, m.Mend]:
+        """What each of the two islands is told, by name: to end what is on its way, and to connect anew."""
+        said, anew = write_diagnostic(cause), next(self._anew)
+        return {cause.source: m.Mend(cause.target, said, anew), cause.target: m.Mend(cause.source, said, anew)}

@@ -25,7 +25,8 @@ from pathways.runtime.launch.ray_api import connect_to_ray
 from pathways.runtime.launch.ray_hosts import RayLauncher
 from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, show_address
 from pathways.runtime.wire.certificates import member_folder
-from pathways.runtime.wire.tls import Keys, checked_keys, listening_at
+from pathways.runtime.wire.port import listening_at
+from pathways.runtime.wire.tls import Keys, checked_keys
 
 BACKLOG = 1024
 """Processes that may come at once."""

@@ -136,7 +136,7 @@ class Host:
                 else:
                     self.neighbors.forget(message.island)
             case m.Mend():
-                self.neighbors.mend(message.island)
+                self.neighbors.mend(message.island, message.anew)
             case m.Inject():
                 self._answer(message.request, lambda: self._observers.inject(message.client, message.fault), post)
             case m.Forget():
@@ -177,7 +177,8 @@ class Host:
         post = post or self._post
         match message:
             case m.Fence() | m.Mend():
-                self.neighbors.lose(message.island, read_diagnostic(message.cause), gone=isinstance(message, m.Fence))
+                anew = message.anew if isinstance(message, m.Mend) else 0
+                self.neighbors.lose(message.island, read_diagnostic(message.cause), anew)
                 if isinstance(message, m.Fence) and message.leaves:
                     self.neighbors.leave(message.island)
             case m.RunPlan():

@@ -191,10 +191,14 @@ class ReadArray:
 
 @dataclass(frozen=True)
 class Mend:
-    """End what is on its way to and from an island, for this cause (a diagnostic), and connect with it anew."""
+    """End what is on its way to and from an island, for this cause (a diagnostic), and connect with it anew.
+
+    `anew`: at the so manieth time that its controller says so of any two islands; both ends go by it.
+    """
 
     island: str
     cause: str
+    anew: int
 
 
 @dataclass(frozen=True)

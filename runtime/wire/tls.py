@@ -8,31 +8,23 @@ import contextlib
 import queue
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.threads import started
 from pathways.runtime.wire.addresses import Address, show_address
 from pathways.runtime.wire.certificates import bad_keys, member_files
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import NoPeer
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import ROLES, Identity, Role, read_cluster, read_identity, uris_of
+from pathways.runtime.wire.port import LOOK, Port, listening_at, prepare
 from pathways.runtime.wire.tls_stream import TlsStream, handshake
 
 HANDSHAKE = 10.0
 """Seconds that an end may take to say who it is."""
-MOST_HANDSHAKES = 64
-"""So many ends may be saying who they are; then the one that has taken longest is dropped, and keeps out no other."""
-LOOK = 0.2
-"""Seconds after which a listener looks whether it has been closed, and whether sockets can be made again."""
-_ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 300_000))
-"""When an end whose machine is gone is given up: after half a minute, or where something was sent to it after five,
-which a process that is stopped and does not read has, too. Not all systems know all of these."""
 WELCOME = b"\x01"
 """What a listener says first: of TLS 1.3 alone the other end would not know that it was let in."""
 
@@ -118,12 +110,6 @@ def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HAND
         raise no_peer(address, error, wanted, seconds) from None
 
 
-def listening_at(address: Address) -> socket.socket:
-    """A socket that listens at an address, and at no other. Raises OSError where it cannot be had."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    return socket.create_server(address, family=family, backlog=4 * MOST_HANDSHAKES)
-
-
 class Listener:
     """A port at which members in a role are let in. What does not say in time that it is one holds up no other.
 
@@ -140,23 +126,16 @@ class Listener:
         on_refused: Callable[[PathwaysError], None] = lambda _: None,
     ) -> None:
         """Begins to listen. Raises PWC0913 where the address cannot be had."""
-        try:
-            self._socket = listening_at(address)
-        except OSError as error:
-            raise no_peer(address, error, wanted, seconds) from None
-        self.address: Address = self._socket.getsockname()[:2]
-        """Where it listens: port 0 was any that is free."""
-        self._socket.settimeout(LOOK)
         self._keys, self._seconds, self._on_refused = keys, seconds, on_refused
         self._wanted: Role = wanted
         self._met: queue.SimpleQueue[tuple[Connection, Identity] | None] = queue.SimpleQueue()
         """Those who were let in, in their order; None at the end."""
-        self._meeting: dict[socket.socket, None] = {}
-        """Those who are saying who they are, in the order in which they came."""
-        self._lock = threading.Lock()
-        """Guards who is between coming and being let in, against who is dropped and against the end."""
-        self._closed = threading.Event()
-        threading.Thread(target=self._listen, name="pathways-listener", daemon=True).start()
+        try:
+            self._port = Port(listening_at(address), seconds, self._meet, self._met.put, self._refuse)
+        except OSError as error:
+            raise no_peer(address, error, wanted, seconds) from None
+        self.address = self._port.address
+        """Where it listens: port 0 was any that is free."""
 
     def accept(self, seconds: float | None = None) -> tuple[Connection, Identity]:
         """Waits for the next member. Raises TimeoutError after so long, ConnectionEnded when the listener is closed."""
@@ -171,60 +150,20 @@ class Listener:
 
     def close(self) -> None:
         """Stops listening. Those who were accepted stay, and nothing else does."""
-        with self._lock:
-            self._closed.set()
-            for sock in self._meeting:
-                _end(sock)
-            self._meeting.clear()
-            with contextlib.suppress(queue.Empty):
-                while (found := self._met.get_nowait()) is not None:
-                    found[0].close()
-            self._met.put(None)
-        self._socket.close()
+        self._port.close()
+        with contextlib.suppress(queue.Empty):
+            while (found := self._met.get_nowait()) is not None:
+                found[0].close()
+        self._met.put(None)
 
-    def _listen(self) -> None:
-        while not self._closed.is_set():
-            try:
-                sock, address = self._socket.accept()
-            except TimeoutError:
-                continue
-            except OSError:  # closed; or gone again; or there are too many open files, for now
-                self._closed.wait(LOOK)
-                continue
-            with self._lock:
-                if self._closed.is_set():
-                    sock.close()
-                    return
-                self._meeting[sock] = None
-                if len(self._meeting) > MOST_HANDSHAKES:
-                    oldest = next(iter(self._meeting))
-                    del self._meeting[oldest]
-                    _end(oldest)
-            meeting = threading.Thread(target=self._meet, args=(sock, address), name="pathways-meet", daemon=True)
-            if not started(meeting):
-                self._leave(sock)
-                sock.close()
+    def _meet(self, sock: socket.socket, until: float) -> tuple[Connection, Identity]:
+        stream, peer = _met(sock, self._keys.listening, self._keys, self._wanted, until, listens=True)
+        stream.sendall(WELCOME)
+        stream.settimeout(None)
+        return Connection(stream), peer
 
-    def _meet(self, sock: socket.socket, address: Address) -> None:
-        """Lets one in, or not."""
-        until = time.monotonic() + self._seconds
-        try:
-            stream, peer = _met(sock, self._keys.listening, self._keys, self._wanted, until, listens=True)
-            stream.sendall(WELCOME)
-            stream.settimeout(None)
-            with self._lock:
-                if sock not in self._meeting:
-                    raise ConnectionEnded("it was dropped for others, or the listener was closed")
-                del self._meeting[sock]
-                self._met.put((Connection(stream), peer))
-        except (OSError, ConnectionEnded, PathwaysError) as error:
-            self._leave(sock)
-            sock.close()
-            self._on_refused(no_peer(address, error, self._wanted, self._seconds))
-
-    def _leave(self, sock: socket.socket) -> None:
-        with self._lock:
-            self._meeting.pop(sock, None)
+    def _refuse(self, address: Address, error: Exception) -> None:
+        self._on_refused(no_peer(address, error, self._wanted, self._seconds))
 
 
 def _met(
@@ -234,15 +173,6 @@ def _met(
     prepare(sock)
     stream = handshake(sock, context, listens=listens, until=until)
     return stream, member_at(stream.peer(), keys, (wanted,))
-
-
-def prepare(sock: socket.socket) -> None:
-    """Sets what all sockets between machines have."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message is waited for, however small it is
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _ENDS:
-        with contextlib.suppress(AttributeError, OSError):  # this system knows none of it
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def member_at(said: Sequence[str], keys: Keys, wanted: Collection[Role]) -> Identity:
@@ -278,9 +208,3 @@ def no_peer(address: Address, error: Exception, wanted: str, seconds: float) -> 
 def _plain(reason: str) -> str:
     """Words of a reason of OpenSSL's."""
     return reason.replace("_", " ").lower()
-
-
-def _end(sock: socket.socket) -> None:
-    """Wakes the thread that waits for a socket, which closes it."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)

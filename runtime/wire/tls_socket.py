@@ -12,7 +12,8 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Identity, Role, uris_of
-from pathways.runtime.wire.tls import Keys, member_at, prepare
+from pathways.runtime.wire.port import prepare
+from pathways.runtime.wire.tls import Keys, member_at
 from pathways.runtime.wire.tls_stream import PIECE, RECEIVED
 
 _RECORD = 1 << 14

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -23,6 +23,7 @@ from support.proxies import Proxy
 from support.shared import SharedCluster, controller_here, end_of, line_of, shared_cluster
 
 import pathways as pw
+from pathways.runtime.host.devices.transfer_server import EAGER_LIMIT, Invitation
 from pathways.runtime.wire import messages as m
 
 jit: Any = jax.jit
@@ -181,10 +182,13 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
         begins(connect, request, {name: through(said) if said else said for name, said in invitations.items()})
 
     def through(invitation: str) -> str:
-        address, number = invitation.split()
-        if address not in proxies:
-            proxies[address] = Proxy(address)
-        return f"{proxies[address].address} {number}"
+        number, invited = invitation.split(maxsplit=1)
+        found = Invitation.read(invited)
+        for address in (found.pulls, found.sends.address):
+            if address not in proxies:
+                proxies[address] = Proxy(address)
+        sends = replace(found.sends, address=proxies[found.sends.address].address, name="")
+        return f"{number} {replace(found, pulls=proxies[found.pulls].address, sends=sends)}"
 
     begins = m.Connect.__init__
     patch.setattr(m.Connect, "__init__", begin)
@@ -197,9 +201,14 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_comes_through_between_two_islands(kind: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sent", [True, False], ids=["sent", "pulled"])
+def test_nothing_comes_through_between_two_islands(
+    kind: str, shared: bool, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A partition: both reach their controller. What waits has an error, and all hosts live."""
     monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "1")
+    if not sent:
+        monkeypatch.setenv(EAGER_LIMIT, "0")
     with proxied(monkeypatch) as proxies, ExitStack() as stack:
         if shared:
             stack.enter_context(pw.connect(stack.enter_context(controller_here(KINDS[kind]))))

@@ -230,16 +230,28 @@ def put(
     if here is not None:
         boxes, devices = [boxes[i] for i in here], [devices[i] for i in here]
     shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in boxes]
+    return placer(type_, sharding, devices)(shards)
+
+
+def placer(
+    type_: ArrayType, sharding: Any, devices: Sequence[Device]
+) -> "Callable[[Sequence[np.ndarray[Any, Any]]], DeviceArray]":
+    """Prepares to put shards on devices, each its own, as an array. The shards must not change afterwards.
+
+    What it gives raises InternalError where the devices hold another element type than `type_` states.
+    """
     aval, own = _aval(type_), list(devices)
-    if type_.dtype in _NARROWED:
-        with jax.enable_x64(True):
-            array = _xc.batched_device_put(aval, sharding, shards, own)
-    else:
-        array = _xc.batched_device_put(aval, sharding, shards, own)
-    held = array._arrays[0].dtype
-    if held != aval.dtype:  # the array itself repeats the type it was given; its shards have the real one
-        raise InternalError(f"{type_} was put on devices as {held}")
-    return array
+    is_narrowed = type_.dtype in _NARROWED
+
+    def place(shards: "Sequence[np.ndarray[Any, Any]]") -> DeviceArray:
+        with jax.enable_x64(True) if is_narrowed else contextlib.nullcontext():
+            array = _xc.batched_device_put(aval, sharding, list(shards), own)
+        held = array._arrays[0].dtype
+        if held != aval.dtype:  # the array itself repeats the type it was given; its shards have the real one
+            raise InternalError(f"{type_} was put on devices as {held}")
+        return array
+
+    return place
 
 
 _NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})

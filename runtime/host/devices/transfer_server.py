@@ -1,5 +1,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Arrays from process to process, by JAX's transfer server: offered by number and pulled by it, before they exist.
+"""Arrays from process to process, by number: offered and asked for before they exist.
+
+Small ones are sent as soon as they are there (`eager_server.py`), others are pulled, by JAX's transfer server.
 
 The compat module for `jax.experimental.transfer`: for its flat forms, which do no work on trees, and for two private
 names. `_poison_connection` ends the pulls of a connection whose other end is frozen; without it a frozen process would
@@ -12,6 +14,7 @@ pulled once. What is offered must not be donated or deleted before it is pulled:
 
 import contextlib
 import importlib
+import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +23,39 @@ from typing import Any
 import jax
 import numpy as np
 
-from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.errors import BadSetting
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
+from pathways.runtime.host.devices.eager_values import Landing, Parcel, Sent, sent
+from pathways.runtime.host.devices.mailbox import FAILURE, Entrance, Mailbox
 from pathways.runtime.wire.addresses import show_address
 
 _transfer: Any = importlib.import_module("jax.experimental.transfer")
 _TRANSPORTS = 2
 """Connections that the data of one pair of processes is spread over; with none, offering kills the process."""
+EAGER_LIMIT = "PATHWAYS_EAGER_LIMIT"
+"""The environment variable for the most bytes of a value that a host sends without being asked."""
+_EAGER_LIMIT = "65536"
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What a process must know to take values from another: where it pulls them, where it is sent those that it does
+    not ask for, and the most bytes of these."""
+
+    pulls: str
+    sends: Entrance
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.pulls} {self.most} {self.sends}"
+
+    @classmethod
+    def read(cls, text: str) -> "Invitation":
+        pulls, most, sends = text.split(maxsplit=2)
+        return cls(pulls, Entrance.read(sends), int(most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +64,7 @@ class Incoming:
 
     client: Any
     structs: Sequence[Any]
+    landing: Landing
 
     @classmethod
     def of(cls, client: Any, types: Sequence[ArrayType], shardings: Sequence[Any]) -> "Incoming":
@@ -44,23 +73,32 @@ class Incoming:
                 jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype), sharding=s)
                 for t, s in zip(types, shardings, strict=True)
             ]
-        return cls(client, structs)
+        return cls(client, structs, Landing(types, shardings))
 
 
 class TransferSource:
-    """A connection to the transfer server of another process."""
+    """Where the values of another process come from: its transfer server, and what it sends unasked."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, connection: Any, mailbox: Mailbox) -> None:
+        self._connection, self._mailbox = connection, mailbox
+        self.ready = mailbox.ready
+        """Whether both ends have begun."""
         self.lost: Diagnostic | None = None
         """Why the process is gone."""
 
-    def pull(self, name: int, wanted: Incoming) -> list[pjrt.DeviceArray]:
+    def pull(self, name: int, wanted: Incoming) -> Sequence[pjrt.DeviceArray | Sent]:
         """Asks for arrays: gives futures. Raises one of FAILURES where it is closed."""
+        if wanted.landing.bytes <= self._mailbox.most:
+            return sent(self._mailbox.expect(name), wanted.landing)
+        return self.pull_later(name, wanted)
+
+    def pull_later(self, name: int, wanted: Incoming) -> list[pjrt.DeviceArray]:
+        """As `pull`, of what is not sent, however small."""
         return self._connection._pull_flat(name, wanted.client, wanted.structs)
 
     def close(self) -> None:
         """Ends all pulls with an error."""
+        self._mailbox.close()
         with contextlib.suppress(*pjrt.FAILURES):
             self._connection._poison_connection()
 
@@ -69,24 +107,57 @@ class TransferServer:
     """What this process offers to one other, at an address of this machine. It asks for no keys, and encrypts nothing:
     on another than the loopback's, who reaches it may read what it guesses the number of."""
 
-    def __init__(self, device: pjrt.Device, ip: str) -> None:
+    def __init__(self, device: pjrt.Device, ip: str, sends: EagerServer) -> None:
         address = show_address((ip, 0))
         self._server = _transfer.start_transfer_server(device.client, address, [address] * _TRANSPORTS)
+        self._sends = sends
+        self._way: EagerWay | None = None
+        self._most = eager_limit()
 
-    @property
-    def address(self) -> str:
-        return str(self._server.address())
+    def invite(self) -> Invitation:
+        """What the other must know: the same, until it is lost."""
+        self._way = self._way or self._sends.way()
+        return Invitation(str(self._server.address()), self._way.entrance, self._most)
 
-    def connect(self, address: str) -> TransferSource:
-        return TransferSource(self._server.connect(address))
+    def connect(self, invitation: Invitation, anew: int = 0) -> TransferSource:
+        """Connects with the other, as invited by it. `anew`: how often both were told to connect anew."""
+        mailbox = Mailbox(invitation.sends, invitation.most, anew)
+        return TransferSource(self._server.connect(invitation.pulls), mailbox)
 
     def forget(self) -> None:
         """Drops all offers that were not pulled, and their arrays: the process that was to pull them is gone."""
         self._server._reset_rendevous_table()
 
+    def lose(self) -> None:
+        """Ends what is sent: the other is gone. Until one in its place is invited, what would be sent is not."""
+        way, self._way = self._way, None
+        if way is not None:
+            way.close()
+
+    def begin_anew(self, anew: int) -> None:
+        """Drops what has not come to the other, and goes on when it connects anew."""
+        self.forget()
+        if (way := self._way) is not None:
+            way.begin_anew(anew)
+
+    def sends(self, types: Sequence[ArrayType], shardings: Sequence[Any]) -> bool:
+        """Whether arrays go unasked."""
+        return Landing(types, shardings).bytes <= self._most
+
     def offer(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> None:
         """Offers arrays under a number, in this order; what counts are their shards, one after another."""
         self._server._await_pull_flat(name, list(arrays))
+
+    def parcel(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> Parcel:
+        """As `offer`, to be sent unasked."""
+        return Parcel(self._way, name, arrays)
+
+    def fail(self, name: int, why: str, types: Sequence[ArrayType], shardings: Sequence[Any]) -> None:
+        """Says why there is nothing under a number: who waits for these arrays has one of FAILURES with it."""
+        if not self.sends(types, shardings):
+            self.offer(name, [_error_array(t, s, why) for t, s in zip(types, shardings, strict=True)])
+        elif (way := self._way) is not None:
+            way.send(name, why.encode(), FAILURE)
 
 
 class Greeting:
@@ -98,20 +169,29 @@ class Greeting:
         self._wanted = Incoming.of(device.client, [ArrayType((1,), "uint8")], [pjrt.on_device(device)])
 
     def offer(self, server: TransferServer) -> int:
-        """Offers it under a number that no value has: theirs are of 62 bits."""
+        """Offers it to be pulled, under a number that no value has: theirs are of 62 bits."""
         number = 1 << 62 | secrets.randbits(62)
         server.offer(number, [self._byte])
         return number
 
-    def pull(self, source: TransferSource, number: int) -> list[pjrt.DeviceArray]:
+    def pull(self, source: TransferSource, number: int) -> Sequence[pjrt.DeviceArray]:
         """Asks for that of another process; nothing where it is gone."""
         try:
-            return source.pull(number, self._wanted)
+            return source.pull_later(number, self._wanted)
         except pjrt.FAILURES:
             return []
 
 
-def error_array(type_: ArrayType, sharding: Any, message: str) -> pjrt.DeviceArray:
+def eager_limit() -> int:
+    """The most bytes of a value that this process sends unasked. Raises PWC0707 for a setting that is no number."""
+    text = os.environ.get(EAGER_LIMIT, _EAGER_LIMIT)
+    if not text.isdecimal():
+        example = f"{EAGER_LIMIT}={_EAGER_LIMIT}"
+        raise PathwaysError(BadSetting(source=EAGER_LIMIT, value=text, rule="bytes, 0 for none", example=example))
+    return int(text)
+
+
+def _error_array(type_: ArrayType, sharding: Any, message: str) -> pjrt.DeviceArray:
     """An array whose values never come: to wait for it raises one of FAILURES with the message."""
     with jax.enable_x64(True):
         struct = jax.ShapeDtypeStruct(type_.shape, numpy_dtype(type_.dtype), sharding=sharding)

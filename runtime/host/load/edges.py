@@ -8,20 +8,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.arrivals import ALONE, Coming, arrivals_of
+from pathways.dialect.plan.arrivals import ALONE, Coming, arrivals_of, bits
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import Edge, ranks_of_shards, vote_number
 from pathways.dialect.ranks import pieces_by_pair
 from pathways.dialect.reshard import Piece, ReshardPlan, plan_reshard
 from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.eager_values import Sender, Unsent, landed
 from pathways.runtime.host.devices.layouts import Shards, Side
-from pathways.runtime.host.devices.transfer_server import Incoming, TransferServer, TransferSource, error_array
+from pathways.runtime.host.devices.transfer_server import Incoming, TransferServer, TransferSource
 from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
@@ -44,12 +45,19 @@ class Edges:
 
     @cached_property
     def _coming(self) -> Mapping[int, Coming]:
-        return arrivals_of(self.plan, self.received)
+        return arrivals_of(self.plan, self.received, self.sent)
 
-    def offer(self, edge: Edge, slot: int, side: Side, compile_on: Compile, stays: int = -1) -> Callable[[Frame], None]:
+    @cached_property
+    def _leaving(self) -> Mapping[int, int]:
+        return bits(self.sent)
+
+    def offer(
+        self, edge: Edge, slot: int, side: Side, compile_on: Compile, stays: int = -1, *, is_last: bool = False
+    ) -> Callable[[Frame], None]:
         """Offers the pieces of the array in a slot; where that is poison, arrays that say why.
 
-        Of a copy inside of an island of several hosts, pieces for devices of this one go to the slot `stays`.
+        `is_last`: nothing is launched between this and what is waited for next. Of a copy inside of an island of
+        several hosts, pieces for devices of this one go to the slot `stays`.
         """
         found = self._pieces(edge)
         mine = self.neighbors.rank_on(edge.source)
@@ -69,14 +77,18 @@ class Edges:
             types, shardings = _types(edge.type, pieces), [pjrt.on_device(device) for device in devices]
         names, ranks = self.neighbors.ranks.names(edge.target), self.neighbors.ranks
         kept: list[int] = []
+        bit = self._leaving[edge.channel]
         state = number if stays < 0 else ~number  # what stays is also received here
-        offers: list[tuple[TransferServer, int, list[int]]] = []
+        offers: list[_Offer] = []
         for (source, target), indices in found.by_pair.items():
             if source == mine and edge.source == edge.target and target == mine:
                 kept = [place[i] for i in indices]
             elif source == mine:
                 server = self.neighbors.server_for(names[target])
-                offers.append((server, ranks.pair(number, source, target), _once(place[i] for i in indices)))
+                which = _once(place[i] for i in indices)
+                kinds = [types[i] for i in which], [shardings[i] for i in which]
+                by = self.neighbors.sender(side.devices) if server.sends(*kinds) else None
+                offers.append(_Offer(server, ranks.pair(number, source, target), which, *kinds, by))
 
         def enqueue(frame: Frame) -> None:
             frame.turn_edge(SENT, state, "be offered")
@@ -85,16 +97,23 @@ class Edges:
                 if not isinstance(value, Poison):
                     arrays = cut(value)
                     arrays = again(arrays) if copies and arrays else arrays
-                    for server, pair, which in offers:
-                        server.offer(frame.transfers + pair, [arrays[i] for i in which])
+                    for server, pair, which, _, _, by in offers:
+                        if by is None:
+                            server.offer(frame.transfers + pair, [arrays[i] for i in which])
+                            continue
+                        parcel = server.parcel(frame.transfers + pair, [arrays[i] for i in which])
+                        if is_last:
+                            frame.unsent.append(Unsent(bit, by, parcel))
+                        else:
+                            by.take(parcel)
                     if stays >= 0:
                         frame.values[stays] = [arrays[i] for i in kept]
                     return
                 why, poison = _MARK.format(write_diagnostic(value.cause)), value
             except Exception as error:  # the other end must hear of any error
                 why, poison = str(error), Poison(_failure(edge, error, None))
-            for server, pair, which in offers:
-                server.offer(frame.transfers + pair, [error_array(types[i], shardings[i], why) for i in which])
+            for server, pair, _, types, shardings, _ in offers:
+                server.fail(frame.transfers + pair, why, types, shardings)
             if stays >= 0:
                 frame.values[stays] = poison
 
@@ -167,6 +186,17 @@ class Edges:
             whole = alone and bool(plan.pieces) and plan.pieces == _position_by_position(plan)
             self._known[edge.number] = _Pieces(plan, plan.pieces, sources, targets, by_pair, whole)
         return self._known[edge.number]
+
+
+class _Offer(NamedTuple):
+    """What goes to one host: which of the arrays, and who sends them unasked, if anyone."""
+
+    server: TransferServer
+    pair: int
+    which: list[int]
+    types: Sequence[ArrayType]
+    shardings: Sequence[Any]
+    by: Sender | None
 
 
 @dataclass(frozen=True)
@@ -243,7 +273,7 @@ class Arrival:
         number = self.edge.number
         try:
             pulled.block_until_ready()
-            frame.values[self.slot] = self.join(pulled)
+            frame.values[self.slot] = self.join(landed(pulled))
             frame.turn_edge(RECEIVED, number, "arrive")
         except Exception as error:  # any error must reach dependents, and the others go on
             frame.turn_edge(RECEIVED, number, "fail")

@@ -8,13 +8,16 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import ranks_of_shards
 from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.transfer_server import Greeting, TransferServer, TransferSource
+from pathways.runtime.host.devices.eager_server import EagerServer
+from pathways.runtime.host.devices.eager_values import Sender
+from pathways.runtime.host.devices.transfer_server import Greeting, Invitation, TransferServer, TransferSource
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.host.run.awaited_values import AwaitedValues
 from pathways.runtime.wire.addresses import LOOPBACK
@@ -38,7 +41,10 @@ class Neighbors:
     sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards those; notified when one of the sources is lost."""
-    _addresses: dict[str, str] = field(default_factory=dict[str, str])
+    _invitations: dict[str, Invitation] = field(default_factory=dict[str, Invitation])
+    _anew: dict[str, int] = field(default_factory=dict[str, int])
+    """At which time this host and another were told last to connect anew, as their controller counts."""
+    _senders: dict[tuple[pjrt.Device, ...], Sender] = field(default_factory=dict[tuple[pjrt.Device, ...], Sender])
     awaited: AwaitedValues = field(default_factory=AwaitedValues)
     """What the run that is being enqueued waits for."""
     _left: list[TransferServer] = field(default_factory=list[TransferServer])
@@ -48,6 +54,10 @@ class Neighbors:
     def in_step(self) -> bool:
         """Whether others have a part of the same island: what this host does next is decided for all of them."""
         return self.ranks.are_several(self.island)
+
+    @cached_property
+    def _sends(self) -> EagerServer:
+        return EagerServer(self.ip)
 
     @cached_property
     def _greeting(self) -> Greeting:
@@ -63,39 +73,51 @@ class Neighbors:
     def server_for(self, host: str) -> TransferServer:
         with self._changed:
             if host not in self.servers:
-                self.servers[host] = TransferServer(self.device, self.ip)
+                self.servers[host] = TransferServer(self.device, self.ip, self._sends)
             return self.servers[host]
+
+    def sender(self, devices: Sequence[pjrt.Device]) -> Sender:
+        """Who sends small values that these devices make."""
+        with self._changed:
+            return self._senders.setdefault(tuple(devices), Sender())
 
     def invite(self, host: str) -> str:
         """What another host must know to `meet` this one, once: where its values are, and which of them greets it."""
         server = self.server_for(host)
-        return f"{server.address} {self._greeting.offer(server)}"
+        return f"{self._greeting.offer(server)} {server.invite()}"
 
     def meet(self, invitations: Mapping[str, str]) -> None:
         """Takes what comes from hosts from there, from now on. Waits until both ends are ready, or one is lost."""
-        greetings: list[pjrt.DeviceArray] = []
-        for host, invitation in invitations.items():
-            address, number = invitation.split()
-            greetings += self._greeting.pull(self._connected(host, address), int(number))
+        greetings: list[Any] = []
+        for host, said in invitations.items():
+            number, _, invitation = said.partition(" ")
+            source = self._connected(host, Invitation.read(invitation))
+            greetings += [*self._greeting.pull(source, int(number)), source.ready]
         wait_at_most(greetings, MEETING)
 
-    def _connected(self, host: str, address: str) -> TransferSource:
+    def _connected(self, host: str, invitation: Invitation) -> TransferSource:
         with self._changed:
             known = self.sources.get(host)
-            if known is None or known.lost is not None or self._addresses.get(host) != address:
-                self._addresses[host] = address
-                self.sources[host] = known = self.server_for(host).connect(address)
+            if known is None or known.lost is not None or self._invitations.get(host) != invitation:
+                if known is not None:
+                    known.close()
+                self._invitations[host] = invitation
+                known = self.server_for(host).connect(invitation, self._anew.get(host, 0))
+                self.sources[host] = known
             return known
 
     def reached(self) -> Mapping[str, TransferSource]:
         """Where values come from now."""
         return dict(self.sources)
 
-    def lose(self, island: str, cause: Diagnostic, *, gone: bool = True) -> None:
-        """Ends what is on its way from an island, whose hosts are gone, or are not reached."""
+    def lose(self, island: str, cause: Diagnostic, anew: int = 0) -> None:
+        """Ends what is on its way from an island, whose hosts are gone, or, at the so manieth time, are not reached."""
         for host in self.ranks.names(island):
-            if gone:
-                self._addresses.pop(host, None)
+            self._anew[host] = anew
+            if not anew:
+                self._invitations.pop(host, None)
+                if host in self.servers:
+                    self.servers[host].lose()
             source = self.sources.get(host)
             if source is not None:
                 with self._changed:
@@ -109,12 +131,13 @@ class Neighbors:
             self._changed.wait_for(lambda: any(source.lost is not None for source in sources), seconds)
             return next((source.lost for source in sources if source.lost is not None), None)
 
-    def mend(self, island: str) -> None:
-        """Connects anew with the hosts of an island, to which nothing that was offered has come."""
-        self.forget(island)
+    def mend(self, island: str, anew: int) -> None:
+        """Connects anew with the hosts of an island, to which nothing that was offered has come. Waits until both ends
+        have: what one asks for before the other has dropped what was offered would be dropped, too."""
         for host in self.ranks.names(island):
-            if (address := self._addresses.get(host)) is not None:
-                self._connected(host, address)
+            self.server_for(host).begin_anew(anew)
+        met = [self._connected(h, i) for h in self.ranks.names(island) if (i := self._invitations.get(h)) is not None]
+        wait_at_most([source.ready for source in met], MEETING)
 
     def forget(self, island: str) -> None:
         """Drops what was offered to an island, whose hosts are gone."""
@@ -125,7 +148,8 @@ class Neighbors:
         """Gives up what there is for an island that was removed: one of the same name has servers of its own."""
         with self._changed:
             for host in self.ranks.names(island):
-                self._addresses.pop(host, None)
+                self._invitations.pop(host, None)
+                self._anew.pop(host, None)
                 self.sources.pop(host, None)
                 if host in self.servers:
                     self._left.append(self.servers.pop(host))

@@ -70,18 +70,22 @@ class Preparer:
         return [self._wave(wave) for wave in waves]
 
     def _wave(self, wave: Wave) -> PreparedWave:
-        parts = self._parts(wave.steps)
+        parts = self._parts(wave.steps, branches=any(isinstance(what, Joined) for *_, what in wave.awaits))
         tasks: list[tuple[int, Task]] = []
         for number, at, what in wave.awaits:
             tasks.append((number, self._task(what, at)))
-        return PreparedWave(wave.needs, parts, tasks)
+        return PreparedWave(wave.needs, parts, tasks, wave.asks)
 
-    def _parts(self, order: Sequence[tuple[int, Instruction]]) -> list[Part]:
-        """Makes a step of each instruction; a free right behind a computation on its island is part of that step."""
+    def _parts(self, order: Sequence[tuple[int, Instruction]], *, branches: bool) -> list[Part]:
+        """Makes a step of each instruction; a free right behind a computation on its island is part of that step.
+
+        `branches`: some begin behind them.
+        """
         last = self._last_launches(order)
+        launched = max((n for n, (_, i) in enumerate(order) if branches or isinstance(i, Run)), default=-1)
         parts: list[Part] = [Part([])]
         skip = False
-        for (at, instruction), following in zip_longest(order, order[1:]):
+        for number, ((at, instruction), following) in enumerate(zip_longest(order, order[1:])):
             freed = following[1] if following is not None and following[0] == at else None
             if skip:
                 skip = False
@@ -93,7 +97,7 @@ class Preparer:
                 slots = freed.slots if isinstance(freed, Free) else ()
                 parts[-1].steps.append(self._run(instruction, at, slots, last=len(self.launches) in last))
             else:
-                parts[-1].steps.append(self._other(at, instruction))
+                parts[-1].steps.append(self._other(at, instruction, is_last=number > launched))
         return parts
 
     def _task(self, what: Awaitable, at: int) -> Task:
@@ -163,13 +167,13 @@ class Preparer:
                 last.add(len(self.launches) + number)
         return last
 
-    def _other(self, at: int, instruction: Instruction) -> Step:
-        """Makes a step that launches no computation."""
+    def _other(self, at: int, instruction: Instruction, *, is_last: bool) -> Step:
+        """Makes a step that launches no computation; `is_last`: none is launched behind it in its wave."""
         name = self.plan.streams[at].island
         offset = self.offsets[name]
         _, writes, drops = instruction.effects
         return Step(
-            self._work(instruction, offset),
+            self._work(instruction, offset, is_last=is_last),
             instruction,
             self._sides.islands[name],
             self.plan,
@@ -177,14 +181,15 @@ class Preparer:
             gone=[offset + s for s in drops],
         )
 
-    def _work(self, instruction: Instruction, offset: int) -> Callable[[Frame], None]:
+    def _work(self, instruction: Instruction, offset: int, *, is_last: bool) -> Callable[[Frame], None]:
         edges = self._edges
         match instruction:
             case Send() if edges is not None and instruction.channel in edges.sent:
                 slot = offset + instruction.slot
                 side = self._sides.of(self.types[slot][1])
                 stays = self._stays(instruction.channel) if instruction.channel in edges.received else -1
-                return edges.offer(edges.sent[instruction.channel], slot, side, self.compile_on, stays)
+                edge = edges.sent[instruction.channel]
+                return edges.offer(edge, slot, side, self.compile_on, stays, is_last=is_last)
             case Recv() if edges is not None and instruction.channel in edges.received:
                 slot = offset + instruction.slot
                 side, stays = self._sides.of(self.types[slot][1]), self._channels.pop(instruction.channel, -1)

@@ -8,6 +8,7 @@ from typing import Any
 from pathways.dialect.plan.instructions import Instruction
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.eager_values import Unsent
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.decisions import RunDecisions
@@ -20,7 +21,7 @@ _NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
 class Frame:
     """The values of one run of a plan, or of one run of a body."""
 
-    __slots__ = ("base", "decisions", "early", "edges", "sources", "tokens", "transfers", "values")
+    __slots__ = ("base", "decisions", "early", "edges", "sources", "tokens", "transfers", "unsent", "values")
 
     def __init__(
         self,
@@ -48,6 +49,8 @@ class Frame:
         """What is decided between hosts, where there are several."""
         self.edges: dict[int, str] = {}
         """What has become of the values that go between hosts (runtime/states.py), by number."""
+        self.unsent: list[Unsent] = []
+        """Values for other hosts that nobody has been told to send yet."""
         for slot, array in constants:
             self.values[slot] = array
 

@@ -13,7 +13,9 @@ from heapq import heappop, heappush
 from typing import Any, Protocol, TypeAlias
 
 from pathways.dialect.plan.arrivals import ALONE, Coming
+from pathways.runtime.host.devices.eager_values import Sent
 from pathways.runtime.host.devices.layouts import Shards
+from pathways.runtime.host.devices.mailbox import Letter, wait_for_first
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.host.devices.waits import Gate, SharedWait
 from pathways.runtime.host.run.frame import Frame, Part
@@ -44,9 +46,16 @@ class Pulled:
     """Which values of the same frame come sooner."""
 
     @cached_property
-    def helped(self) -> SharedWait:
-        """A helper's wait for them: to be woken is sooner than to look again and again, by half a hop."""
-        return SharedWait(self.pieces)
+    def helped(self) -> "SharedWait | Letter":
+        """What wakes who waits for them or others: a helper, but for what wakes by itself. To be woken is sooner than
+        to look again and again, by half a hop."""
+        return self.letter or SharedWait(self.pieces)
+
+    @property
+    def letter(self) -> Letter | None:
+        """What they come in, where that is one that is sent unasked."""
+        only = self.pieces[0] if len(self.pieces) == 1 else None
+        return only.letter if isinstance(only, Sent) else None
 
     def is_known(self) -> bool:
         return self.pieces.is_ready()
@@ -87,6 +96,8 @@ class PreparedWave:
     needs: int
     parts: list[Part]
     tasks: list[tuple[int, Task]] = field(default_factory=list[tuple[int, Task]])
+    asks: bool = False
+    """Whether it only asks for values of other hosts."""
 
 
 class _Waves:
@@ -194,11 +205,16 @@ def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
     while left or tasks:
         wave = left.take()
         if wave is not None:
+            if frame.unsent and not wave.asks:
+                _send_unsent(frame, ())
             for part in wave.parts:
                 run.enqueue(part, frame, last=not left and part is wave.parts[-1])
             begun: Sequence[_Begun] = [_Begun(number, task.start(frame, run)) for number, task in wave.tasks]
         else:
-            yield tasks.awaited
+            awaited = tasks.awaited
+            if frame.unsent:
+                _send_unsent(frame, awaited)
+            yield awaited
             begun = tasks.take()
         for task in begun:
             awaited = next(task.work, None)
@@ -206,6 +222,19 @@ def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
                 left.is_over(task.number)
             else:
                 tasks.add(task, awaited)
+    if frame.unsent:
+        _send_unsent(frame, ())
+
+
+def _send_unsent(frame: Frame, awaited: Sequence[Pending]) -> None:
+    """Sends values, here where all that is waited for next can come only then: a hop is shorter by a tenth."""
+    unsent, frame.unsent = frame.unsent, []
+    for bit, by, parcel in unsent:
+        behind = [isinstance(p, Pulled) and p.frame is frame and bool(p.coming.sent & bit) for p in awaited]
+        if behind and all(behind):
+            parcel.send()
+        else:
+            by.take(parcel)
 
 
 def wait_any(pendings: Sequence[Pending]) -> None:
@@ -224,6 +253,9 @@ def wait_any(pendings: Sequence[Pending]) -> None:
         (asked or pendings)[0].wait()
         return
     pulled = [p for p in asked if isinstance(p, Pulled)]
+    letters = [letter for p in pulled if (letter := p.letter) is not None]
+    if len(letters) == len(asked) and wait_for_first(letters):
+        return
     if len(pulled) == len(asked) and all(p.helped.has_helper for p in pulled):
         _first_of([p.helped for p in pulled])
         return
@@ -233,7 +265,7 @@ def wait_any(pendings: Sequence[Pending]) -> None:
         pause = min(2 * pause, LONGEST)
 
 
-def _first_of(waits: Sequence[SharedWait]) -> None:
+def _first_of(waits: "Sequence[SharedWait | Letter]") -> None:
     gate = Gate()
     for wait in waits:
         wait.add(gate)

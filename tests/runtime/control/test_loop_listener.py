@@ -28,7 +28,8 @@ from pathways.runtime.wire.encoding import pack_parcels
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.identity import Role
 from pathways.runtime.wire.ids import first_id
-from pathways.runtime.wire.tls import Keys, join_as, listening_at
+from pathways.runtime.wire.port import listening_at
+from pathways.runtime.wire.tls import Keys, join_as
 from pathways.runtime.wire.versions import VERSIONS
 
 SOON = 0.3

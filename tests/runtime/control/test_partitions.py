@@ -1,7 +1,7 @@
 """When two islands connect anew, whose hosts are there and do not reach each other."""
 
 from pathways.dialect.diagnostic_json import read_diagnostic
-from pathways.runtime.control.partitions import MOST_MENDED, Partitions, mends
+from pathways.runtime.control.partitions import MOST_MENDED, Partitions
 from pathways.runtime.wire import messages as m
 
 
@@ -30,8 +30,11 @@ def test_two_islands_connect_anew_once_a_run_whichever_hosts_tell_of_it() -> Non
 
 
 def test_each_of_the_two_is_told_of_the_other() -> None:
-    cause = Partitions().found(m.Missing(7, "a", "30"), "b", [31.0])
+    partitions = Partitions()
+    cause = partitions.found(m.Missing(7, "a", "30"), "b", [31.0])
     assert cause is not None
-    told = mends(cause)
+    told = partitions.mends(cause)
     assert {name: mend.island for name, mend in told.items()} == {"a": "b", "b": "a"}
     assert {read_diagnostic(mend.cause) for mend in told.values()} == {cause}
+    first, second = ({mend.anew for mend in each.values()} for each in (told, partitions.mends(cause)))
+    assert len(first) == len(second) == 1 and max(first) < min(second)  # one number for both

@@ -8,7 +8,8 @@ import pytest
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.transfer_server import Incoming
+from pathways.runtime.host.devices.eager_values import landed
+from pathways.runtime.host.devices.transfer_server import Incoming, eager_limit
 from pathways.runtime.host.load import neighbors as tested
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.wire.errors import HostLost
@@ -34,24 +35,34 @@ def pair() -> tuple[Neighbors, Neighbors]:
     return Neighbors(jax.devices()[0], "a"), Neighbors(jax.devices()[0], "b")
 
 
-def pulled(target: Neighbors, source: Neighbors, number: int) -> Any:
-    value = jax.device_put(np.arange(3, dtype=np.int8), source.device)
-    source.server_for(target.island).offer(number, [value])
-    wanted = Incoming.of(target.device.client, [ArrayType((3,), "int8")], [pjrt.on_device(target.device)])
-    return np.asarray(target.reached()[source.island].pull(number, wanted)[0])
+def arrives(target: Neighbors, source: Neighbors, number: int) -> None:
+    """Sees that a small value comes, which is sent, and a large one, which is pulled."""
+    server, reached, here = source.server_for(target.island), target.reached()[source.island], source.device
+    for at, size in enumerate((3, eager_limit() // 2 + 1)):
+        types, shardings = [ArrayType((size,), "int16")], [pjrt.on_device(target.device)]
+        value = np.arange(size).astype(np.int16)
+        assert server.sends(types, shardings) == (not at)
+        if at:
+            server.offer(number + at, [jax.device_put(value, here)])
+        else:
+            source.sender([here]).take(server.parcel(number, [jax.device_put(value, here)]))
+        pieces = reached.pull(number + at, Incoming.of(target.device.client, types, shardings))
+        for piece in pieces:
+            piece.block_until_ready()
+        np.testing.assert_array_equal(np.asarray(landed(pieces)[0]), value)
 
 
 def test_who_has_met_is_ready(waited: list[list[Any]]) -> None:
     a, b = pair()
     a.meet({"b": b.invite("a")})
     first = a.reached()["b"]
-    np.testing.assert_array_equal(pulled(a, b, 7), [0, 1, 2])
+    arrives(a, b, 7)
     a.meet({"b": b.invite("a")})  # as when a third host comes
-    assert a.reached()["b"] is first and waited == [[True], [True]]
+    assert a.reached()["b"] is first and waited == [[True, True], [True, True]]
     a.lose("b", GONE)
     a.meet({"b": b.invite("a")})
     assert a.reached()["b"] is not first
-    np.testing.assert_array_equal(pulled(a, b, 8), [0, 1, 2])
+    arrives(a, b, 17)
 
 
 def test_who_does_not_greet_is_not_waited_for_for_ever(
@@ -59,16 +70,16 @@ def test_who_does_not_greet_is_not_waited_for_for_ever(
 ) -> None:
     monkeypatch.setattr(tested, "MEETING", 0.01)
     a, b = pair()
-    address, number = b.invite("a").split()
-    a.meet({"b": f"{address} {int(number) ^ 1}"})
-    assert waited == [[False]]
+    number, _, addresses = b.invite("a").partition(" ")
+    a.meet({"b": f"{int(number) ^ 1} {addresses}"})
+    assert not all(waited[0])
     a.lose("b", GONE)
 
 
 def test_who_is_gone_is_met_as_nobody(waited: list[list[Any]]) -> None:
     a, b = pair()
     a.meet({"b": b.invite("a")})
-    a.lose("b", GONE, gone=False)
+    a.lose("b", GONE, anew=1)
     a.reached()["b"].lost = None  # as where the word of it comes while they meet
     a.meet({"b": b.invite("a")})
-    assert waited[0] == [True] and len(waited) == 2
+    assert waited[0] == [True, True] and len(waited) == 2

@@ -17,6 +17,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire import tls, tls_stream
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
+from pathways.runtime.wire.port import MOST_HANDSHAKES
 from pathways.runtime.wire.tls import Keys, Listener, join_as
 
 SOON = 0.3
@@ -52,7 +53,7 @@ def test_what_is_not_a_host_is_not_let_in(case: str, members: Members, door: Doo
     assert caught.value.code == "PWC0913"
     assert said in door.reason()
     listener: Any = door.listener
-    assert not listener._meeting
+    assert not listener._port.meeting
     there, here = door.pair()
     there.post(m.Beat(1, 2))
     assert here.receive() == m.Beat(1, 2)
@@ -131,7 +132,7 @@ def test_older_tls_is_refused(members: Members, door: Door) -> None:
 def test_what_says_nothing_holds_up_no_other(members: Members, door: Door) -> None:
     """More than may be saying who they are at once, for all the time that they have."""
     before = door.pair()
-    silent = [socket.create_connection(door.listener.address) for _ in range(tls.MOST_HANDSHAKES + 10)]
+    silent = [socket.create_connection(door.listener.address) for _ in range(MOST_HANDSHAKES + 10)]
     for there, here in (before, door.pair()):
         there.post(m.Beat(3, 4))
         assert here.receive() == m.Beat(3, 4)
@@ -152,7 +153,7 @@ def test_what_is_dropped_at_the_last_moment_is_not_let_in(
             return met(*given, listens=listens)
         finally:
             if listens:
-                listener._meeting.clear()
+                listener._port.meeting.clear()
 
     monkeypatch.setattr(tls, "_met", then_dropped)
     with contextlib.suppress(PathwaysError):

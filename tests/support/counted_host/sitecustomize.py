@@ -28,10 +28,10 @@ def _count() -> None:
 
     offer, pull = ours.TransferServer.offer, ours.TransferSource.pull
 
-    def counted_offer(self: Any, name: int, arrays: Any) -> None:
+    def counted_offer(self: Any, name: int, arrays: Any, by: Any = None) -> None:
         sizes = [s.data.nbytes for a in arrays for s in a.addressable_shards]  # one on each device
         _write(kind="offer", name=name, bytes=sum(sizes), pieces=len(sizes))
-        offer(self, name, arrays)
+        offer(self, name, arrays, by)
 
     def counted_pull(self: Any, name: int, wanted: Any) -> Any:
         sizes = [size for struct in wanted.structs for size in _shards(struct)]

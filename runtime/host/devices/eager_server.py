@@ -1,0 +1,147 @@
+"""What this host sends to others without being asked: small values, each as soon as it is there (`mailbox.py`)."""
+
+import contextlib
+import hmac
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from pathways.runtime.host.devices.mailbox import (
+    HELLO,
+    KEY_BYTES,
+    NUMBER,
+    READY,
+    SAYS_WHO,
+    VALUE,
+    Entrance,
+    abstract,
+    end_socket,
+)
+from pathways.runtime.wire.addresses import Address, show_address
+from pathways.runtime.wire.frames import ConnectionEnded, frame_of
+from pathways.runtime.wire.outbox import Outbox
+from pathways.runtime.wire.port import Port, listening_at
+
+
+class EagerServer:
+    """The port at which other hosts come for the values that this one sends them."""
+
+    def __init__(self, ip: str) -> None:
+        self._ways: dict[str, EagerWay] = {}
+        self._name = f"pathways-{secrets.token_hex(KEY_BYTES)}" if sys.platform == "linux" else ""
+        self._port = self._opened(listening_at((ip, 0)))
+        if self._name:
+            sock = socket.socket(socket.AF_UNIX)
+            sock.bind(abstract(self._name))
+            sock.listen()
+            self._opened(sock)
+
+    def _opened(self, sock: socket.socket) -> "Port[tuple[EagerWay, socket.socket, int]]":
+        return Port(sock, SAYS_WHO, self._meet, self._let_in, _not_let_in)
+
+    def way(self) -> "EagerWay":
+        """Makes the way to one more host."""
+        key = secrets.token_hex(KEY_BYTES)
+        entrance = Entrance(show_address(self._port.address), self._name, key)
+        way = self._ways[key] = EagerWay(entrance, lambda: self._ways.pop(key, None))
+        return way
+
+    def _meet(self, sock: socket.socket, until: float) -> "tuple[EagerWay, socket.socket, int]":
+        said = b""
+        while len(said) < HELLO.size:
+            sock.settimeout(max(until - time.monotonic(), 1e-3))
+            if not (more := sock.recv(HELLO.size - len(said))):
+                raise ConnectionEnded("it has not said who it is")
+            said += more
+        sock.settimeout(None)
+        key, number = HELLO.unpack(said)
+        way = next((w for k, w in list(self._ways.items()) if hmac.compare_digest(k.encode(), key)), None)
+        if way is None:
+            raise ConnectionEnded("nobody was given its key")
+        return way, sock, number
+
+    @staticmethod
+    def _let_in(met: "tuple[EagerWay, socket.socket, int]") -> None:
+        way, sock, number = met
+        way.take(sock, number)
+
+
+class EagerWay:
+    """What goes to one other host, which has come for it or will. Whatever is sent behind its end goes nowhere."""
+
+    def __init__(self, entrance: Entrance, ended: Callable[[], object]) -> None:
+        self.entrance = entrance
+        self._ended = ended
+        self._anew = 0
+        """At which time the two were told to connect anew."""
+        self._outbox: Outbox | None = None
+        self._socks: dict[int, socket.socket] = {}
+        """Of those that came, by that time: the one in use, and any that is ahead of this end."""
+        self._waiting: list[Sequence[bytes | memoryview]] = []
+        self._is_over = False
+        self._lock = threading.Lock()
+        """Guards those; nothing is waited for inside."""
+
+    def send(self, number: int, data: bytes, kind: int = VALUE) -> None:
+        frame = frame_of(kind, NUMBER.pack(number), data)
+        with self._lock:
+            if self._outbox is None:
+                if not self._is_over:
+                    self._waiting.append(frame)
+                return
+            with contextlib.suppress(ConnectionEnded):  # the other end knows
+                self._outbox.post(frame)
+
+    def take(self, sock: socket.socket, anew: int) -> None:
+        """Takes the socket of the other host; one that comes later takes the place of one before."""
+        with self._lock:
+            if self._is_over or anew < self._anew:
+                sock.close()
+                return
+            self._drop(anew)
+            self._socks[anew] = sock
+            if anew == self._anew:
+                self._begin(sock)
+
+    def begin_anew(self, anew: int) -> None:
+        """Drops all that has not come to the other host, and goes on by the socket that it comes with, or came."""
+        with self._lock:
+            self._waiting.clear()
+            for before in [n for n in self._socks if n < anew]:
+                self._drop(before)
+            self._anew = anew
+            if anew in self._socks and self._outbox is None:
+                self._begin(self._socks[anew])
+
+    def close(self) -> None:
+        """Ends it: the other host is gone."""
+        with self._lock:
+            self._is_over = True
+            self._waiting.clear()
+            for anew in list(self._socks):
+                self._drop(anew)
+        self._ended()
+
+    def _begin(self, sock: socket.socket) -> None:
+        self._outbox = Outbox(sock)
+        with contextlib.suppress(ConnectionEnded):
+            for frame in (frame_of(READY, NUMBER.pack(0)), *self._waiting):
+                self._outbox.post(frame)
+        self._waiting.clear()
+
+    def _drop(self, anew: int) -> None:
+        sock = self._socks.pop(anew, None)
+        if sock is None:
+            return
+        if anew == self._anew and self._outbox is not None:
+            self._outbox.close()
+            self._outbox = None
+        end_socket(sock)
+        sock.close()
+
+
+def _not_let_in(address: Address, error: Exception) -> None:
+    """Tells nobody: who has a key comes again."""

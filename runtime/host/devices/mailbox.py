@@ -1,0 +1,313 @@
+"""Bytes of small values from another host, which sends them as soon as they are there: they are not asked for.
+
+That is the eager protocol of message passing; larger values are pulled (`transfer_server.py`). The host that is to
+receive connects, with a key that it was given, and says at which time the two were told to connect anew. It is let in
+when that is so for the one that sends, too (`eager_server.py`): nothing of before comes after.
+"""
+
+import contextlib
+import select
+import socket
+import struct
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.threads import started
+from pathways.runtime.wire.addresses import read_address
+from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.port import prepare
+
+READY, VALUE, FAILURE = range(3)
+"""Kinds of frames: both ends have begun; a value; why there is none. Each begins with the number of the value."""
+KEY_BYTES = 16
+HELLO = struct.Struct(f"<{2 * KEY_BYTES}sQ")
+"""What the receiver says first: its key, and the time at which it connects anew."""
+NUMBER = struct.Struct("<Q")
+SAYS_WHO = 10.0
+"""Seconds that an end may take to show its key."""
+AGAIN = 0.2
+"""Seconds between two attempts to connect."""
+_MOST = {READY: 0, FAILURE: 1 << 24}
+"""The most bytes behind that number, by the kind; of values, as is told."""
+_READ = 1 << 16
+"""The most bytes that are taken at once: values are small, and many come by one call."""
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """Where a host lets in the one that has a key: HOST:PORT, and on its own machine, where the system has such, the
+    name of an abstract Unix socket, by which a hop takes a tenth less; empty where there is none."""
+
+    address: str
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.address} {self.name or '-'} {self.key}"
+
+    @classmethod
+    def read(cls, text: str) -> "Entrance":
+        address, name, key = text.split()
+        return cls(address, "" if name == "-" else name, key)
+
+    def connected(self, hello: bytes) -> socket.socket:
+        """Connects, and says who comes. Raises OSError where nobody is there."""
+        with contextlib.ExitStack() as failed:
+            sock = self._near() or socket.create_connection(read_address(self.address) or ("", 0), SAYS_WHO)
+            failed.callback(sock.close)
+            prepare(sock)
+            sock.settimeout(None)
+            sock.sendall(hello)
+            failed.pop_all()
+        return sock
+
+    def _near(self) -> socket.socket | None:
+        if not self.name:
+            return None
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(abstract(self.name))
+        except OSError:  # it is on another machine
+            sock.close()
+            return None
+        return sock
+
+
+def abstract(name: str) -> str:
+    """The address of an abstract socket, which no file stands for."""
+    return f"\0{name}"
+
+
+class Letter:
+    """A value on its way from another host, as bytes; or the failure that takes its place."""
+
+    __slots__ = ("_data", "_failure", "_gates", "_is_there", "mailbox")
+
+    def __init__(self, mailbox: "Mailbox") -> None:
+        self.mailbox = mailbox
+        self._is_there = False
+        self._data: memoryview = memoryview(b"")
+        self._failure = ""
+        self._gates: set[Gate] = set()
+
+    @property
+    def has_helper(self) -> bool:
+        """Whether somebody reads what comes while others wait at gates."""
+        return self.mailbox.has_helper
+
+    def is_ready(self) -> bool:
+        return self._is_there or (self.mailbox.look() and self._is_there)
+
+    def is_there(self) -> bool:
+        """As `is_ready`, of what has been read."""
+        return self._is_there
+
+    def add(self, gate: Gate) -> None:
+        """Has a gate opened when it is there, good or bad; at once where it is."""
+        with self.mailbox.lock:
+            if not self._is_there:
+                self._gates.add(gate)
+                self.mailbox.wait_at_gates(1)
+                return
+        gate.open()
+
+    def discard(self, gate: Gate) -> None:
+        with self.mailbox.lock:
+            if gate in self._gates:
+                self._gates.remove(gate)
+                self.mailbox.wait_at_gates(-1)
+
+    def block_until_ready(self) -> None:
+        """Waits, and reads what comes meanwhile where nobody else does. Raises as `read`."""
+        if not self._is_there and not wait_for_first([self]):
+            gate = Gate()
+            self.add(gate)
+            gate.pass_through()
+        self.read()
+
+    def read(self) -> memoryview:
+        """The bytes of one that is there. Raises RuntimeError, as PJRT does, where it has failed."""
+        if self._failure:
+            raise RuntimeError(self._failure)
+        return self._data
+
+    def come(self, data: memoryview, failure: str) -> None:
+        """Notes that it is there. The caller has the lock of the mailbox."""
+        self._data, self._failure, self._is_there = data, failure, True
+        gates, self._gates = self._gates, set()
+        self.mailbox.wait_at_gates(-len(gates))
+        for gate in gates:
+            gate.open()
+
+
+def wait_for_first(letters: Sequence[Letter]) -> bool:
+    """Waits until one of these is there, and reads what comes. Returns False, at once, where somebody else reads it, or
+    nothing can be read yet: to be woken by another thread takes a tenth of a hop."""
+    boxes = list(dict.fromkeys(letter.mailbox for letter in letters))
+    with contextlib.ExitStack() as reading:
+        for box in boxes:
+            if not box.begin_to_read():
+                return False
+            reading.callback(box.reading.release)
+        while not any(letter.is_there() for letter in letters):
+            if len(boxes) == 1:
+                boxes[0].take()
+            else:
+                there, _, _ = select.select(boxes, (), ())
+                for box in there:
+                    box.take(socket.MSG_DONTWAIT)
+    return True
+
+
+class Mailbox:
+    """What another host sends to this one. Who waits for a value reads what comes; where somebody waits for others,
+    too, a thread does. It connects first, again and again until it can."""
+
+    def __init__(self, entrance: Entrance, most: int, anew: int = 0) -> None:
+        """`most`: the bytes of the largest value that comes this way."""
+        self._entrance, self.most, self._anew = entrance, most, anew
+        self.lock = threading.Lock()
+        """Guards its letters, and what is known of each; nothing is waited for inside."""
+        self.reading = threading.Lock()
+        """Who has it reads the socket; taken by others than the thread only where it is free."""
+        self._letters: dict[int, Letter] = {}
+        """Those that came and were not asked for, and those that were asked for and have not come."""
+        self._at_gates = 0
+        """How many wait for those without reading."""
+        self._over = ""
+        """Why nothing comes any more."""
+        self._sock: socket.socket | None = None
+        self._rest = b""
+        """What was taken, and is of a frame to come."""
+        self._closed, self._wanted = threading.Event(), threading.Event()
+        self.ready = Letter(self)
+        """Whether both ends have begun."""
+        self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
+        if not self.has_helper:
+            self._end("no thread could be started that connects")
+
+    def expect(self, number: int) -> Letter:
+        """The value of a number, which is there or will be; asked for once."""
+        with self.lock:
+            letter = self._letters.pop(number, None)
+            if letter is None:
+                letter = Letter(self)
+                if self._over:
+                    letter.come(memoryview(b""), self._over)
+                else:
+                    self._letters[number] = letter
+            return letter
+
+    def close(self) -> None:
+        """Ends all that has not come with an error."""
+        self._closed.set()
+        self._end("the connection was closed")
+        if (sock := self._sock) is not None:
+            end_socket(sock)
+
+    def fileno(self) -> int:
+        """Of what can be read while it has not ended."""
+        return -1 if self._sock is None else self._sock.fileno()
+
+    def begin_to_read(self) -> bool:
+        """Takes the role of the one that reads, which `reading` gives back; returns False where it is not to be had."""
+        return self._sock is not None and not self._over and self.reading.acquire(blocking=False)
+
+    def look(self) -> bool:
+        """Takes what has come, without waiting, unless somebody else does."""
+        if self.begin_to_read():
+            try:
+                self.take(socket.MSG_DONTWAIT)
+            finally:
+                self.reading.release()
+        return True
+
+    def take(self, flags: int = 0) -> None:
+        """Takes what has come, for one that has the role; waits for it unless the flags say otherwise."""
+        assert self._sock is not None
+        try:
+            data = self._sock.recv(_READ, flags)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(f"the connection has ended: {error}")
+            return
+        if not data:
+            self._end("the connection has ended")
+            return
+        try:
+            self._hear(self._rest + data if self._rest else data)
+        except (ValueError, struct.error) as error:
+            self._end(f"what came is no value: {error}")
+
+    def wait_at_gates(self, more: int) -> None:
+        """Notes that so many more wait without reading. The caller has the lock."""
+        self._at_gates += more
+        if more > 0:
+            self._wanted.set()
+
+    def _hear(self, data: bytes) -> None:
+        """Puts values where they are waited for. Raises ValueError or struct.error for what is none."""
+        begin = 0
+        with self.lock:
+            while len(data) - begin >= HEADER.size:
+                size, kind = HEADER.unpack_from(data, begin)
+                if size > _MOST.get(kind, self.most) + NUMBER.size:
+                    raise ValueError(f"{size:,} bytes of kind {kind}")
+                body, end = begin + HEADER.size, begin + HEADER.size + size
+                if end > len(data):
+                    break
+                (number,) = NUMBER.unpack_from(data, body)
+                self._put(kind, number, memoryview(data)[body + NUMBER.size : end])
+                begin = end
+        self._rest = data[begin:]
+
+    def _put(self, kind: int, number: int, data: memoryview) -> None:
+        if kind == READY:
+            letter = self.ready
+        elif (letter := self._letters.pop(number, None)) is None:
+            self._letters[number] = letter = Letter(self)
+        failure = bytes(data).decode(errors="replace") or "no reason given" if kind == FAILURE else ""
+        letter.come(data, failure)
+
+    def _end(self, why: str) -> None:
+        with self.lock:
+            self._over = self._over or why
+            missing = {n: letter for n, letter in self._letters.items() if not letter.is_there()}
+            for number in missing:
+                del self._letters[number]
+            for letter in (*missing.values(), self.ready):
+                if not letter.is_there():
+                    letter.come(memoryview(b""), self._over)
+        self._wanted.set()
+
+    def _work(self) -> None:
+        while not self._closed.is_set() and not self._connect():
+            self._closed.wait(AGAIN)
+        while not self._over:
+            self._wanted.wait()
+            self._wanted.clear()
+            with self.reading:
+                while self._at_gates and not self._over:
+                    self.take()
+        if self._sock is not None:
+            with self.reading:  # nobody reads another's that has its number then
+                self._sock.close()
+
+    def _connect(self) -> bool:
+        try:
+            sock = self._entrance.connected(HELLO.pack(self._entrance.key.encode(), self._anew))
+        except OSError:
+            return False
+        self._sock = sock
+        if self._closed.is_set():  # between the two
+            end_socket(sock)
+        return True
+
+
+def end_socket(sock: socket.socket) -> None:
+    """Ends a socket in both directions: a thread that reads it is woken."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
