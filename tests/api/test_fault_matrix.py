@@ -6,6 +6,7 @@ it was noticed is printed (`pytest -s`).
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -177,6 +178,7 @@ def test_the_controller_is_killed(kind: str) -> None:
 def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
     """Has hosts reach each other by way of sockets that can be cut."""
     proxies: dict[str, Proxy] = {}
+    one_at_a_time = threading.Lock()
 
     def begin(connect: m.Connect, request: int, invitations: Mapping[str, str]) -> None:
         begins(connect, request, {name: through(said) if said else said for name, said in invitations.items()})
@@ -184,9 +186,10 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
     def through(invitation: str) -> str:
         number, invited = invitation.split(maxsplit=1)
         found = Invitation.read(invited)
-        for address in (found.pulls, found.sends.address):
-            if address not in proxies:
-                proxies[address] = Proxy(address)
+        with one_at_a_time:  # hosts are told by several threads, and one port of a host is for all others
+            for address in (found.pulls, found.sends.address):
+                if address not in proxies:
+                    proxies[address] = Proxy(address)
         sends = replace(found.sends, address=proxies[found.sends.address].address, name="")
         return f"{number} {replace(found, pulls=proxies[found.pulls].address, sends=sends)}"
 
@@ -223,8 +226,6 @@ def test_nothing_comes_through_between_two_islands(
             noticed(f"partition of {kind}", lambda v=under_way: np.asarray(v), "PWC0924", 20)
             for proxy in proxies.values():
                 proxy.mend()
-            # The first run may offer what a host that is late drops with all that was offered before.
-            assert becomes(lambda: not code_of(lambda: np.asarray(there_and_back(X))))
             np.testing.assert_allclose(np.asarray(there_and_back(X)), want, rtol=1e-6)
         np.testing.assert_array_equal(np.asarray(kept), before[0])
         np.testing.assert_array_equal(np.asarray(lies), before[1])
