@@ -22,7 +22,7 @@ _ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_U
 which a process that is stopped and does not read has, too. Not all systems know all of these."""
 
 
-class Port(Generic[_T]):
+class ListeningPort(Generic[_T]):
     """Lets in those who come to a socket that listens.
 
     `meet` makes of a caller what is let in, until a time (of `time.monotonic`); it raises OSError, ConnectionEnded or a

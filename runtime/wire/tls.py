@@ -20,7 +20,7 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import NoPeer
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import ROLES, Identity, Role, read_cluster, read_identity, uris_of
-from pathways.runtime.wire.port import LOOK, Port, listening_at, prepare
+from pathways.runtime.wire.port import LOOK, ListeningPort, listening_at, prepare
 from pathways.runtime.wire.tls_stream import TlsStream, handshake
 
 HANDSHAKE = 10.0
@@ -131,7 +131,7 @@ class Listener:
         self._met: queue.SimpleQueue[tuple[Connection, Identity] | None] = queue.SimpleQueue()
         """Those who were let in, in their order; None at the end."""
         try:
-            self._port = Port(listening_at(address), seconds, self._meet, self._met.put, self._refuse)
+            self._port = ListeningPort(listening_at(address), seconds, self._meet, self._met.put, self._refuse)
         except OSError as error:
             raise no_peer(address, error, wanted, seconds) from None
         self.address = self._port.address

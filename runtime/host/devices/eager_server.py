@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from pathways.runtime.host.devices.mailbox import (
+    FAILURE,
     HELLO,
     KEY_BYTES,
+    MOST_TEXT,
     NUMBER,
     READY,
     SAYS_WHO,
@@ -23,7 +25,7 @@ from pathways.runtime.host.devices.mailbox import (
 from pathways.runtime.wire.addresses import Address, show_address
 from pathways.runtime.wire.frames import ConnectionEnded, frame_of
 from pathways.runtime.wire.outbox import Outbox
-from pathways.runtime.wire.port import Port, listening_at
+from pathways.runtime.wire.port import ListeningPort, listening_at
 
 
 class EagerServer:
@@ -31,16 +33,15 @@ class EagerServer:
 
     def __init__(self, ip: str) -> None:
         self._ways: dict[str, EagerWay] = {}
-        self._name = f"pathways-{secrets.token_hex(KEY_BYTES)}" if sys.platform == "linux" else ""
         self._port = self._opened(listening_at((ip, 0)))
-        if self._name:
-            sock = socket.socket(socket.AF_UNIX)
-            sock.bind(abstract(self._name))
-            sock.listen()
-            self._opened(sock)
+        self._name = f"pathways-{secrets.token_hex(KEY_BYTES)}" if sys.platform == "linux" else ""
+        try:
+            self._opened(_near(self._name))
+        except OSError:  # the system has no such sockets
+            self._name = ""
 
-    def _opened(self, sock: socket.socket) -> "Port[tuple[EagerWay, socket.socket, int]]":
-        return Port(sock, SAYS_WHO, self._meet, self._let_in, _not_let_in)
+    def _opened(self, sock: socket.socket) -> "ListeningPort[tuple[EagerWay, socket.socket, int]]":
+        return ListeningPort(sock, SAYS_WHO, self._meet, self._let_in, _not_let_in)
 
     def way(self) -> "EagerWay":
         """Makes the way to one more host."""
@@ -60,7 +61,7 @@ class EagerServer:
         key, number = HELLO.unpack(said)
         way = next((w for k, w in list(self._ways.items()) if hmac.compare_digest(k.encode(), key)), None)
         if way is None:
-            raise ConnectionEnded("nobody was given its key")
+            raise ConnectionEnded("no way has its key")
         return way, sock, number
 
     @staticmethod
@@ -94,6 +95,10 @@ class EagerWay:
                 return
             with contextlib.suppress(ConnectionEnded):  # the other end knows
                 self._outbox.post(frame)
+
+    def fail(self, number: int, why: str) -> None:
+        """Says why there is no value of a number."""
+        self.send(number, why.encode()[:MOST_TEXT], FAILURE)
 
     def take(self, sock: socket.socket, anew: int) -> None:
         """Takes the socket of the other host; one that comes later takes the place of one before."""
@@ -143,5 +148,15 @@ class EagerWay:
         sock.close()
 
 
+def _near(name: str) -> socket.socket:
+    """A socket that listens for processes of this machine. Raises OSError where there is none of this kind."""
+    if not name:
+        raise OSError("no name")
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(abstract(name))
+    sock.listen()
+    return sock
+
+
 def _not_let_in(address: Address, error: Exception) -> None:
-    """Tells nobody: who has a key comes again."""
+    """Says nothing: who has a key comes again."""

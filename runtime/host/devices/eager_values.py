@@ -13,13 +13,13 @@ import numpy as np
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.eager_server import EagerWay
-from pathways.runtime.host.devices.mailbox import FAILURE, Letter
+from pathways.runtime.host.devices.mailbox import Letter
 from pathways.runtime.threads import started
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Parcel:
-    """Arrays to send, which may not be there yet. They go nowhere where nobody takes them any more."""
+    """Arrays to send, which may not be there yet. They go nowhere where the other host is gone."""
 
     way: EagerWay | None
     number: int
@@ -35,7 +35,7 @@ class Parcel:
             found = [np.asarray(shard).tobytes() for array in self.arrays for shard in pjrt.shards_of(array)]
             self.way.send(self.number, b"".join(found))
         except Exception as error:  # whatever it is, the other end must hear of it
-            self.way.send(self.number, str(error).encode(), FAILURE)
+            self.way.fail(self.number, str(error))
 
 
 class Sender:
@@ -87,7 +87,10 @@ class Landing:
     @cached_property
     def bytes(self) -> int:
         """How many bytes the value has: of what lies on several devices, each copy counts."""
-        return sum(prod(shape) * dtype.itemsize * count for _, shape, dtype, count in self._placers)
+        return sum(
+            prod(s.shard_shape(t.shape)) * numpy_dtype(t.dtype).itemsize * len(s.device_set)
+            for t, s in zip(self.types, self.shardings, strict=True)
+        )
 
     def put(self, data: memoryview) -> list[pjrt.DeviceArray]:
         """Puts them on their devices. Raises ValueError where the bytes are not as many."""

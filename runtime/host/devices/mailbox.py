@@ -6,7 +6,7 @@ when that is so for the one that sends, too (`eager_server.py`): nothing of befo
 """
 
 import contextlib
-import select
+import selectors
 import socket
 import struct
 import threading
@@ -19,7 +19,7 @@ from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.port import prepare
 
-READY, VALUE, FAILURE = range(3)
+_KINDS = READY, VALUE, FAILURE = range(3)
 """Kinds of frames: both ends have begun; a value; why there is none. Each begins with the number of the value."""
 KEY_BYTES = 16
 HELLO = struct.Struct(f"<{2 * KEY_BYTES}sQ")
@@ -29,7 +29,9 @@ SAYS_WHO = 10.0
 """Seconds that an end may take to show its key."""
 AGAIN = 0.2
 """Seconds between two attempts to connect."""
-_MOST = {READY: 0, FAILURE: 1 << 24}
+MOST_TEXT = 1 << 20
+"""The most bytes of what is said of a failure."""
+_MOST = {READY: 0, FAILURE: MOST_TEXT}
 """The most bytes behind that number, by the kind; of values, as is told."""
 _READ = 1 << 16
 """The most bytes that are taken at once: values are small, and many come by one call."""
@@ -53,7 +55,7 @@ class Entrance:
         return cls(address, "" if name == "-" else name, key)
 
     def connected(self, hello: bytes) -> socket.socket:
-        """Connects, and says who comes. Raises OSError where nobody is there."""
+        """Connects, and says who comes. Raises OSError where it is not there."""
         with contextlib.ExitStack() as failed:
             sock = self._near() or socket.create_connection(read_address(self.address) or ("", 0), SAYS_WHO)
             failed.callback(sock.close)
@@ -94,7 +96,7 @@ class Letter:
 
     @property
     def has_helper(self) -> bool:
-        """Whether somebody reads what comes while others wait at gates."""
+        """Whether a thread reads what comes while others wait at gates."""
         return self.mailbox.has_helper
 
     def is_ready(self) -> bool:
@@ -120,7 +122,7 @@ class Letter:
                 self.mailbox.wait_at_gates(-1)
 
     def block_until_ready(self) -> None:
-        """Waits, and reads what comes meanwhile where nobody else does. Raises as `read`."""
+        """Waits, and reads what comes meanwhile where no other thread does. Raises as `read`."""
         if not self._is_there and not wait_for_first([self]):
             gate = Gate()
             self.add(gate)
@@ -143,8 +145,8 @@ class Letter:
 
 
 def wait_for_first(letters: Sequence[Letter]) -> bool:
-    """Waits until one of these is there, and reads what comes. Returns False, at once, where somebody else reads it, or
-    nothing can be read yet: to be woken by another thread takes a tenth of a hop."""
+    """Waits until one of these is there, and reads what comes. Returns False, at once, where another thread does, or
+    nothing can be read yet: to be woken by another takes a tenth of a hop."""
     boxes = list(dict.fromkeys(letter.mailbox for letter in letters))
     with contextlib.ExitStack() as reading:
         for box in boxes:
@@ -155,15 +157,22 @@ def wait_for_first(letters: Sequence[Letter]) -> bool:
             if len(boxes) == 1:
                 boxes[0].take()
             else:
-                there, _, _ = select.select(boxes, (), ())
-                for box in there:
-                    box.take(socket.MSG_DONTWAIT)
+                _take_any(boxes)
     return True
 
 
+def _take_any(boxes: "Sequence[Mailbox]") -> None:
+    """Waits until something has come to one of these, and takes it."""
+    with selectors.DefaultSelector() as selector:
+        for box in boxes:
+            selector.register(box, selectors.EVENT_READ, box)
+        for key, _ in selector.select():
+            key.data.take(socket.MSG_DONTWAIT)
+
+
 class Mailbox:
-    """What another host sends to this one. Who waits for a value reads what comes; where somebody waits for others,
-    too, a thread does. It connects first, again and again until it can."""
+    """What another host sends to this one. Who waits for a value reads what comes; who waits for other things, too,
+    has a thread do that. It connects first, again and again until it can."""
 
     def __init__(self, entrance: Entrance, most: int, anew: int = 0) -> None:
         """`most`: the bytes of the largest value that comes this way."""
@@ -216,7 +225,7 @@ class Mailbox:
         return self._sock is not None and not self._over and self.reading.acquire(blocking=False)
 
     def look(self) -> bool:
-        """Takes what has come, without waiting, unless somebody else does."""
+        """Takes what has come, without waiting, unless another thread does."""
         if self.begin_to_read():
             try:
                 self.take(socket.MSG_DONTWAIT)
@@ -254,7 +263,7 @@ class Mailbox:
         with self.lock:
             while len(data) - begin >= HEADER.size:
                 size, kind = HEADER.unpack_from(data, begin)
-                if size > _MOST.get(kind, self.most) + NUMBER.size:
+                if kind not in _KINDS or size > _MOST.get(kind, self.most) + NUMBER.size:
                     raise ValueError(f"{size:,} bytes of kind {kind}")
                 body, end = begin + HEADER.size, begin + HEADER.size + size
                 if end > len(data):
@@ -293,7 +302,7 @@ class Mailbox:
                 while self._at_gates and not self._over:
                     self.take()
         if self._sock is not None:
-            with self.reading:  # nobody reads another's that has its number then
+            with self.reading:  # or it may be read when it is another's that has its number
                 self._sock.close()
 
     def _connect(self) -> bool:

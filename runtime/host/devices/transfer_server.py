@@ -29,7 +29,7 @@ from pathways.dialect.errors import BadSetting
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
 from pathways.runtime.host.devices.eager_values import Landing, Parcel, Sent, sent
-from pathways.runtime.host.devices.mailbox import FAILURE, Entrance, Mailbox
+from pathways.runtime.host.devices.mailbox import Entrance, Mailbox
 from pathways.runtime.wire.addresses import show_address
 
 _transfer: Any = importlib.import_module("jax.experimental.transfer")
@@ -107,12 +107,13 @@ class TransferServer:
     """What this process offers to one other, at an address of this machine. It asks for no keys, and encrypts nothing:
     on another than the loopback's, who reaches it may read what it guesses the number of."""
 
-    def __init__(self, device: pjrt.Device, ip: str, sends: EagerServer) -> None:
+    def __init__(self, device: pjrt.Device, ip: str, sends: EagerServer, most: int) -> None:
+        """`most`: the bytes of the largest value that is sent unasked (`eager_limit`)."""
         address = show_address((ip, 0))
         self._server = _transfer.start_transfer_server(device.client, address, [address] * _TRANSPORTS)
         self._sends = sends
         self._way: EagerWay | None = None
-        self._most = eager_limit()
+        self._most = most
 
     def invite(self) -> Invitation:
         """What the other must know: the same, until it is lost."""
@@ -157,7 +158,7 @@ class TransferServer:
         if not self.sends(types, shardings):
             self.offer(name, [_error_array(t, s, why) for t, s in zip(types, shardings, strict=True)])
         elif (way := self._way) is not None:
-            way.send(name, why.encode(), FAILURE)
+            way.fail(name, why)
 
 
 class Greeting:

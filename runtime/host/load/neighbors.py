@@ -17,7 +17,13 @@ from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.eager_server import EagerServer
 from pathways.runtime.host.devices.eager_values import Sender
-from pathways.runtime.host.devices.transfer_server import Greeting, Invitation, TransferServer, TransferSource
+from pathways.runtime.host.devices.transfer_server import (
+    Greeting,
+    Invitation,
+    TransferServer,
+    TransferSource,
+    eager_limit,
+)
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.host.run.awaited_values import AwaitedValues
 from pathways.runtime.wire.addresses import LOOPBACK
@@ -44,6 +50,8 @@ class Neighbors:
     _invitations: dict[str, Invitation] = field(default_factory=dict[str, Invitation])
     _anew: dict[str, int] = field(default_factory=dict[str, int])
     """At which time this host and another were told last to connect anew, as their controller counts."""
+    _most: int = field(default_factory=eager_limit)
+    """The bytes of the largest value that is sent unasked."""
     _senders: dict[tuple[pjrt.Device, ...], Sender] = field(default_factory=dict[tuple[pjrt.Device, ...], Sender])
     awaited: AwaitedValues = field(default_factory=AwaitedValues)
     """What the run that is being enqueued waits for."""
@@ -73,13 +81,16 @@ class Neighbors:
     def server_for(self, host: str) -> TransferServer:
         with self._changed:
             if host not in self.servers:
-                self.servers[host] = TransferServer(self.device, self.ip, self._sends)
+                self.servers[host] = TransferServer(self.device, self.ip, self._sends, self._most)
             return self.servers[host]
 
     def sender(self, devices: Sequence[pjrt.Device]) -> Sender:
         """Who sends small values that these devices make."""
         with self._changed:
-            return self._senders.setdefault(tuple(devices), Sender())
+            key = tuple(devices)
+            if key not in self._senders:
+                self._senders[key] = Sender()
+            return self._senders[key]
 
     def invite(self, host: str) -> str:
         """What another host must know to `meet` this one, once: where its values are, and which of them greets it."""

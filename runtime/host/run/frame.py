@@ -50,7 +50,7 @@ class Frame:
         self.edges: dict[int, str] = {}
         """What has become of the values that go between hosts (runtime/states.py), by number."""
         self.unsent: list[Unsent] = []
-        """Values for other hosts that nobody has been told to send yet."""
+        """Values for other hosts that no thread has been told to send yet."""
         for slot, array in constants:
             self.values[slot] = array
 

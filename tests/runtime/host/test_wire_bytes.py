@@ -27,6 +27,7 @@ from pathways.dialect.plan.nouns import BufferKind, Buffers, Layout, Plan, PlanM
 from pathways.dialect.sharding import Dims, Sharding
 from pathways.dialect.topology import parse_topology
 from pathways.dialect.trees import Tree
+from pathways.runtime.host.devices.transfer_server import EAGER_LIMIT
 
 PAIRS, AT_ONCE, DEVICES = 200, 20, 8
 TOPOLOGY = f"islands=2,devices={DEVICES}"
@@ -133,12 +134,14 @@ def plan_of(values: list[Moved]) -> Plan:
     )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture(scope="module", params=["pulled", "small ones sent"])
+def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Starts a cluster whose hosts count; gives the folder that they write to."""
     folder = tmp_path_factory.mktemp("counts")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FILE, str(folder))
+        if request.param == "pulled":
+            patch.setenv(EAGER_LIMIT, "0")
         patch.syspath_prepend(str(Path(__file__).parents[2] / "support" / "counted_host"))
         with pw.cluster(TOPOLOGY):
             yield folder
@@ -157,7 +160,8 @@ def on_the_wire(folder: Path) -> int:
         before = len(rows(folder, island, "tcp"))
         send(island, signal.SIGUSR2)
         assert becomes(lambda island=island, before=before: len(rows(folder, island, "tcp")) > before)
-        total += rows(folder, island, "tcp")[-1]["came"]
+        last = rows(folder, island, "tcp")[-1]
+        total += last["came"] + last["unasked"]
     return total
 
 

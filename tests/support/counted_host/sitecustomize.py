@@ -16,6 +16,8 @@ FILE = "PATHWAYS_TEST_COUNTS"
 """The environment variable for the folder to write to."""
 _TCP_INFO = struct.Struct("<120xQQ")
 """Of Linux: bytes that the other end has acknowledged, and bytes that have come."""
+_unasked: list[int] = []
+"""The bytes of each value that was sent unasked: by Unix sockets, of which the kernel does not say that."""
 
 
 def _write(**row: Any) -> None:
@@ -25,20 +27,36 @@ def _write(**row: Any) -> None:
 
 def _count() -> None:
     from pathways.runtime.host.devices import transfer_server as ours
+    from pathways.runtime.host.devices.eager_server import EagerWay
+    from pathways.runtime.host.devices.mailbox import NUMBER, VALUE
+    from pathways.runtime.wire.frames import HEADER
 
-    offer, pull = ours.TransferServer.offer, ours.TransferSource.pull
+    offer, parcel, pull = ours.TransferServer.offer, ours.TransferServer.parcel, ours.TransferSource.pull
+    send = EagerWay.send
 
-    def counted_offer(self: Any, name: int, arrays: Any, by: Any = None) -> None:
+    def count(name: int, arrays: Any) -> None:
         sizes = [s.data.nbytes for a in arrays for s in a.addressable_shards]  # one on each device
         _write(kind="offer", name=name, bytes=sum(sizes), pieces=len(sizes))
-        offer(self, name, arrays, by)
+
+    def counted_offer(self: Any, name: int, arrays: Any) -> None:
+        count(name, arrays)
+        offer(self, name, arrays)
+
+    def counted_parcel(self: Any, name: int, arrays: Any) -> Any:
+        count(name, arrays)
+        return parcel(self, name, arrays)
+
+    def counted_send(self: Any, number: int, data: bytes, kind: int = VALUE) -> None:
+        _unasked.append(len(data) + HEADER.size + NUMBER.size)
+        send(self, number, data, kind)
 
     def counted_pull(self: Any, name: int, wanted: Any) -> Any:
         sizes = [size for struct in wanted.structs for size in _shards(struct)]
         _write(kind="pull", name=name, bytes=sum(sizes), pieces=len(sizes))
         return pull(self, name, wanted)
 
-    ours.TransferServer.offer, ours.TransferSource.pull = counted_offer, counted_pull
+    ours.TransferServer.offer, ours.TransferServer.parcel = counted_offer, counted_parcel
+    ours.TransferSource.pull, EagerWay.send = counted_pull, counted_send
 
 
 def _shards(wanted: Any) -> list[int]:
@@ -57,7 +75,7 @@ def _tell_sockets(*_: Any) -> None:
                     sent, came = sent + out, came + into
         except OSError:  # no socket, or one that listens
             continue
-    _write(kind="tcp", sent=sent, came=came)
+    _write(kind="tcp", sent=sent, came=came, unasked=sum(_unasked))
 
 
 if FILE in os.environ and any("runtime.host.serve" in a for a in sys.orig_argv):

@@ -1,0 +1,173 @@
+"""Arrays that are sent to other hosts unasked: equal there, of every type, and sent by who waits for them anyway."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.dialect.plan.arrivals import Coming, arrivals_of, bits
+from pathways.dialect.plan.part import part_of
+from pathways.runtime.host.devices import pjrt, transfer_server
+from pathways.runtime.host.devices.eager_server import EagerServer
+from pathways.runtime.host.devices.eager_values import Landing, Parcel, Sender, Sent, Unsent, landed, sent
+from pathways.runtime.host.devices.layouts import Shards
+from pathways.runtime.host.devices.mailbox import Mailbox
+from pathways.runtime.host.devices.transfer_server import EAGER_LIMIT, eager_limit
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.progress import PreparedWave, Pulled, Work, drive
+from pathways.runtime.wire.addresses import LOOPBACK
+
+DTYPES = (
+    "bool", "int4", "int8", "uint16", "int32", "int64", "uint64", "float8_e4m3fn", "bfloat16", "float16", "float32",
+    "float64", "complex64", "complex128",
+)  # fmt: skip
+DEVICES = pjrt.make_devices(4)
+MESH = Mesh(np.array(DEVICES).reshape(2, 2), ("x", "y"))
+SPECS = (P(), P("x"), P(None, "y"), P("y", "x"), P(("x", "y")))
+jit: Any = jax.jit
+
+
+class Ends:
+    """A way between two hosts, both of which are this process."""
+
+    def __init__(self) -> None:
+        self.way = EagerServer(LOOPBACK).way()
+        self.box = Mailbox(self.way.entrance, 1 << 16)
+
+    def pull(self, number: int, types: list[ArrayType], shardings: list[Any]) -> list[Sent]:
+        return sent(self.box.expect(number), Landing(types, shardings))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_arrives_is_what_was_sent(dtype: str) -> None:
+    ends, numpy = Ends(), numpy_dtype(dtype)
+    shapes = ((4, 4), (4, 0), (8, 12))
+    for number, spec in enumerate(SPECS):
+        shardings = [NamedSharding(MESH, spec)] * len(shapes) + [pjrt.on_device(DEVICES[1])]
+        types = [ArrayType(shape, dtype) for shape in (*shapes, ())]
+        hosts = [(np.arange(np.prod(t.shape), dtype=np.int64).reshape(t.shape) % 5).astype(numpy) for t in types]
+        with jax.enable_x64(True):
+            arrays = [jax.device_put(host, sharding) for host, sharding in zip(hosts, shardings, strict=True)]
+        parcel = Parcel(ends.way, number, arrays)
+        parcel.send()
+        for piece, host, sharding in zip(ends.pull(number, types, shardings), hosts, shardings, strict=True):
+            piece.block_until_ready()
+            (array,) = landed([piece])
+            assert array.dtype == numpy and array.sharding.is_equivalent_to(sharding, host.ndim)
+            assert np.asarray(array).tobytes() == host.tobytes()
+            for shard in array.addressable_shards:
+                assert np.asarray(shard.data).tobytes() == host[shard.index].tobytes()
+        assert Landing(types, shardings).bytes == sum(s.data.nbytes for a in arrays for s in a.addressable_shards)
+
+
+def test_what_is_not_what_was_agreed_on_is_no_array() -> None:
+    ends, side = Ends(), pjrt.on_device(DEVICES[0])
+    for number, size in enumerate((3, 5)):
+        Parcel(ends.way, number, [jax.device_put(np.zeros(size, np.float32), side)]).send()
+        (piece,) = ends.pull(number, [ArrayType((4,), "float32")], [side])
+        piece.block_until_ready()
+        with pytest.raises(ValueError):
+            landed([piece])
+
+
+def test_an_array_that_fails_says_why_at_the_other_end() -> None:
+    ends, type_, tested = Ends(), ArrayType((2,), "float32"), vars(transfer_server)
+    array = tested["_error_array"](type_, pjrt.on_device(jax.devices()[0]), "on purpose")
+    Sender().take(Parcel(ends.way, 1, [array]))
+    (piece,) = ends.pull(1, [type_], [pjrt.on_device(DEVICES[0])])
+    with pytest.raises(RuntimeError, match="on purpose"):
+        piece.block_until_ready()
+    gone = jnp.ones(2)
+    gone.delete()
+    Sender().take(Parcel(ends.way, 2, [gone]))
+    with pytest.raises(RuntimeError, match="deleted"):
+        ends.pull(2, [type_], [pjrt.on_device(DEVICES[0])])[0].block_until_ready()
+    Sender().take(Parcel(None, 3, [gone]))  # to nobody
+
+
+def test_values_that_no_thread_can_send_are_sent_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathways.runtime.host.devices.eager_values.started", lambda _: False)  # pyright: ignore
+    ends = Ends()
+    Sender().take(Parcel(ends.way, 1, [jnp.ones(2)]))
+    ends.pull(1, [ArrayType((2,), "float32")], [pjrt.on_device(DEVICES[0])])[0].block_until_ready()
+
+
+class Noting:
+    """Notes who is told to send."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def take(self, _: Any) -> None:
+        self.log.append("thread")
+
+    def send(self) -> None:
+        self.log.append("here")
+
+
+@pytest.mark.parametrize(
+    ("behind", "others", "asks", "who"),
+    [
+        (1, False, True, "here"),
+        (0, False, True, "thread"),  # what is waited for may come before
+        (1, True, True, "thread"),  # so may another
+        (1, False, False, "thread"),  # something is launched first
+    ],
+)
+def test_who_enqueues_sends_what_it_would_wait_for_anyway(behind: int, others: bool, asks: bool, who: str) -> None:
+    frame, noting = Frame(0, ()), Noting()
+    box = Ends().box
+    any_: Any = noting
+
+    def work(coming: Coming) -> Work:
+        yield (Pulled(Shards([Sent(any_, 0)]), frame, coming),)
+
+    def offer(*_: Any, **__: Any) -> None:
+        frame.unsent.append(Unsent(1, any_, any_))
+
+    comings = [Coming(1, 0, behind), *([Coming(2, 0, 0)] if others else [])]
+    tasks: list[Any] = [(n, type("Task", (), {"start": lambda *_, c=c: work(c)})()) for n, c in enumerate(comings)]
+    waves = [PreparedWave(0, [any_], tasks), PreparedWave(0, [], [], asks)]
+    run: Any = type("Run", (), {"enqueue": offer})()
+    next(drive(waves, frame, run))
+    assert noting.log == [who] and not frame.unsent
+    box.close()
+
+
+def test_what_is_sent_last_is_sent() -> None:
+    frame, noting = Frame(0, ()), Noting()
+    any_: Any = noting
+    run: Any = type("Run", (), {"enqueue": lambda *_, **__: frame.unsent.append(Unsent(1, any_, any_))})()
+    assert list(drive([PreparedWave(0, [any_])], frame, run)) == [] and noting.log == ["thread"]
+
+
+def test_what_comes_back_comes_behind_what_was_sent() -> None:
+    """Of a chain all that was sent before; of what is computed elsewhere nothing."""
+    made = pw.make_virtual_device_set()
+    places = [NamedSharding(made.add_slice(devices=1, island=f"island{n}").mesh("x"), P()) for n in range(2)]
+    f, g = (jit(lambda x: x + 1, in_shardings=place, out_shardings=place) for place in places)
+    lowered = pw.program(lambda x, y: (f(g(f(g(f(x))))), f(g(y)))).lower(jnp.ones(2), jnp.ones(2))
+    plan = lowered.compile(merge=False).plan
+    part = part_of(plan, frozenset({"island0"}))
+    found = arrivals_of(plan, part.received, part.sent)
+    assert sorted(coming.sent.bit_count() for coming in found.values()) == [0, 1, 2]
+    every = bits(part.sent)
+    assert sorted(every.values()) == [1 << n for n in range(len(part.sent))]
+
+
+def test_the_limit_is_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert eager_limit() == 1 << 16
+    monkeypatch.setenv(EAGER_LIMIT, "0")
+    assert eager_limit() == 0
+    for wrong in ("-1", "64k", ""):
+        monkeypatch.setenv(EAGER_LIMIT, wrong)
+        with pytest.raises(PathwaysError) as caught:
+            eager_limit()
+        assert caught.value.code == "PWC0707"

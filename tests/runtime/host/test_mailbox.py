@@ -1,0 +1,245 @@
+"""Small values that a host sends unasked: each, or its failure, comes once, and nothing of before a new beginning."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.clusters import becomes
+
+from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
+from pathways.runtime.host.devices.mailbox import FAILURE, HELLO, NUMBER, Entrance, Letter, Mailbox, wait_for_first
+from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.wire.addresses import LOOPBACK, read_address
+from pathways.runtime.wire.frames import HEADER
+
+MOST = 1 << 16
+
+
+class Pair:
+    """A way to another host, and that host's mailbox."""
+
+    def __init__(self, near: bool = True) -> None:
+        self.near, self.boxes = near, list[Mailbox]()
+        self.way: EagerWay = EagerServer(LOOPBACK).way()
+
+    @property
+    def entrance(self) -> Entrance:
+        given = Entrance.read(str(self.way.entrance))
+        return given if self.near else Entrance(given.address, "", given.key)
+
+    def box(self, anew: int = 0, most: int = MOST) -> Mailbox:
+        self.boxes.append(Mailbox(self.entrance, most, anew))
+        return self.boxes[-1]
+
+
+@pytest.fixture(params=["near", "far"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    made = Pair(request.param == "near")
+    yield made
+    made.way.close()
+    for box in made.boxes:
+        box.close()
+
+
+def value(letter: Letter) -> bytes:
+    letter.block_until_ready()
+    return bytes(letter.read())
+
+
+def reads(letter: Letter) -> tuple[threading.Thread, list[str]]:
+    """Waits for a letter in a thread, which notes why it failed."""
+    found: list[str] = []
+
+    def work() -> None:
+        try:
+            letter.block_until_ready()
+        except RuntimeError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, found
+
+
+def test_values_come_by_their_numbers_whoever_is_first(pair: Pair) -> None:
+    pair.way.send(7, b"before anybody came")
+    box = pair.box()
+    asked = [box.expect(n) for n in (9, 8)]
+    values = {8: b"", 9: bytes(range(256)) * (MOST // 256), 10: b"not asked for yet"}
+    for number, data in values.items():
+        pair.way.send(number, data)
+    assert value(box.expect(7)) == b"before anybody came"
+    assert [value(letter) for letter in asked] == [values[9], values[8]]
+    late = box.expect(10)
+    assert late.is_ready() and value(late) == values[10]
+    assert not box.expect(11).is_ready()
+
+
+def test_a_failure_comes_in_place_of_a_value(pair: Pair) -> None:
+    box = pair.box()
+    pair.way.send(1, "no \u00e9".encode(), FAILURE)
+    pair.way.send(2, b"", FAILURE)
+    with pytest.raises(RuntimeError, match="no \u00e9"):
+        box.expect(1).block_until_ready()
+    with pytest.raises(RuntimeError, match="no reason"):
+        box.expect(2).block_until_ready()
+    assert value_after(pair, box, 3)
+
+
+def value_after(pair: Pair, box: Mailbox, number: int) -> bool:
+    pair.way.send(number, b"fine")
+    return value(box.expect(number)) == b"fine"
+
+
+@pytest.mark.parametrize("sender_first", [True, False])
+def test_nothing_of_before_a_new_beginning_comes_after_it(pair: Pair, sender_first: bool) -> None:
+    old = pair.box()
+    assert value_after(pair, old, 1)
+    pair.way.send(2, b"old")
+    thread, failed = reads(old.expect(3))
+    if sender_first:
+        pair.way.begin_anew(5)
+        pair.way.send(2, b"new")
+        old.close()
+        new = pair.box(5)
+    else:
+        old.close()
+        new = pair.box(5)
+        assert not new.ready.is_ready()
+        pair.way.send(4, b"of before, for a host that it does not know to be ahead")
+        pair.way.begin_anew(5)
+        pair.way.send(2, b"new")
+    assert value(new.expect(2)) == b"new" and not new.expect(4).is_ready()
+    new.ready.block_until_ready()
+    thread.join()
+    assert failed
+    late = pair.box(4)  # one that was told before the last time
+    with pytest.raises(RuntimeError, match="ended"):
+        late.expect(9).block_until_ready()
+    assert value_after(pair, new, 10)
+
+
+def test_who_comes_again_takes_its_own_place(pair: Pair) -> None:
+    first, second = pair.box(), None
+    assert value_after(pair, first, 1)
+    second = pair.box()
+    second.ready.block_until_ready()
+    assert value_after(pair, second, 2)
+    with pytest.raises(RuntimeError, match="ended"):
+        first.expect(3).block_until_ready()
+
+
+def test_what_was_read_stays_when_the_other_end_is_gone(pair: Pair) -> None:
+    box = pair.box()
+    box.ready.block_until_ready()
+    thread, failed = reads(box.expect(1))
+    pair.way.send(2, b"the last")
+    pair.way.close()
+    pair.way.send(3, b"nobody")
+    thread.join()
+    assert failed and value(box.expect(2)) == b"the last"
+    with pytest.raises(RuntimeError, match="ended"):
+        box.expect(3).block_until_ready()
+
+
+def test_closing_ends_all_waits(pair: Pair) -> None:
+    box = pair.box()
+    box.ready.block_until_ready()
+    waits = [reads(box.expect(n)) for n in range(3)]  # one reads, the others wait at gates
+    box.close()
+    for thread, failed in waits:
+        thread.join()
+        assert failed == ["the connection was closed"]
+    alone = Mailbox(Entrance("127.0.0.1:1", "", "0" * 32), MOST)  # where nobody listens
+    thread, failed = reads(alone.expect(1))
+    alone.close()
+    thread.join()
+    assert failed == ["the connection was closed"]
+
+
+def test_the_first_of_several_ends_the_wait_from_wherever_it_comes() -> None:
+    pairs = [Pair(), Pair(near=False)]
+    boxes = [p.box() for p in pairs]
+    for box in boxes:
+        box.ready.block_until_ready()
+    letters = [box.expect(1) for box in boxes]
+    threading.Timer(0.01, lambda: pairs[1].way.send(1, b"x")).start()
+    assert wait_for_first(letters) and [letter.is_ready() for letter in letters] == [False, True]
+    with boxes[0].reading:  # another thread reads
+        assert not wait_for_first([letters[0]])
+    gate = Gate()
+    letters[0].add(gate)
+    pairs[0].way.send(1, b"y")
+    gate.pass_through()  # the thread has read it
+    assert value(letters[0]) == b"y"
+    other = Gate()
+    letters[0].add(other)
+    other.pass_through()  # at once
+    left = boxes[0].expect(2)
+    left.add(gate)
+    left.discard(gate)
+    left.discard(gate)
+    for one in pairs:
+        one.way.close()
+
+
+def stranger(pair: Pair, hello: bytes) -> socket.socket:
+    address = read_address(pair.entrance.address)
+    assert address is not None
+    sock = socket.create_connection(address, 5)
+    sock.sendall(hello)
+    return sock
+
+
+def test_strangers_get_nothing_and_hold_up_nobody(pair: Pair) -> None:
+    pair.way.send(1, b"for one")
+    silent = stranger(pair, b"")
+    key = pair.entrance.key.encode()
+    for hello in (HELLO.pack(b"0" * 32, 0), HELLO.pack(key[:-1] + bytes([key[-1] ^ 1]), 0), b"GET / HTTP/1.1" * 9):
+        with stranger(pair, hello) as sock, contextlib.suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+    assert value(pair.box().expect(1)) == b"for one"
+    silent.close()
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        HEADER.pack(MOST + 99, 1) + NUMBER.pack(1),
+        HEADER.pack(9, 0) + NUMBER.pack(1) + b"x",
+        HEADER.pack(3, 1) + b"abc",
+        HEADER.pack(1 << 60, 2),
+        HEADER.pack(8, 77) + NUMBER.pack(1),
+    ],
+)
+def test_what_is_no_value_ends_that_connection(noise: bytes) -> None:
+    listener = socket.create_server((LOOPBACK, 0))
+    box = Mailbox(Entrance(f"{LOOPBACK}:{listener.getsockname()[1]}", "-", "0" * 32), MOST)
+    sock, _ = listener.accept()
+    assert sock.recv(HELLO.size, socket.MSG_WAITALL)[: 2 * 16] == b"0" * 32
+    sock.sendall(noise)
+    with pytest.raises(RuntimeError, match="no value"):
+        box.expect(2).block_until_ready()
+    box.close()
+    listener.close()
+    sock.close()
+
+
+def test_a_host_that_does_not_read_keeps_nobody_waiting(pair: Pair) -> None:
+    box: Any = pair.box()
+    box.ready.block_until_ready()
+    count = 400  # more than sockets hold
+    for number in range(count):
+        pair.way.send(number, bytes(MOST))
+    assert all(len(value(box.expect(number))) == MOST for number in range(count))
+
+
+def test_nothing_is_left_of_a_closed_mailbox(pair: Pair) -> None:
+    box: Any = pair.box()
+    assert value_after(pair, box, 1)
+    box.close()
+    assert becomes(lambda: box.fileno() == -1)
+    pair.way.send(2, b"nobody")
