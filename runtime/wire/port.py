@@ -18,8 +18,8 @@ MOST_HANDSHAKES = 64
 LOOK = 0.2
 """Seconds after which a port looks whether it has been closed, and whether sockets can be made again."""
 _ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 300_000))
-"""When an end whose machine is gone is given up: after half a minute, or where something was sent to it after five,
-which a process that is stopped and does not read has, too. Not all systems know all of these."""
+"""When an end whose machine is gone is given up: after five minutes, which a process that is stopped and does not read
+has, too; half a minute where a system does not know the last of these. Not all know all."""
 
 
 class ListeningPort(Generic[_T]):
@@ -39,8 +39,6 @@ class ListeningPort(Generic[_T]):
         refused: Callable[[Address, Exception], None],
     ) -> None:
         self._socket = sock
-        self.address: Address = self._socket.getsockname()[:2]
-        """Where it listens: port 0 was any that is free."""
         self._socket.settimeout(LOOK)
         self._seconds, self._met, self._let_in, self._refused = seconds, meet, let_in, refused
         self.meeting: dict[socket.socket, None] = {}
@@ -85,7 +83,6 @@ class ListeningPort(Generic[_T]):
     def _meet(self, sock: socket.socket, address: Address) -> None:
         """Lets one in, or not."""
         try:
-            prepare(sock)
             found = self._met(sock, time.monotonic() + self._seconds)
             with self._lock:
                 if sock not in self.meeting:
@@ -109,9 +106,7 @@ def listening_at(address: Address) -> socket.socket:
 
 
 def prepare(sock: socket.socket) -> None:
-    """Sets what all sockets between machines have; those of one machine need nothing."""
-    if sock.family == socket.AF_UNIX:
-        return
+    """Sets what all streams of messages between machines have."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message is waited for, however small it is
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _ENDS:

@@ -131,11 +131,12 @@ class Listener:
         self._met: queue.SimpleQueue[tuple[Connection, Identity] | None] = queue.SimpleQueue()
         """Those who were let in, in their order; None at the end."""
         try:
-            self._port = ListeningPort(listening_at(address), seconds, self._meet, self._met.put, self._refuse)
+            sock = listening_at(address)
         except OSError as error:
             raise no_peer(address, error, wanted, seconds) from None
-        self.address = self._port.address
+        self.address: Address = sock.getsockname()[:2]
         """Where it listens: port 0 was any that is free."""
+        self._port = ListeningPort(sock, seconds, self._meet, self._met.put, self._refuse)
 
     def accept(self, seconds: float | None = None) -> tuple[Connection, Identity]:
         """Waits for the next member. Raises TimeoutError after so long, ConnectionEnded when the listener is closed."""

@@ -21,6 +21,7 @@ from pathways.runtime.host.devices.mailbox import (
     Entrance,
     abstract,
     end_socket,
+    undelayed,
 )
 from pathways.runtime.wire.addresses import Address, show_address
 from pathways.runtime.wire.frames import ConnectionEnded, frame_of
@@ -33,20 +34,22 @@ class EagerServer:
 
     def __init__(self, ip: str) -> None:
         self._ways: dict[str, EagerWay] = {}
-        self._port = self._opened(listening_at((ip, 0)))
+        listener = listening_at((ip, 0))
+        self._address: Address = listener.getsockname()[:2]
+        self._opened(listener)
         self._name = f"pathways-{secrets.token_hex(KEY_BYTES)}" if sys.platform == "linux" else ""
         try:
             self._opened(_near(self._name))
         except OSError:  # the system has no such sockets
             self._name = ""
 
-    def _opened(self, sock: socket.socket) -> "ListeningPort[tuple[EagerWay, socket.socket, int]]":
-        return ListeningPort(sock, SAYS_WHO, self._meet, self._let_in, _not_let_in)
+    def _opened(self, sock: socket.socket) -> None:
+        ListeningPort(sock, SAYS_WHO, self._meet, self._let_in, _not_let_in)
 
     def way(self) -> "EagerWay":
         """Makes the way to one more host."""
         key = secrets.token_hex(KEY_BYTES)
-        entrance = Entrance(show_address(self._port.address), self._name, key)
+        entrance = Entrance(show_address(self._address), self._name, key)
         way = self._ways[key] = EagerWay(entrance, lambda: self._ways.pop(key, None))
         return way
 
@@ -58,6 +61,7 @@ class EagerServer:
                 raise ConnectionEnded("it has not said who it is")
             said += more
         sock.settimeout(None)
+        undelayed(sock)
         key, number = HELLO.unpack(said)
         way = next((w for k, w in list(self._ways.items()) if hmac.compare_digest(k.encode(), key)), None)
         if way is None:
@@ -76,7 +80,7 @@ class EagerWay:
     def __init__(self, entrance: Entrance, ended: Callable[[], object]) -> None:
         self.entrance = entrance
         self._ended = ended
-        self._anew = 0
+        self.anew = 0
         """At which time the two were told to connect anew."""
         self._outbox: Outbox | None = None
         self._socks: dict[int, socket.socket] = {}
@@ -86,29 +90,32 @@ class EagerWay:
         self._lock = threading.Lock()
         """Guards those; nothing is waited for inside."""
 
-    def send(self, number: int, data: bytes, kind: int = VALUE) -> None:
+    def send(self, number: int, data: bytes, kind: int = VALUE, *, anew: int = -1) -> None:
+        """Sends a value; `anew`: unless the two were told to connect anew since that time."""
         frame = frame_of(kind, NUMBER.pack(number), data)
         with self._lock:
-            if self._outbox is None:
-                if not self._is_over:
-                    self._waiting.append(frame)
+            if anew not in (-1, self.anew):
                 return
-            with contextlib.suppress(ConnectionEnded):  # the other end knows
-                self._outbox.post(frame)
+            if self._outbox is not None:
+                with contextlib.suppress(ConnectionEnded):  # the other host sees that, too, and comes again
+                    self._outbox.post(frame)
+                    return
+            if not self._is_over:
+                self._waiting.append(frame)
 
-    def fail(self, number: int, why: str) -> None:
-        """Says why there is no value of a number."""
-        self.send(number, why.encode()[:MOST_TEXT], FAILURE)
+    def fail(self, number: int, why: str, *, anew: int = -1) -> None:
+        """Says why there is no value of a number. `anew` as of `send`."""
+        self.send(number, why.encode(errors="replace")[:MOST_TEXT], FAILURE, anew=anew)
 
     def take(self, sock: socket.socket, anew: int) -> None:
         """Takes the socket of the other host; one that comes later takes the place of one before."""
         with self._lock:
-            if self._is_over or anew < self._anew:
+            if self._is_over or anew < self.anew:
                 sock.close()
                 return
             self._drop(anew)
             self._socks[anew] = sock
-            if anew == self._anew:
+            if anew == self.anew:
                 self._begin(sock)
 
     def begin_anew(self, anew: int) -> None:
@@ -117,7 +124,7 @@ class EagerWay:
             self._waiting.clear()
             for before in [n for n in self._socks if n < anew]:
                 self._drop(before)
-            self._anew = anew
+            self.anew = anew
             if anew in self._socks and self._outbox is None:
                 self._begin(self._socks[anew])
 
@@ -141,7 +148,7 @@ class EagerWay:
         sock = self._socks.pop(anew, None)
         if sock is None:
             return
-        if anew == self._anew and self._outbox is not None:
+        if anew == self.anew and self._outbox is not None:
             self._outbox.close()
             self._outbox = None
         end_socket(sock)

@@ -22,6 +22,8 @@ class Parcel:
     """Arrays to send, which may not be there yet. They go nowhere where the other host is gone."""
 
     way: EagerWay | None
+    anew: int
+    """At which time the two hosts had been told to connect anew: behind the next it goes nowhere."""
     number: int
     arrays: Sequence[pjrt.DeviceArray]
 
@@ -33,22 +35,22 @@ class Parcel:
             for array in self.arrays:
                 array.block_until_ready()
             found = [np.asarray(shard).tobytes() for array in self.arrays for shard in pjrt.shards_of(array)]
-            self.way.send(self.number, b"".join(found))
+            self.way.send(self.number, b"".join(found), anew=self.anew)
         except Exception as error:  # whatever it is, the other end must hear of it
-            self.way.fail(self.number, str(error))
+            self.way.fail(self.number, str(error), anew=self.anew)
 
 
 class Sender:
-    """Sends values when they are there, in the order in which they were given: those of one set of devices, which come
-    in that order. Another set has another, and waits for none of these."""
+    """Sends values when they are there, in the order in which they were given: those of one set of devices, whose
+    computations are done in that order. Another set has another, and waits for none of these."""
 
     def __init__(self) -> None:
         self._given: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
         self._has_thread = started(threading.Thread(target=self._work, name="pathways-send", daemon=True))
 
     def take(self, parcel: Parcel) -> None:
-        """Sends arrays when they are there; at once, by who calls, where there is no thread."""
-        if self._has_thread:
+        """Sends arrays when they are there; at once, by who calls, where they are, or where there is no thread."""
+        if self._has_thread and not all(map(_is_there, parcel.arrays)):
             self._given.put(parcel)
         else:
             parcel.send()
@@ -56,6 +58,11 @@ class Sender:
     def _work(self) -> None:
         while True:
             self._given.get().send()
+
+
+def _is_there(array: pjrt.DeviceArray) -> bool:
+    """Whether it need not be waited for. To ask a deleted array whether it is ready ends the process."""
+    return array.is_deleted() or array.is_ready()
 
 
 class Unsent(NamedTuple):

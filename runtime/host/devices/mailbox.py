@@ -17,7 +17,6 @@ from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.threads import started
 from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.port import prepare
 
 _KINDS = READY, VALUE, FAILURE = range(3)
 """Kinds of frames: both ends have begun; a value; why there is none. Each begins with the number of the value."""
@@ -59,7 +58,7 @@ class Entrance:
         with contextlib.ExitStack() as failed:
             sock = self._near() or socket.create_connection(read_address(self.address) or ("", 0), SAYS_WHO)
             failed.callback(sock.close)
-            prepare(sock)
+            undelayed(sock)
             sock.settimeout(None)
             sock.sendall(hello)
             failed.pop_all()
@@ -154,6 +153,8 @@ def wait_for_first(letters: Sequence[Letter]) -> bool:
                 return False
             reading.callback(box.reading.release)
         while not any(letter.is_there() for letter in letters):
+            if any(box.is_cut for box in boxes):
+                return False
             if len(boxes) == 1:
                 boxes[0].take()
             else:
@@ -188,6 +189,9 @@ class Mailbox:
         self._over = ""
         """Why nothing comes any more."""
         self._sock: socket.socket | None = None
+        """Set and unset by the thread alone, the latter when it reads."""
+        self.is_cut = False
+        """Whether that has ended."""
         self._rest = b""
         """What was taken, and is of a frame to come."""
         self._closed, self._wanted = threading.Event(), threading.Event()
@@ -195,7 +199,7 @@ class Mailbox:
         """Whether both ends have begun."""
         self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
         if not self.has_helper:
-            self._end("no thread could be started that connects")
+            self._end("no thread could be started that connects", for_good=True)
 
     def expect(self, number: int) -> Letter:
         """The value of a number, which is there or will be; asked for once."""
@@ -212,7 +216,7 @@ class Mailbox:
     def close(self) -> None:
         """Ends all that has not come with an error."""
         self._closed.set()
-        self._end("the connection was closed")
+        self._end("the connection was closed", for_good=True)
         if (sock := self._sock) is not None:
             end_socket(sock)
 
@@ -222,7 +226,12 @@ class Mailbox:
 
     def begin_to_read(self) -> bool:
         """Takes the role of the one that reads, which `reading` gives back; returns False where it is not to be had."""
-        return self._sock is not None and not self._over and self.reading.acquire(blocking=False)
+        if not self.reading.acquire(blocking=False):
+            return False
+        if self._sock is None or self.is_cut:
+            self.reading.release()
+            return False
+        return True
 
     def look(self) -> bool:
         """Takes what has come, without waiting, unless another thread does."""
@@ -235,7 +244,8 @@ class Mailbox:
 
     def take(self, flags: int = 0) -> None:
         """Takes what has come, for one that has the role; waits for it unless the flags say otherwise."""
-        assert self._sock is not None
+        if self._sock is None:
+            return
         try:
             data = self._sock.recv(_READ, flags)
         except BlockingIOError:
@@ -274,46 +284,65 @@ class Mailbox:
         self._rest = data[begin:]
 
     def _put(self, kind: int, number: int, data: memoryview) -> None:
-        if kind == READY:
-            letter = self.ready
-        elif (letter := self._letters.pop(number, None)) is None:
+        letter = self.ready if kind == READY else self._letters.get(number)
+        if letter is None:
             self._letters[number] = letter = Letter(self)
+        elif letter.is_there():  # said twice: the first counts
+            return
+        elif kind != READY:
+            del self._letters[number]
         failure = bytes(data).decode(errors="replace") or "no reason given" if kind == FAILURE else ""
         letter.come(data, failure)
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, *, for_good: bool = False) -> None:
+        """Fails what is waited for: the connection has ended. Values that are asked for later may come by the next."""
         with self.lock:
-            self._over = self._over or why
+            if for_good:
+                self._over = self._over or why
+            self.is_cut = True
             missing = {n: letter for n, letter in self._letters.items() if not letter.is_there()}
             for number in missing:
                 del self._letters[number]
-            for letter in (*missing.values(), self.ready):
+            for letter in (*missing.values(), *([self.ready] if for_good else [])):
                 if not letter.is_there():
-                    letter.come(memoryview(b""), self._over)
-        self._wanted.set()
+                    letter.come(memoryview(b""), why)
+            self._wanted.set()
 
     def _work(self) -> None:
-        while not self._closed.is_set() and not self._connect():
+        while not self._closed.is_set():
+            if self._connect():
+                self._read_for_others()
             self._closed.wait(AGAIN)
-        while not self._over:
+
+    def _read_for_others(self) -> None:
+        """Reads whenever others wait at gates, until the connection has ended."""
+        while not self.is_cut:
             self._wanted.wait()
             self._wanted.clear()
             with self.reading:
-                while self._at_gates and not self._over:
+                while self._at_gates and not self.is_cut:
                     self.take()
-        if self._sock is not None:
-            with self.reading:  # or it may be read when it is another's that has its number
-                self._sock.close()
+        with self.reading:
+            sock, self._sock, self._rest = self._sock, None, b""
+            if sock is not None:
+                sock.close()
 
     def _connect(self) -> bool:
         try:
             sock = self._entrance.connected(HELLO.pack(self._entrance.key.encode(), self._anew))
         except OSError:
             return False
+        with self.lock:
+            self.is_cut = self._closed.is_set()
+            self._wanted.set()  # some may wait already
         self._sock = sock
-        if self._closed.is_set():  # between the two
-            end_socket(sock)
         return True
+
+
+def undelayed(sock: socket.socket) -> None:
+    """Has what is sent go at once. No end is given up for not reading: it may have other things to do for long."""
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def end_socket(sock: socket.socket) -> None:

@@ -37,7 +37,8 @@ _TRANSPORTS = 2
 """Connections that the data of one pair of processes is spread over; with none, offering kills the process."""
 EAGER_LIMIT = "PATHWAYS_EAGER_LIMIT"
 """The environment variable for the most bytes of a value that a host sends without being asked."""
-_EAGER_LIMIT = "65536"
+_EAGER_LIMIT, MOST_EAGER = "65536", 1 << 20
+"""What it is where it is not set; and the most that it may be, since the other end holds what it did not ask for."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +118,13 @@ class TransferServer:
 
     def invite(self) -> Invitation:
         """What the other must know: the same, until it is lost."""
-        self._way = self._way or self._sends.way()
-        return Invitation(str(self._server.address()), self._way.entrance, self._most)
+        way = self._way = self._way or self._sends.way()
+        return Invitation(str(self._server.address()), way.entrance, self._most)
 
     def connect(self, invitation: Invitation, anew: int = 0) -> TransferSource:
         """Connects with the other, as invited by it. `anew`: how often both were told to connect anew."""
-        mailbox = Mailbox(invitation.sends, invitation.most, anew)
-        return TransferSource(self._server.connect(invitation.pulls), mailbox)
+        connection = self._server.connect(invitation.pulls)
+        return TransferSource(connection, Mailbox(invitation.sends, invitation.most, anew))
 
     def forget(self) -> None:
         """Drops all offers that were not pulled, and their arrays: the process that was to pull them is gone."""
@@ -151,7 +152,8 @@ class TransferServer:
 
     def parcel(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> Parcel:
         """As `offer`, to be sent unasked."""
-        return Parcel(self._way, name, arrays)
+        way = self._way
+        return Parcel(way, 0 if way is None else way.anew, name, arrays)
 
     def fail(self, name: int, why: str, types: Sequence[ArrayType], shardings: Sequence[Any]) -> None:
         """Says why there is nothing under a number: who waits for these arrays has one of FAILURES with it."""
@@ -184,12 +186,12 @@ class Greeting:
 
 
 def eager_limit() -> int:
-    """The most bytes of a value that this process sends unasked. Raises PWC0707 for a setting that is no number."""
+    """The most bytes of a value that this process sends unasked. Raises PWC0707 for a setting that is none."""
     text = os.environ.get(EAGER_LIMIT, _EAGER_LIMIT)
-    if not text.isdecimal():
-        example = f"{EAGER_LIMIT}={_EAGER_LIMIT}"
-        raise PathwaysError(BadSetting(source=EAGER_LIMIT, value=text, rule="bytes, 0 for none", example=example))
-    return int(text)
+    if text.isdecimal() and int(text) <= MOST_EAGER:
+        return int(text)
+    rule, example = f"bytes, at most {MOST_EAGER:,}, 0 for none", f"{EAGER_LIMIT}={_EAGER_LIMIT}"
+    raise PathwaysError(BadSetting(source=EAGER_LIMIT, value=text, rule=rule, example=example))
 
 
 def _error_array(type_: ArrayType, sharding: Any, message: str) -> pjrt.DeviceArray:

@@ -92,27 +92,27 @@ class Edges:
 
         def enqueue(frame: Frame) -> None:
             frame.turn_edge(SENT, state, "be offered")
-            value = frame.values[slot]
+            value, told = frame.values[slot], 0
             try:
                 if not isinstance(value, Poison):
                     arrays = cut(value)
                     arrays = again(arrays) if copies and arrays else arrays
                     for server, pair, which, _, _, by in offers:
+                        there, name = [arrays[i] for i in which], frame.transfers + pair
                         if by is None:
-                            server.offer(frame.transfers + pair, [arrays[i] for i in which])
-                            continue
-                        parcel = server.parcel(frame.transfers + pair, [arrays[i] for i in which])
-                        if is_last:
-                            frame.unsent.append(Unsent(bit, by, parcel))
+                            server.offer(name, there)
+                        elif is_last:
+                            frame.unsent.append(Unsent(bit, by, server.parcel(name, there)))
                         else:
-                            by.take(parcel)
+                            by.take(server.parcel(name, there))
+                        told += 1
                     if stays >= 0:
                         frame.values[stays] = [arrays[i] for i in kept]
                     return
                 why, poison = _MARK.format(write_diagnostic(value.cause)), value
             except Exception as error:  # the other end must hear of any error
                 why, poison = str(error), Poison(_failure(edge, error, None))
-            for server, pair, _, types, shardings, _ in offers:
+            for server, pair, _, types, shardings, _ in offers[told:]:
                 server.fail(frame.transfers + pair, why, types, shardings)
             if stays >= 0:
                 frame.values[stays] = poison
@@ -258,6 +258,7 @@ class Arrival:
             yield from self._awaited(Pulled(pulled))
             try:
                 pulled.block_until_ready()
+                pulled = Shards(landed(pulled))  # what may fail is done before all go by it
             except Exception as error:  # as below
                 found = Poison(_cause(self.neighbors, self.edge, frame, error, self.where))
         decisions.say(self.votes, name, name, found if isinstance(found, Poison) else 1)

@@ -124,17 +124,20 @@ class Neighbors:
     def lose(self, island: str, cause: Diagnostic, anew: int = 0) -> None:
         """Ends what is on its way from an island, whose hosts are gone, or, at the so manieth time, are not reached."""
         for host in self.ranks.names(island):
-            self._anew[host] = anew
-            if not anew:
-                self._invitations.pop(host, None)
-                if host in self.servers:
-                    self.servers[host].lose()
-            source = self.sources.get(host)
-            if source is not None:
-                with self._changed:
-                    source.lost = cause
-                    self._changed.notify_all()
-                source.close()
+            with self._changed:
+                if anew and host not in self._invitations:
+                    continue  # it is gone meanwhile, and another in its place knows nothing of this
+                self._anew[host] = anew
+                if not anew:
+                    self._invitations.pop(host, None)
+                    if host in self.servers:
+                        self.servers[host].lose()
+                source = self.sources.get(host)
+                if source is None:
+                    continue
+                source.lost = cause
+                self._changed.notify_all()
+            source.close()
 
     def first_loss(self, sources: Sequence[TransferSource], seconds: float) -> Diagnostic | None:
         """Why the first of these is lost, which may become known within so many seconds."""
@@ -145,9 +148,14 @@ class Neighbors:
     def mend(self, island: str, anew: int) -> None:
         """Connects anew with the hosts of an island, to which nothing that was offered has come. Waits until both ends
         have: what one asks for before the other has dropped what was offered would be dropped, too."""
+        met: list[TransferSource] = []
         for host in self.ranks.names(island):
+            with self._changed:
+                invitation = self._invitations.get(host)
+                if invitation is None or self._anew.get(host) != anew:
+                    continue  # as above; or both are told once more already
             self.server_for(host).begin_anew(anew)
-        met = [self._connected(h, i) for h in self.ranks.names(island) if (i := self._invitations.get(h)) is not None]
+            met.append(self._connected(host, invitation))
         wait_at_most([source.ready for source in met], MEETING)
 
     def forget(self, island: str) -> None:

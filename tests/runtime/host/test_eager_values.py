@@ -1,5 +1,6 @@
 """Arrays that are sent to other hosts unasked: equal there, of every type, and sent by who waits for them anyway."""
 
+import threading
 from typing import Any
 
 import jax
@@ -55,7 +56,7 @@ def test_what_arrives_is_what_was_sent(dtype: str) -> None:
         hosts = [(np.arange(np.prod(t.shape), dtype=np.int64).reshape(t.shape) % 5).astype(numpy) for t in types]
         with jax.enable_x64(True):
             arrays = [jax.device_put(host, sharding) for host, sharding in zip(hosts, shardings, strict=True)]
-        parcel = Parcel(ends.way, number, arrays)
+        parcel = Parcel(ends.way, 0, number, arrays)
         parcel.send()
         for piece, host, sharding in zip(ends.pull(number, types, shardings), hosts, shardings, strict=True):
             piece.block_until_ready()
@@ -70,7 +71,7 @@ def test_what_arrives_is_what_was_sent(dtype: str) -> None:
 def test_what_is_not_what_was_agreed_on_is_no_array() -> None:
     ends, side = Ends(), pjrt.on_device(DEVICES[0])
     for number, size in enumerate((3, 5)):
-        Parcel(ends.way, number, [jax.device_put(np.zeros(size, np.float32), side)]).send()
+        Parcel(ends.way, 0, number, [jax.device_put(np.zeros(size, np.float32), side)]).send()
         (piece,) = ends.pull(number, [ArrayType((4,), "float32")], [side])
         piece.block_until_ready()
         with pytest.raises(ValueError):
@@ -80,22 +81,62 @@ def test_what_is_not_what_was_agreed_on_is_no_array() -> None:
 def test_an_array_that_fails_says_why_at_the_other_end() -> None:
     ends, type_, tested = Ends(), ArrayType((2,), "float32"), vars(transfer_server)
     array = tested["_error_array"](type_, pjrt.on_device(jax.devices()[0]), "on purpose")
-    Sender().take(Parcel(ends.way, 1, [array]))
+    Sender().take(Parcel(ends.way, 0, 1, [array]))
     (piece,) = ends.pull(1, [type_], [pjrt.on_device(DEVICES[0])])
     with pytest.raises(RuntimeError, match="on purpose"):
         piece.block_until_ready()
     gone = jnp.ones(2)
     gone.delete()
-    Sender().take(Parcel(ends.way, 2, [gone]))
+    Sender().take(Parcel(ends.way, 0, 2, [gone]))
     with pytest.raises(RuntimeError, match="deleted"):
         ends.pull(2, [type_], [pjrt.on_device(DEVICES[0])])[0].block_until_ready()
-    Sender().take(Parcel(None, 3, [gone]))  # to nobody
+    Sender().take(Parcel(None, 0, 3, [gone]))  # to nobody
+
+
+def test_a_value_that_is_there_waits_for_no_other() -> None:
+    ends, sender, type_ = Ends(), Sender(), ArrayType((2,), "float32")
+    side, there = pjrt.on_device(DEVICES[0]), threading.Event()
+
+    class Later:
+        """An array whose computation is not done."""
+
+        def is_deleted(self) -> bool:
+            return False
+
+        def is_ready(self) -> bool:
+            return there.is_set()
+
+        def block_until_ready(self) -> None:
+            there.wait()
+            raise RuntimeError("late")
+
+    later: Any = Later()
+    sender.take(Parcel(ends.way, 0, 1, [later]))
+    sender.take(Parcel(ends.way, 0, 2, [jax.device_put(np.ones(2, np.float32), side)]))
+    ends.pull(2, [type_], [side])[0].block_until_ready()
+    (late,) = ends.pull(1, [type_], [side])
+    assert not late.is_ready()
+    there.set()
+    with pytest.raises(RuntimeError, match="late"):
+        late.block_until_ready()
+
+
+def test_what_was_offered_before_a_new_beginning_goes_nowhere() -> None:
+    ends, type_, side = Ends(), ArrayType((2,), "float32"), pjrt.on_device(DEVICES[0])
+    before = Parcel(ends.way, ends.way.anew, 1, [jax.device_put(np.zeros(2, np.float32), side)])
+    ends.way.begin_anew(3)
+    box = Mailbox(ends.way.entrance, 1 << 16, 3)
+    before.send()
+    Parcel(ends.way, ends.way.anew, 2, [jax.device_put(np.ones(2, np.float32), side)]).send()
+    sent(box.expect(2), Landing([type_], [side]))[0].block_until_ready()
+    assert not box.expect(1).is_ready()
+    box.close()
 
 
 def test_values_that_no_thread_can_send_are_sent_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathways.runtime.host.devices.eager_values.started", lambda _: False)  # pyright: ignore
     ends = Ends()
-    Sender().take(Parcel(ends.way, 1, [jnp.ones(2)]))
+    Sender().take(Parcel(ends.way, 0, 1, [jnp.ones(2)]))
     ends.pull(1, [ArrayType((2,), "float32")], [pjrt.on_device(DEVICES[0])])[0].block_until_ready()
 
 
@@ -166,7 +207,7 @@ def test_the_limit_is_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     assert eager_limit() == 1 << 16
     monkeypatch.setenv(EAGER_LIMIT, "0")
     assert eager_limit() == 0
-    for wrong in ("-1", "64k", ""):
+    for wrong in ("-1", "64k", "", "2000000"):
         monkeypatch.setenv(EAGER_LIMIT, wrong)
         with pytest.raises(PathwaysError) as caught:
             eager_limit()

@@ -10,7 +10,16 @@ import pytest
 from support.clusters import becomes
 
 from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
-from pathways.runtime.host.devices.mailbox import FAILURE, HELLO, NUMBER, Entrance, Letter, Mailbox, wait_for_first
+from pathways.runtime.host.devices.mailbox import (
+    FAILURE,
+    HELLO,
+    NUMBER,
+    Entrance,
+    Letter,
+    Mailbox,
+    end_socket,
+    wait_for_first,
+)
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.wire.addresses import LOOPBACK, read_address
 from pathways.runtime.wire.frames import HEADER
@@ -74,19 +83,29 @@ def test_values_come_by_their_numbers_whoever_is_first(pair: Pair) -> None:
     assert value(box.expect(7)) == b"before anybody came"
     assert [value(letter) for letter in asked] == [values[9], values[8]]
     late = box.expect(10)
-    assert late.is_ready() and value(late) == values[10]
+    assert becomes(late.is_ready) and value(late) == values[10]
     assert not box.expect(11).is_ready()
 
 
 def test_a_failure_comes_in_place_of_a_value(pair: Pair) -> None:
     box = pair.box()
     pair.way.send(1, "no \u00e9".encode(), FAILURE)
-    pair.way.send(2, b"", FAILURE)
+    pair.way.fail(2, "")
+    pair.way.fail(3, "a text that is none: \udc80")
     with pytest.raises(RuntimeError, match="no \u00e9"):
         box.expect(1).block_until_ready()
     with pytest.raises(RuntimeError, match="no reason"):
         box.expect(2).block_until_ready()
-    assert value_after(pair, box, 3)
+    with pytest.raises(RuntimeError, match="a text that is none"):
+        box.expect(3).block_until_ready()
+    assert value_after(pair, box, 4)
+
+
+def test_of_two_values_with_one_number_the_first_counts(pair: Pair) -> None:
+    box = pair.box()
+    pair.way.send(1, b"first")
+    pair.way.fail(1, "second")
+    assert value_after(pair, box, 2) and value(box.expect(1)) == b"first"
 
 
 def value_after(pair: Pair, box: Mailbox, number: int) -> bool:
@@ -130,6 +149,25 @@ def test_who_comes_again_takes_its_own_place(pair: Pair) -> None:
     assert value_after(pair, second, 2)
     with pytest.raises(RuntimeError, match="ended"):
         first.expect(3).block_until_ready()
+    first.close()
+
+
+def test_a_connection_that_ends_by_itself_is_made_again(pair: Pair) -> None:
+    box = pair.box()
+    box.ready.block_until_ready()
+    for turn in range(3):
+        assert value_after(pair, box, 10 * turn)
+        thread, failed = reads(box.expect(10 * turn + 1))
+        way: Any = pair.way
+        before = list(way._socks.values())
+        for sock in before:
+            end_socket(sock)  # as a network does that forgets what is idle
+        pair.way.send(10 * turn + 2, b"kept until it comes again")
+        thread.join()
+        assert failed
+        assert becomes(lambda way=way, before=before: list(way._socks.values()) not in ([], before))
+        assert value(box.expect(10 * turn + 2)) == b"kept until it comes again"
+        assert value_after(pair, box, 10 * turn + 3)
 
 
 def test_what_was_read_stays_when_the_other_end_is_gone(pair: Pair) -> None:

@@ -1,5 +1,6 @@
 """Hosts that meet: when that is over both ends are ready, and one that is not well keeps nobody for ever."""
 
+import threading
 from typing import Any
 
 import jax
@@ -83,3 +84,34 @@ def test_who_is_gone_is_met_as_nobody(waited: list[list[Any]]) -> None:
     a.reached()["b"].lost = None  # as where the word of it comes while they meet
     a.meet({"b": b.invite("a")})
     assert waited[0] == [True, True] and len(waited) == 2
+
+
+def test_who_was_not_reached_and_is_replaced_meanwhile_begins_as_new() -> None:
+    """The word that both are to connect anew comes to work that waited, or when the other is gone already."""
+    for late in (True, False):
+        a, b = pair()
+        a.meet({"b": b.invite("a")})
+        b.meet({"a": a.invite("b")})
+        if late:
+            a.lose("b", GONE, 7)
+        a.lose("b", GONE)
+        if not late:
+            a.lose("b", GONE, 7)
+        other = Neighbors(jax.devices()[0], "b")
+        a.meet({"b": other.invite("a")})
+        other.meet({"a": a.invite("b")})
+        a.mend("b", 7)
+        arrives(other, a, 100)
+        arrives(a, other, 200)
+        a.lose("b", GONE, 8)
+        a.lose("b", GONE, 9)
+        other.lose("a", GONE, 8)
+        other.lose("a", GONE, 9)
+        ends = ((a, "b"), (other, "a"))
+        threads = [threading.Thread(target=one.mend, args=(name, n)) for one, name in ends for n in (8, 9)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        arrives(other, a, 300)
+        arrives(a, other, 400)

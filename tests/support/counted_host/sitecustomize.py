@@ -46,9 +46,9 @@ def _count() -> None:
         count(name, arrays)
         return parcel(self, name, arrays)
 
-    def counted_send(self: Any, number: int, data: bytes, kind: int = VALUE) -> None:
+    def counted_send(self: Any, number: int, data: bytes, kind: int = VALUE, *, anew: int = -1) -> None:
         _unasked.append(len(data) + HEADER.size + NUMBER.size)
-        send(self, number, data, kind)
+        send(self, number, data, kind, anew=anew)
 
     def counted_pull(self: Any, name: int, wanted: Any) -> Any:
         sizes = [size for struct in wanted.structs for size in _shards(struct)]
