@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from support.clients import X, code_of, make, on
+from support.clusters import becomes
 
 import pathways as pw
 from pathways.api.process import process
@@ -146,8 +147,7 @@ def test_memory_of_others_is_waited_for(waits: threading.Event) -> None:
 
     wanter = threading.Thread(target=want)
     wanter.start()
-    assert waits.wait(60)
-    assert "waiting" in str(pw.status()) and not found
+    assert becomes(lambda: "waiting" in str(pw.status())) and waits.is_set() and not found
     gate.set()
     wanter.join(60)
     holder.join(60)
