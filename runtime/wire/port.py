@@ -53,7 +53,7 @@ class ListeningPort(Generic[_T]):
         with self._lock:
             self._closed.set()
             for sock in self.meeting:
-                _end(sock)
+                end_socket(sock)
             self.meeting.clear()
         self._socket.close()
 
@@ -74,7 +74,7 @@ class ListeningPort(Generic[_T]):
                 if len(self.meeting) > MOST_HANDSHAKES:
                     oldest = next(iter(self.meeting))
                     del self.meeting[oldest]
-                    _end(oldest)
+                    end_socket(oldest)
             meeting = threading.Thread(target=self._meet, args=(sock, address), name="pathways-meet", daemon=True)
             if not started(meeting):
                 self._leave(sock)
@@ -105,16 +105,23 @@ def listening_at(address: Address) -> socket.socket:
     return socket.create_server(address, family=family, backlog=4 * MOST_HANDSHAKES)
 
 
+def undelayed(sock: socket.socket) -> None:
+    """Has what is sent go at once: it is waited for, however small it is. Unix sockets do that by themselves."""
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 def prepare(sock: socket.socket) -> None:
-    """Sets what all streams of messages between machines have."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message is waited for, however small it is
+    """Sets what all streams of messages between machines have. Streams of values have no such end: who is to read may
+    have other things to do for long."""
+    undelayed(sock)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _ENDS:
         with contextlib.suppress(AttributeError, OSError):  # this system knows none of it
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _end(sock: socket.socket) -> None:
-    """Wakes the thread that waits for a socket, which closes it."""
+def end_socket(sock: socket.socket) -> None:
+    """Ends a socket in both directions, and wakes the thread that waits for it, which closes it."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)

@@ -20,13 +20,11 @@ from pathways.runtime.host.devices.mailbox import (
     VALUE,
     Entrance,
     abstract,
-    end_socket,
-    undelayed,
 )
 from pathways.runtime.wire.addresses import Address, show_address
 from pathways.runtime.wire.frames import ConnectionEnded, frame_of
 from pathways.runtime.wire.outbox import Outbox
-from pathways.runtime.wire.port import ListeningPort, listening_at
+from pathways.runtime.wire.port import ListeningPort, end_socket, listening_at, undelayed
 
 
 class EagerServer:

@@ -17,6 +17,7 @@ from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.threads import started
 from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.port import end_socket, undelayed
 
 _KINDS = READY, VALUE, FAILURE = range(3)
 """Kinds of frames: both ends have begun; a value; why there is none. Each begins with the number of the value."""
@@ -99,7 +100,9 @@ class Letter:
         return self.mailbox.has_helper
 
     def is_ready(self) -> bool:
-        return self._is_there or (self.mailbox.look() and self._is_there)
+        if not self._is_there:
+            self.mailbox.look()
+        return self._is_there
 
     def is_there(self) -> bool:
         """As `is_ready`, of what has been read."""
@@ -233,14 +236,13 @@ class Mailbox:
             return False
         return True
 
-    def look(self) -> bool:
+    def look(self) -> None:
         """Takes what has come, without waiting, unless another thread does."""
         if self.begin_to_read():
             try:
                 self.take(socket.MSG_DONTWAIT)
             finally:
                 self.reading.release()
-        return True
 
     def take(self, flags: int = 0) -> None:
         """Takes what has come, for one that has the role; waits for it unless the flags say otherwise."""
@@ -337,15 +339,3 @@ class Mailbox:
             self._wanted.set()  # some may wait already
         self._sock = sock
         return True
-
-
-def undelayed(sock: socket.socket) -> None:
-    """Has what is sent go at once. No end is given up for not reading: it may have other things to do for long."""
-    if sock.family != socket.AF_UNIX:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def end_socket(sock: socket.socket) -> None:
-    """Ends a socket in both directions: a thread that reads it is woken."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)

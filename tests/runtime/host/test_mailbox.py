@@ -17,12 +17,12 @@ from pathways.runtime.host.devices.mailbox import (
     Entrance,
     Letter,
     Mailbox,
-    end_socket,
     wait_for_first,
 )
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.wire.addresses import LOOPBACK, read_address
 from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.port import end_socket
 
 MOST = 1 << 16
 
