@@ -35,8 +35,13 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(self._target)
-                self._sockets += near, far
+                self._sockets.append(near)
+                try:
+                    far = socket.create_connection(self._target)
+                except ConnectionError:  # who comes again and again may come when the target is gone
+                    near.close()
+                    continue
+                self._sockets.append(far)
                 for source, target in ((near, far), (far, near)):
                     threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
 
