@@ -1,6 +1,7 @@
 """Pictures of plans and of traces, with notes on what they cannot show."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -17,7 +18,7 @@ BODIES = "what runs in a branch on data is not drawn: which, and how often, is d
 
 def picture_of_plan(plan: Plan, graphs: Sequence[Graph] = (), runs: Sequence[Recorded] = ()) -> Picture:
     """Makes the picture of a plan, with its dataflow at earlier phases and recorded runs of it, where there are any."""
-    named = [run for run in runs if run.program in ("", plan.name)]
+    named = [_by_names_of(plan, run) for run in runs if run.program in ("", plan.name)]
     streams = chain.from_iterable(plan.all_streams) if named else ()
     has = {(s.island, i.step, i.name) for s in streams for i in s.instructions if isinstance(i, Run)}
     mine = [r for r in named if any((row.island, c.step, c.name) in has for row in r.rows for c in row.cells)]
@@ -28,6 +29,14 @@ def picture_of_plan(plan: Plan, graphs: Sequence[Graph] = (), runs: Sequence[Rec
     elif len(mine) < len(named):
         notes.append(f"runs of another plan of {plan.name} are in the trace: {len(named) - len(mine)}, not drawn")
     return Picture(plan.name, plan, graphs, mine, notes)
+
+
+def _by_names_of(plan: Plan, run: Recorded) -> Recorded:
+    """Names the islands of a recorded run as the plan does: a process that has islands of one name and several sizes
+    adds the size (`islands.py` of the runtime)."""
+    names = {f"{i.name}({i.size})": i.name for i in plan.topology.islands}
+    rows = tuple(replace(row, island=names.get(row.island, row.island)) for row in run.rows)
+    return Recorded(run.number, run.program, rows)
 
 
 def picture_of_trace(path: Path) -> Picture:

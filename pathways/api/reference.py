@@ -63,16 +63,22 @@ def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any,
     inputs = spread_leaves(arguments, leaves_of(plan.inputs), plan.name)
     inputs = [as_host(v, p, plan.name) if p.slot >= 0 else None for p, v in zip(plan.inputs, inputs, strict=True)]
     with jax_api.enable_x64(True):  # element types are the plan's, whatever this thread's settings
-        results = _run(plan, inputs, {})
+        results = _run(plan, inputs, _Called())
     made = [(leaf, [results[n] for n in leaf.numbers]) for leaf in leaves_of(plan.results)]
     return [np.concatenate(parts, leaf.axis) if leaf.is_cut else parts[0] for leaf, parts in made]
 
 
-def _run(plan: Plan, arguments: Sequence[Any], called: dict[tuple[int, int], Any]) -> list["np.ndarray[Any, Any]"]:
+class _Called(dict[tuple[int, int], Any]):
+    """The computations of a plan as functions, by number and mesh. Keeps the islands that they run on bound."""
+
+    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType]
+
+
+def _run(plan: Plan, arguments: Sequence[Any], called: _Called) -> list["np.ndarray[Any, Any]"]:
     """Runs the program or a body; `called` are its computations as functions."""
     values: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
     channels: dict[int, np.ndarray[Any, Any]] = {}
-    islands = process().local_machine.islands_for(plan)
+    islands = process().local_machine.islands_for(plan, called)
     for port, value in zip(plan.inputs, arguments, strict=True):
         if port.slot >= 0:
             values[port.island, port.slot] = value
@@ -107,9 +113,7 @@ def _run(plan: Plan, arguments: Sequence[Any], called: dict[tuple[int, int], Any
     return [values[p.island, p.slot] for p in plan.results]
 
 
-def _branch(
-    plan: Plan, branch: Branch, operands: list[Any], called: dict[tuple[int, int], Any]
-) -> list["np.ndarray[Any, Any]"]:
+def _branch(plan: Plan, branch: Branch, operands: list[Any], called: _Called) -> list["np.ndarray[Any, Any]"]:
     if branch.kind == "cond":
         number = min(max(int(operands[0]), 0), len(branch.bodies) - 1)
         return _run(plan.of_body(branch.bodies[number]), operands[1:], called)

@@ -56,7 +56,8 @@ def _asked(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
         buffer = array.handle.buffer
         words = 1 if str(leaf.dtype).startswith("key<") else 0
         dims = buffer.sharding.dims + ((),) * (leaf.ndim + words - len(buffer.sharding.dims))
-        found[number] = BufferPlace(Sharding(buffer.sharding.mesh, dims), buffer.devices)
+        place = BufferPlace(Sharding(buffer.sharding.mesh, dims), buffer.devices)
+        found[number] = place.keep(process().machine)
     return found
 
 

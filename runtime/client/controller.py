@@ -71,6 +71,7 @@ class Controller:
         self.watchdog = Watchdog(self.flights, self.machine.row.on_host, self.end_hang)
         self.turns = Turns(Scheduler(self.policy, self.ledger, self.depth), self._why_waits)
         self.store.changed = self._held
+        self.machine.devices_in_use = self._devices_in_use
         if hasattr(os, "register_at_fork"):
             this = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: None if (there := this()) is None else there._in_child())
@@ -105,6 +106,11 @@ class Controller:
         if self.ledger.limits:
             self.turns.post(lambda scheduler: scheduler.hold(devices, size))
 
+    def _devices_in_use(self) -> set[Hashable]:
+        """Returns the devices on which arrays lie or runs are in flight."""
+        busy_queues = {queue for flight in self.flights.all() for queue in flight.queues}
+        return self.store.devices_in_use() | self.machine.devices_with(busy_queues)
+
     def enter(self, request: Request, client: ClientState, promise: Promise | None = None) -> Ticket:
         """Waits for the turn of a run.
 
@@ -127,8 +133,8 @@ class Controller:
     def check_fits(self, request: Request) -> None:
         """Raises PWC0506 where a run takes more memory than there is."""
         for device, size in request.bytes.items():
-            limit = self.ledger.limits[device]
-            if size > limit:
+            limit = self.ledger.limits.get(device)
+            if limit is not None and size > limit:
                 island = self.island_of(device)
                 raise PathwaysError(
                     NeverFits(
@@ -181,6 +187,9 @@ class Controller:
         ledger = self.ledger
         for name, island in islands.items():
             memory = plan.topology.island(name).memory
+            if memory is None and len(island.users) <= 1:  # limits of an island that had these devices before
+                for device in island.devices:
+                    ledger.limits.pop(device, None)
             for device in island.devices if memory is not None else ():
                 if device not in ledger.limits:
                     ledger.limit(device, memory or 0)

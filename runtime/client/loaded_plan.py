@@ -46,7 +46,7 @@ class LoadedPlan:
         validate(plan, path)
         self.plan = plan
         self._controller = controller
-        self._islands = controller.machine.islands_for(plan)
+        self._islands = controller.machine.islands_for(plan, self)
         self._changes = -1
         self._lost: PhysicalIsland | None = None
         controller.limit(plan, self._islands)

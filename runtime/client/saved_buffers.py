@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,22 @@ class SavedAs:
     dtype: str
 
 
+class _Keeper:
+    """Keeps an island bound while a place on it is known."""
+
+
 @dataclass(frozen=True)
 class BufferPlace:
     """Where an array lies on a machine: devices of one island in the order of a mesh, and how they share it."""
 
     sharding: Sharding
     devices: tuple[Any, ...]
+    _keeper: _Keeper = field(default_factory=_Keeper, compare=False, repr=False)
+
+    def keep(self, machine: Machine) -> "BufferPlace":
+        """Keeps the island bound while this place is alive; returns the place."""
+        machine.keep(self.devices, self._keeper)
+        return self
 
 
 def place_of_buffer(machine: Machine, buffer: StoredBuffer) -> BufferPlace | None:
@@ -47,7 +57,7 @@ def place_of_buffer(machine: Machine, buffer: StoredBuffer) -> BufferPlace | Non
     islands = {island.name if island else "" for island in map(machine.island_of, buffer.devices)}
     if len(islands) != 1 or "" in islands or lost_among(machine.islands, buffer.devices) is not None:
         return None
-    return BufferPlace(buffer.sharding, buffer.devices)
+    return BufferPlace(buffer.sharding, buffer.devices).keep(machine)
 
 
 def write_array(array: Any, folder: Path, file: ArrayFile) -> None:

@@ -80,9 +80,15 @@ def _write(folder: Path, raw: bytes) -> Path:
     return path
 
 
+class _Waits:
+    """Keeps the islands bound to which arrays return, while they wait for room there."""
+
+
 def resume(controller: Controller, client: ClientState) -> None:
     """Moves all arrays back to their devices when there is room. Raises PWC0506 and PWC0507 as a run does."""
     kept = {b: k for b, k in client.kept.items() if b.array is k.where}
+    waits = _Waits()
+    controller.machine.keep({d for b in kept for d in b.devices}, waits)
     wanted: dict[Hashable, int] = {}
     limits = controller.ledger.limits
     for buffer in kept:

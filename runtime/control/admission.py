@@ -108,8 +108,9 @@ class Turns:
 
     @uninterrupted
     def ask(self, question: Callable[[Scheduler], _T]) -> _T:
-        """Asks the scheduler a question between two events; returns the answer."""
+        """Asks the scheduler a question after all events that were posted before; returns the answer."""
         with self._lock:
+            self._process()
             answer = question(self.scheduler)
         self.post(lambda scheduler: [])  # processes the events that were posted meanwhile
         return answer

@@ -111,20 +111,25 @@ def _greeted(listener: socket.socket, started: "dict[str, subprocess.Popen[bytes
     found: dict[str, HostProcess] = {}
     until = time.monotonic() + START
     listener.settimeout(0.2)
-    with Activity("starting", len(started), "hosts") as starting:
-        while len(found) < len(started):
-            starting.done = len(found)
-            for name, process in started.items():
-                if (code := process.poll()) is not None:
-                    raise PathwaysError(HostLost(island=name, reason=why_ended(code, log_of(folder, name))))
-            if time.monotonic() > until:
-                missing = ", ".join(n for n in started if n not in found)
-                raise PathwaysError(HostLost(island=missing, reason=f"it did not start in {START:g} seconds"))
-            with contextlib.suppress(TimeoutError):
-                sock, _ = listener.accept()
-                with contextlib.suppress(ConnectionEnded):  # its process says why, in a moment
-                    if (host := _welcomed(sock, started, folder)) is not None:
-                        found[host.island] = host
+    try:
+        with Activity("starting", len(started), "hosts") as starting:
+            while len(found) < len(started):
+                starting.done = len(found)
+                for name, process in started.items():
+                    if (code := process.poll()) is not None:
+                        raise PathwaysError(HostLost(island=name, reason=why_ended(code, log_of(folder, name))))
+                if time.monotonic() > until:
+                    missing = ", ".join(n for n in started if n not in found)
+                    raise PathwaysError(HostLost(island=missing, reason=f"it did not start in {START:g} seconds"))
+                with contextlib.suppress(TimeoutError):
+                    sock, _ = listener.accept()
+                    with contextlib.suppress(ConnectionEnded):  # its process says why, in a moment
+                        if (host := _welcomed(sock, started, folder)) is not None:
+                            found[host.island] = host
+    except BaseException:
+        for host in found.values():
+            host.connection.close()
+        raise
     return [found[name] for name in started]
 
 
@@ -137,11 +142,16 @@ def _welcomed(sock: socket.socket, started: "dict[str, subprocess.Popen[bytes]]"
         return None
     sock.settimeout(START)
     connection = Connection(sock)
-    hello = connection.receive()
-    sock.settimeout(None)
-    if not isinstance(hello, m.Hello) or hello.island != name:
+    try:
+        hello = connection.receive()
+        sock.settimeout(None)
+        expected = isinstance(hello, m.Hello) and hello.island == name
+        if isinstance(hello, m.Hello) and expected and (other := difference(hello.versions)):
+            raise PathwaysError(HostLost(island=name, reason=f"it is of another version: {other}"))
+    except BaseException:  # the host was killed before its hello, for example
+        connection.close()
+        raise
+    if not expected:
         connection.close()
         return None
-    if other := difference(hello.versions):
-        raise PathwaysError(HostLost(island=name, reason=f"it is of another version: {other}"))
     return HostProcess(name, connection, started[name], log_of(folder, name))

@@ -23,11 +23,12 @@ class Ledger:
         return self.limits[device] - self.held[device] - self.reserved[device]
 
     def fits(self, wanted: Mapping[Hashable, int]) -> bool:
-        return all(size <= self.free(device) for device, size in wanted.items())
+        return all(device not in self.limits or size <= self.free(device) for device, size in wanted.items())
 
     def short_of(self, wanted: Mapping[Hashable, int]) -> Hashable | None:
         """Returns the device that lacks most memory; None where all fits."""
-        lacking = {d: size - self.free(d) for d, size in wanted.items() if size > self.free(d)}
+        limited = {d: size for d, size in wanted.items() if d in self.limits}
+        lacking = {d: size - self.free(d) for d, size in limited.items() if size > self.free(d)}
         return max(lacking, key=lambda d: lacking[d]) if lacking else None
 
     def reserve(self, wanted: Mapping[Hashable, int], sign: int = 1) -> None:

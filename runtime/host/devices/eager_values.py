@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +46,10 @@ class Sender:
     computations are done in that order. Another set has another, and waits for none of these."""
 
     def __init__(self) -> None:
-        self._given: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
-        self._has_thread = started(threading.Thread(target=self._work, name="pathways-send", daemon=True))
+        self._given: queue.SimpleQueue[Parcel | None] = queue.SimpleQueue()
+        sending = threading.Thread(target=_send_all, args=(self._given,), name="pathways-send", daemon=True)
+        self._has_thread = started(sending)
+        weakref.finalize(self, self._given.put, None).atexit = False
 
     def take(self, parcel: Parcel) -> None:
         """Sends arrays when they are there; at once, by who calls, where they are, or where there is no thread."""
@@ -55,9 +58,11 @@ class Sender:
         else:
             parcel.send()
 
-    def _work(self) -> None:
-        while True:
-            self._given.get().send()
+
+def _send_all(given: "queue.SimpleQueue[Parcel | None]") -> None:
+    """Sends parcels until the sender is dropped."""
+    while (parcel := given.get()) is not None:
+        parcel.send()
 
 
 def _is_there(array: pjrt.DeviceArray) -> bool:

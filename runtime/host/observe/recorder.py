@@ -102,6 +102,7 @@ class Recorder(RunRecorder):
         instruction, island = step.instruction, step.island
         with self._lock:
             self.plans[flight.number] = flight.plan
+            island.users.add(self)  # the recording names it, so it stays bound until the recording is written
             if isinstance(instruction, Run) and len(self.launches) < self.most:
                 positions = tuple(island.devices.index(d) for d in step.devices)
                 base, launch = frame.base, frame.base + step.launch

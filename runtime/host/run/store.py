@@ -252,6 +252,11 @@ class Store:
                     owners[buffer.client.label] += buffer.bytes
             return dict(owners)
 
+    def devices_in_use(self) -> set[Hashable]:
+        """Returns the devices that buffers are on, or return to when their client resumes."""
+        with self._lock:
+            return {device for buffer in self._all() for device in buffer.devices}
+
     @property
     def bytes(self) -> int:
         """Bytes of all logical buffers, replicas counted once."""

@@ -1,4 +1,4 @@
-"""Hosts are processes that were started here, of this version; others are not let in."""
+"""Only processes that were started here, with the same version, are admitted as hosts."""
 
 import os
 import socket
@@ -17,12 +17,12 @@ from pathways.runtime.launch.processes import start_hosts
 from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.versions import VERSIONS
 
 
-class Known:
-    """A process that was started: this one."""
+class StartedProcess:
+    """A process that was started here: this process."""
 
     pid = os.getpid()
 
@@ -39,16 +39,18 @@ def pair() -> Iterator[tuple[socket.socket, Connection]]:
     connection.close()
 
 
-def test_a_process_that_was_started_here_is_let_in(pair: tuple[socket.socket, Connection]) -> None:
+def test_a_process_started_here_is_admitted(pair: tuple[socket.socket, Connection]) -> None:
     pair[1].post(m.Hello("island0", os.getpid(), dict(VERSIONS)))
-    found = welcomed(pair[0], {"island0": Known()}, Path("."))
+    found = welcomed(pair[0], {"island0": StartedProcess()}, Path("."))
     assert found.island == "island0"
 
 
 @pytest.mark.parametrize("case", ["another process", "another user", "another island", "no hello"])
-def test_others_are_not(case: str, pair: tuple[socket.socket, Connection], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_are_refused(
+    case: str, pair: tuple[socket.socket, Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair[1].post(m.Beat(0, 0) if case == "no hello" else m.Hello("island0", os.getpid(), dict(VERSIONS)))
-    started: dict[str, Any] = {"island1" if case == "another island" else "island0": Known()}
+    started: dict[str, Any] = {"island1" if case == "another island" else "island0": StartedProcess()}
     if case == "another process":
         started["island0"] = type("Other", (), {"pid": 1})()
     if case == "another user":
@@ -57,14 +59,14 @@ def test_others_are_not(case: str, pair: tuple[socket.socket, Connection], monke
     assert pair[0].fileno() == -1  # closed
 
 
-def test_a_host_of_another_version_is_named(pair: tuple[socket.socket, Connection]) -> None:
+def test_the_error_names_a_host_of_another_version(pair: tuple[socket.socket, Connection]) -> None:
     pair[1].post(m.Hello("island0", os.getpid(), VERSIONS | {"jaxlib": "0.1"}))
     with pytest.raises(PathwaysError, match="island0 is gone") as caught:
-        welcomed(pair[0], {"island0": Known()}, Path("."))
+        welcomed(pair[0], {"island0": StartedProcess()}, Path("."))
     assert caught.value.code == "PWC0910" and "jaxlib 0.1 there" in str(caught.value)
 
 
-def test_a_host_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_host_that_cannot_start_contains_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     real = subprocess.Popen
 
@@ -79,7 +81,7 @@ def test_a_host_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(seen) == 2 and all(p.poll() is not None for p in seen)
 
 
-def test_a_host_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_host_that_does_not_connect_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     real = subprocess.Popen
 
@@ -113,8 +115,8 @@ print("heard", answer)
 """
 
 
-def test_a_process_that_was_not_started_here_keeps_no_host_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes first, to the socket itself, and says that it is the host that is waited for."""
+def test_a_process_not_started_here_does_not_keep_a_host_from_joining(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process connects first, and claims to be the expected host."""
     strangers: list[Any] = []
     real = subprocess.Popen
     kind, payload, _ = encoding.encode(m.Hello("island0", os.getpid(), dict(VERSIONS)))
@@ -140,3 +142,13 @@ def test_a_process_that_was_not_started_here_keeps_no_host_out(monkeypatch: pyte
         host.connection.close()
         host.end()
     assert host.process.returncode == 0
+
+
+def test_the_socket_of_a_host_that_ends_before_its_hello_is_closed(
+    pair: tuple[socket.socket, Connection], tmp_path: Path
+) -> None:
+    here, connection = pair
+    connection.close()
+    with pytest.raises(ConnectionEnded):
+        welcomed(here, {"island0": StartedProcess()}, tmp_path)
+    assert here.fileno() == -1
