@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: browser vendor demo test gpu lint types imports docs pictures notebooks proto reference golden clean
+.PHONY: tools vendor demo test test-all test-quick gpu lint types imports docs pictures notebooks proto reference golden clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,31 +20,47 @@ demo: $(VENV)/.ready
 	$(BIN)/python samples/figure2.py
 	$(BIN)/python samples/train_lm.py --steps 5
 
-# All tests; then those that run plans once more, each run told to a host by messages that are written and read.
-test: lint types imports browser
-	$(BIN)/python -m pytest $(PARALLEL) || $(call AGAIN)
-	$(BIN)/python -m pytest $(PARALLEL) --encoded $(RUNNING) || $(call AGAIN,--encoded $(RUNNING))
+# Before each commit: lint, types, and all tests but those that are long by nature. At most 8 minutes on 2 cores.
+test: lint types imports tools
+	$(PYTEST)
+
+# What CI runs as well: all tests, with more random examples; then some tests again, with each run sent to a host as
+# encoded messages. At most 25 minutes on 2 cores.
+test-all: lint types imports tools
+	$(PYTEST) --all
+	$(PYTEST) --all --encoded $(ENCODED_TESTS)
+
+# While you edit: lint, types, and the tests that start no process and compile little. Under a minute on 2 cores.
+test-quick: lint types imports
+	$(PYTEST) $(QUICK_TESTS)
 
 # Two processes share the tests, a file at a time: fixtures of a file are made once.
-PARALLEL := -n 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-# What fails beside other tests runs once more alone, and both are shown: processes that share two cores are late now and
-# then. What passes alone is still a race, of the test or of the product: look for it.
-AGAIN = { echo "once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(1); }
+QUICK_TESTS := tests/compiler/test_golden.py tests/compiler/search tests/runtime/control/scheduling tests/runtime/test_states.py \
+        tests/dialect/ir/test_{declarations,flow,refused_modules}.py \
+        tests/dialect/plan/test_{edges_of_rules,instructions,match,rules_of_plans,sealed_members}.py \
+        tests/runtime/client/test_{clocks,controller,remote_host,submitted}.py \
+        tests/runtime/control/test_{cluster_controller,dispatcher,island_changes,partitions,relay,silence,votes}.py \
+        tests/runtime/wire/test_{addresses,certificates,frame_reader,ids,messages}.py
 
-RUNNING := tests/api tests/runtime/client tests/runtime/control tests/runtime/host tests/test_random_programs.py \
-           tests/test_random_branches.py tests/test_regressions.py tests/test_samples.py --ignore-glob '*cluster*' \
-           --ignore-glob '*shared*' --ignore-glob '*elastic*' --ignore-glob '*fault_matrix*'
+# Tests where an encoded message could differ from the direct call that it replaces.
+ENCODED_TESTS := tests/api/test_{arguments,arrays,stages}.py tests/runtime/client tests/runtime/host/run \
+                    tests/runtime/host/observe tests/runtime/host/devices/test_callbacks.py tests/test_regressions.py \
+                    tests/test_random_branches.py tests/test_random_programs.py
 
 # What needs a GPU, as a table; without one it says so. JAX with its GPU plugin must be in .venv (docs/gpu.md).
 gpu: $(VENV)/.ready
 	$(BIN)/python bench/gpu.py
 
-# Tests of pages need a Chromium. In CI it is installed where that can be done; elsewhere those tests say what is missing.
-browser:
-	@command -v chromium chromium-browser google-chrome || \
-	  { test -n "$$CI" && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || \
+# Tests of pages need a Chromium, and gdb reads the core of a test process that crashes. CI installs both if it can;
+# elsewhere the tests say what is missing.
+tools:
+	@command -v chromium chromium-browser google-chrome || $(call INSTALL,chromium) || \
 	  echo "no Chromium here: tests of pages are skipped (apt-get install chromium)"
+	@command -v gdb || $(call INSTALL,gdb) || echo "no gdb here: crashes have no backtrace (apt-get install gdb)"
+
+INSTALL = { test -n "$$CI" && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1); } >/dev/null
 
 # The libraries of the page (viz/page/vendor/README.md), from npm, by their versions.
 vendor:
@@ -57,7 +73,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.ready
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --threads 2 --pythonpath $(BIN)/python
 
 imports: $(VENV)/.ready
 	$(BIN)/lint-imports

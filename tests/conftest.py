@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, say: tests
 import jax
 import pytest
 from hypothesis import settings
+from support import cores, encoded, forked_python, left_behind, tiers
 from support.encoded import encoded_process
 from support.fuzz_plans import base_plans
 
@@ -35,13 +37,88 @@ settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("same")
 
 ROOT = Path(__file__).parent.parent
+_LEFT = pytest.StashKey[list[str]]()
+"""What a run has left, on the machine and in its processes."""
+_BEFORE = pytest.StashKey[tuple[float, left_behind.Machine, left_behind.Inside]]()
+
+os.environ.setdefault(left_behind.RUN, str(os.getpid()))
+cores.allow()
+forked_python.install()
+TEMPORARY = left_behind.TemporaryFolder.begin()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    tiers.add_option(parser)
     parser.addoption("--update-golden", action="store_true", help="write what golden tests print")
     parser.addoption("--encoded", action="store_true", help="runs are messages, written and read as between processes")
-    parser.addoption("--programs", type=int, default=40, help="how many random programs are compared")
+    parser.addoption("--may-leave", action="store_true", help="does not look for what the tests leave behind")
+    parser.addoption("--programs", type=int, help="how many random programs are compared: 10, with --all 40")
     parser.addoption("--first-program", type=int, default=0, help="the seed of the first random program")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.configure(config)
+    if config.option.programs is None:
+        config.option.programs = 40 if tiers.is_thorough(config) else 10
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    config.stash[_LEFT] = []
+    config.stash[_BEFORE] = time.time(), left_behind.Machine.now(), left_behind.Inside.now()
+
+
+def pytest_collection_finish() -> None:
+    """Excludes imported objects from later garbage collections, of which there is at least one per file."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)  # the processes of pytest-xdist have ended
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a run that left anything behind. Each process checks itself; the first one also checks the machine."""
+    config = session.config
+    _, machine, inside = config.stash[_BEFORE]
+    forked_python.stop()
+    tiers.send_to_controller(config)
+    if config.getoption("--may-leave"):
+        TEMPORARY.end()
+        if (ended := getattr(config, "workeroutput", None)) is not None:
+            ended["left"] = []
+        return
+    left = left_behind.settled(lambda: [*left_behind.Inside.now().left_since(inside), *TEMPORARY.left()])
+    TEMPORARY.end()
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if output is not None:
+        output["left"] = left
+        return
+    config.stash[_LEFT] += left + left_behind.settled(lambda: left_behind.Machine.now().left_since(machine))
+    if config.stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    output: dict[str, Any] = getattr(node, "workeroutput", {})
+    if "left_out" in output:
+        tiers.receive_from_worker(node.config, output)
+    node.config.stash[_LEFT] += output.get("left", [f"{node.gateway.id} ended before it was checked"])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    begun, _, _ = config.stash[_BEFORE]
+    cores.print_backtraces(terminalreporter, begun, Path.cwd())
+    tiers.print_left_out(terminalreporter, config)
+    if config.stash[_LEFT]:
+        terminalreporter.section("left behind by the tests")
+        for line in config.stash[_LEFT]:
+            terminalreporter.line(line)
+
+
+@pytest.fixture(scope="session")
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether tests try many random examples: under --all."""
+    return tiers.is_thorough(request.config)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -50,10 +127,12 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if request.config.getoption("--encoded"):
             stack.enter_context(inside_of(encoded_process(process().platform)))
+            left_behind.expect([f"thread: {name}" for name in encoded.THREADS])
         yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.leave_out_long(config, items)
     if config.getoption("--encoded"):
         for item in items:
             if item.get_closest_marker("embedded") is not None:

@@ -1,0 +1,77 @@
+"""Which tests `make test` leaves out, and what it says of them.
+
+`@pytest.mark.long(reason)` marks a test that runs with `--all` alone, which is what `make test-all` passes;
+`keep` names the parameters, as patterns of `fnmatch`, that `make test` runs as well. The fixture `thorough` says which
+of the two it is, for tests that choose how many random examples they try.
+"""
+
+import collections
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+
+OPTION = "--all"
+_MARKER = "long(reason, keep=()): runs with --all alone, but for the parameters that `keep` names by patterns"
+_LEFT_OUT = pytest.StashKey[dict[str, int]]()
+
+
+def add_option(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, action="store_true", help="also runs what is marked as long, and more random examples")
+
+
+def is_thorough(config: pytest.Config) -> bool:
+    """Whether all tests run, with many random examples."""
+    return bool(config.getoption(OPTION))
+
+
+def configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARKER)
+    config.stash[_LEFT_OUT] = {}
+
+
+def leave_out_long(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects tests that are marked as long, and counts them by reason."""
+    if is_thorough(config):
+        return
+    kept: list[pytest.Item] = []
+    counts: collections.Counter[str] = collections.Counter()
+    for item in items:
+        reason = _reason_to_leave_out(item)
+        if reason:
+            counts[reason] += 1
+        else:
+            kept.append(item)
+    if counts:
+        config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
+        items[:] = kept
+        config.stash[_LEFT_OUT] = dict(counts)
+
+
+def _reason_to_leave_out(item: pytest.Item) -> str:
+    for mark in item.iter_markers("long"):
+        (reason,) = mark.args
+        parameters = item.name.partition("[")[2].removesuffix("]")
+        if not any(fnmatchcase(parameters, pattern) for pattern in mark.kwargs.get("keep", ())):
+            return str(reason)
+    return ""
+
+
+def send_to_controller(config: pytest.Config) -> None:
+    """Passes the counts from a process of pytest-xdist to the one that prints the summary."""
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = config.stash[_LEFT_OUT]
+
+
+def receive_from_worker(config: pytest.Config, output: dict[str, Any]) -> None:
+    config.stash[_LEFT_OUT] = output.get("left_out", {})
+
+
+def print_left_out(reporter: Any, config: pytest.Config) -> None:
+    """Prints how many tests were left out, by reason."""
+    counts = config.stash[_LEFT_OUT]
+    if counts:
+        reporter.section(f"left out: {sum(counts.values())} tests that `make test-all` runs")
+        for reason, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
+            reporter.line(f"{count:5} {reason}")
