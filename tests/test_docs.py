@@ -1,4 +1,4 @@
-"""The code of the guides runs as it stands there, and prints what they say."""
+"""The code of the guides runs unchanged and prints the output that the guides show."""
 
 import re
 import shlex
@@ -14,56 +14,69 @@ from pathways.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
-LEFT_OUT = {
+SKIP_REASONS = {
     "it installs",
     "a fragment, which the first hour runs",
     "it needs Shardy's own Python package",
 }
-"""Why a block may be left out."""
+"""Allowed reasons for not running a block."""
 
 
-def of(page: str) -> list[Block]:
+def blocks_of(page: str) -> list[Block]:
     return list(blocks((ROOT / page).read_text()))
 
 
 LANGUAGES = ("python", "console", "text", "toml", "sh", "yaml")
-"""What blocks are written in: the first two run, a text is what they print, commands of `sh` are looked up."""
+"""Languages of blocks: the first two run, `text` is expected output, and commands in `sh` must exist."""
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(b.language in ("python", "console") for b in of(p))])
-def test_guides_run(page: str) -> None:
+@pytest.mark.long(
+    "the code of a guide runs: 2 to 18 s each",
+    keep=(
+        "README.md",
+        "docs/index.md",
+        "docs/shardy.md",
+        "docs/control-flow.md",
+        "docs/concepts.md",
+        "docs/coming-from-jax.md",
+        "docs/programs.md",
+        "docs/reading-a-dump.md",
+    ),
+)
+@pytest.mark.parametrize("page", [p for p in PAGES if any(b.language in ("python", "console") for b in blocks_of(p))])
+def test_the_code_of_a_guide_runs(page: str) -> None:
     done = run_python("-m", "support.pages", str(ROOT / page), PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
     assert done.returncode == 0, done.stderr
 
 
-def test_what_a_guide_leaves_out_is_known() -> None:
-    assert {b.left_out for page in PAGES for b in of(page)} - {""} <= LEFT_OUT
+def test_skipped_blocks_give_an_allowed_reason() -> None:
+    assert {b.left_out for page in PAGES for b in blocks_of(page)} - {""} <= SKIP_REASONS
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_block_of_code_is_one_that_runs(page: str) -> None:
-    """What is indented, or has no language, would be left out in silence."""
+def test_every_code_block_is_found_and_has_a_known_language(page: str) -> None:
+    """Indented blocks and blocks without a language would be skipped without notice."""
     lines = (ROOT / page).read_text().split("\n")
     opened = [i for i, line in enumerate(lines) if re.match(r" *```\w", line)]
     assert {lines[i].split()[0] for i in opened} <= {f"```{name}" for name in LANGUAGES}
-    assert opened == [b.line - 2 for b in of(page) if lines[b.line - 2].startswith("```")]
+    assert opened == [b.line - 2 for b in blocks_of(page) if lines[b.line - 2].startswith("```")]
 
 
-def test_links_of_the_readme_lead_to_files() -> None:
-    """Those of the guides are checked where the site is built."""
+def test_links_of_the_readme_lead_to_existing_files() -> None:
+    """test_site.py checks the links of the guides."""
     links = re.findall(r"\]\((?!https://)([^)#]+)", (ROOT / "README.md").read_text())
     assert len(links) > 20 and not [link for link in links if not (ROOT / link).is_file()]
 
 
 def commands(page: str) -> Iterator[str]:
-    """Every line of a page that calls `pwc`: in blocks, fenced or indented."""
+    """Yields every call of `pwc` in fenced or indented blocks of a page."""
     text = (ROOT / page).read_text().replace("\\\n", " ")
     for line in re.findall(r"^(?:    |\$ |(?:[A-Z_]+=\S+ )?)(pwc [a-z][^\n]*)$", text, re.M):
         yield from (part for part in re.split(r" (?:&&|\|\|) ", line) if part.startswith("pwc "))
 
 
 def is_known(command: str) -> bool:
-    """Whether commands and options are those of `pwc`, and arguments neither too many nor too few."""
+    """Tells whether `pwc` has this command, these options and this number of arguments."""
     words = [w for w in shlex.split(command, comments=True)[1:] if w != "&"]
     group: click.Command = main
     with click.Context(main) as context:
@@ -88,7 +101,7 @@ def test_commands_in_guides_are_known(page: str) -> None:
     assert not [command for command in commands(page) if not is_known(command)]
 
 
-def test_unknown_commands_are_seen() -> None:
+def test_unknown_commands_are_detected() -> None:
     assert is_known("pwc compile a.py --schedule 1f1b   # why") and is_known("pwc cluster start islands=2,devices=1")
     assert not is_known("pwc compiel a.py") and not is_known("pwc compile a.py --shedule x")
     assert not is_known("pwc why") and not is_known("pwc explain PWC0301 PWC0302")
@@ -133,7 +146,7 @@ $ pwc explain \\
         ("x is 2", "PWC0301", "PWC0302", "page.md:24: pwc explain"),
     ],
 )
-def test_pages_that_say_otherwise_are_seen(
+def test_pages_with_wrong_output_are_detected(
     says: str, code: str, title: str, fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`make gpu` where there is no GPU, and what it would run where there are some."""
+"""`make gpu` runs nothing without a GPU, and selects its programs by the number of GPUs."""
 
 from pathlib import Path
 
@@ -6,14 +6,15 @@ import pytest
 from support.processes import load_file, run_python
 
 
-def test_without_a_gpu_there_is_nothing_to_run(root: Path) -> None:
+def test_without_a_gpu_nothing_runs(root: Path) -> None:
     done = run_python(str(root / "bench" / "gpu.py"), JAX_PLATFORMS="cpu")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("no GPU here") and done.stdout.endswith(": nothing to run\n")
 
 
-def test_parts_of_a_device_are_islands_of_their_own(root: Path) -> None:
-    """Programs that go from client to client of one device."""
+@pytest.mark.long("programs run on several clients of one device: 7 s")
+def test_a_device_can_be_split_into_several_islands(root: Path) -> None:
+    """Values of the programs move between several clients of one device."""
     script = str(root / "bench" / "gpu.py")
     done = run_python(script, "--pretend", "1", "--split", "3", "--programs", "2", "--only", "random_programs")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -22,7 +23,7 @@ def test_parts_of_a_device_are_islands_of_their_own(root: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 8, 72])
-def test_slices_are_cut_to_the_devices_that_there_are(count: int, root: Path) -> None:
+def test_slices_are_limited_to_the_available_devices(count: int, root: Path) -> None:
     rows = list(load_file(root / "bench" / "gpu.py").rows(count))
     for row in rows:
         slices = [min(row.size, devices) for devices in row.task.slices]

@@ -1,10 +1,11 @@
-"""Rules of the house, checked by script: what CONTRIBUTING.md says of platforms, files and private names."""
+"""The rules of CONTRIBUTING.md on platforms, files and private names are checked by script."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.forked_python import processes_from_nothing
 from support.processes import run_python
 
 from pathways.dialect.plan.plan_file import load_plan
@@ -12,7 +13,7 @@ from pathways.dialect.platforms import PLATFORMS, Platform, platform_named
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("dialect", "compiler", "runtime", "viz", "cli", "pathways/api")
-MOST_LINES = 400
+MAX_LINES_PER_FILE = 400
 COMPAT = {
     "dialect/mlir.py",
     "dialect/bare_mlir.py",
@@ -20,12 +21,15 @@ COMPAT = {
     "compiler/frontends/jax/compat.py",
     "runtime/host/devices/pjrt.py",
 }
-"""One a layer, and two more of the dialect: what reads modules in a process that has no time to import JAX; Shardy."""
+"""Modules that may import private names of JAX: one per layer, and two more of the dialect.
+
+`bare_mlir.py` reads modules in a process that cannot afford to import JAX; `shardy_mpmd.py` needs Shardy.
+"""
 VERSIONS = {
     "dialect/plan/modules/vet.py": "the child that reads modules finds jaxlib where this process has it",
     "runtime/host/devices/executable_cache.py": "compiled code is for one version of jaxlib",
 }
-"""Who may import jaxlib itself, for its version or its place, but nothing inside of it."""
+"""Modules that may import jaxlib itself, for its version or location, but nothing inside it."""
 ABACUS = """
 from pathways.dialect.platforms import PLATFORMS, Platform
 PLATFORMS["abacus"] = Platform("abacus", ("cpu",), apart={apart})
@@ -40,26 +44,27 @@ def sources() -> Iterator[Path]:
 
 
 def pwc_with_abacus(apart: int, *arguments: str) -> str:
-    """`pwc` where there is one row more, and nothing else."""
-    done = run_python("-c", ABACUS.format(apart=apart), *arguments)
+    """Runs `pwc` with one more row in the table of platforms, and no other change."""
+    with processes_from_nothing():
+        done = run_python("-c", ABACUS.format(apart=apart), *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_a_platform_is_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_platform_is_defined_by_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert platform_named("abacus") == Platform("abacus", ("abacus",))
     row = Platform("abacus", ("cpu",), in_flight=3)
     monkeypatch.setitem(PLATFORMS, "abacus", row)
     assert platform_named("abacus") is row
 
 
-def test_the_command_line_knows_a_platform_by_its_row() -> None:
+def test_the_command_line_offers_a_platform_added_as_a_row() -> None:
     for command in ("compile", "check"):
         assert "[cpu|gpu|tpu|abacus]" in pwc_with_abacus(0, command, "--help")
 
 
 @pytest.mark.parametrize("apart", [0, 4])
-def test_programs_compile_for_a_platform_by_its_row(apart: int, tmp_path: Path) -> None:
+def test_programs_compile_for_a_platform_added_as_a_row(apart: int, tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"
     sample = str(ROOT / "samples" / "figure2.py")
     pwc_with_abacus(
@@ -71,7 +76,7 @@ def test_programs_compile_for_a_platform_by_its_row(apart: int, tmp_path: Path) 
 
 
 def imported(path: Path) -> Iterator[str]:
-    """What a file imports, in full, at any depth of it."""
+    """Yields the full name of everything that a file imports, at any depth."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -79,7 +84,7 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_private_names_of_jax_are_in_the_compat_modules() -> None:
+def test_only_compat_modules_import_private_names_of_jax() -> None:
     found = {
         (path.relative_to(ROOT).as_posix(), name)
         for path in sources()
@@ -92,20 +97,20 @@ def test_private_names_of_jax_are_in_the_compat_modules() -> None:
     assert {path for path, _ in found} == COMPAT | set(VERSIONS)
 
 
-def test_nothing_is_said_of_a_platform_but_in_its_row() -> None:
-    """The front end has its names beside `platforms.py`: they are parameters of `add_slice`."""
+def test_only_the_platform_table_names_platforms() -> None:
+    """The front end is the exception: platforms are parameters of `add_slice` there."""
     names = {*PLATFORMS, *(name for row in PLATFORMS.values() for name in row.lowered_as)}
     found: dict[str, set[str]] = {}
     for path in sources():
-        said = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
-        if said & names:
-            found[path.relative_to(ROOT).as_posix()] = {str(name) for name in said & names}
+        constants = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
+        if constants & names:
+            found[path.relative_to(ROOT).as_posix()] = {str(name) for name in constants & names}
     assert found.pop("dialect/platforms.py") == names
     assert found == {"compiler/frontends/jax/devices.py": {"cpu", "gpu", "tpu"}}
 
 
-def test_compat_modules_keep_private_names_to_themselves() -> None:
-    """Nobody takes a name with an underscore from another module of this project."""
+def test_no_module_imports_private_names_of_another_module() -> None:
+    """A name with a leading underscore is used only in its own module of this project."""
     taken = [
         (path.relative_to(ROOT).as_posix(), name)
         for path in sources()
@@ -116,7 +121,7 @@ def test_compat_modules_keep_private_names_to_themselves() -> None:
 
 
 def test_a_public_name_is_defined_once() -> None:
-    """A reader who looks for a class or function finds one."""
+    """A reader who searches for a class or function finds one definition."""
     found: dict[str, set[str]] = {}
     for path in sources():
         for node in ast.parse(path.read_text()).body:
@@ -126,6 +131,6 @@ def test_a_public_name_is_defined_once() -> None:
     assert not twice, "\n".join(twice)
 
 
-def test_files_have_one_idea_and_no_more_lines_than_that_takes() -> None:
+def test_source_files_stay_within_the_line_limit() -> None:
     lines = {p.relative_to(ROOT).as_posix(): p.read_text().count("\n") for p in sources()}
-    assert not {path: count for path, count in lines.items() if count > MOST_LINES}
+    assert not {path: count for path, count in lines.items() if count > MAX_LINES_PER_FILE}

@@ -1,4 +1,4 @@
-"""Models of flax, equinox and haiku, unmodified, in pipelines: three optimizer steps equal plain JAX's."""
+"""Unmodified models of flax, equinox and haiku train in pipelines as in plain JAX, over three optimizer steps."""
 
 import itertools
 import os
@@ -15,13 +15,14 @@ from tests.support.library_models import MODELS, Model
 
 SCHEDULES = ("gpipe", "1f1b", "zero-bubble")
 ALL = [*itertools.product(MODELS, (2, 4, 8), SCHEDULES)]
-"""With PATHWAYS_ALL_MODELS all are run; else each model on one number of slices, and over all with all schedules."""
+"""Every combination. Runs only if PATHWAYS_ALL_MODELS is set."""
 SOME = [(m, k, SCHEDULES[(n + i) % 3]) for n, m in enumerate(MODELS) for i, k in enumerate((2, 4, 8)) if i == n % 3]
+"""Each model with one number of slices. Together the models use all schedules."""
 STEPS = 3
 
 
-def farthest(model: Model, one: Any, other: Any) -> float:
-    """The largest difference, relative to the largest number of its array."""
+def largest_difference(model: Model, one: Any, other: Any) -> float:
+    """Returns the largest difference of two trees, relative to the largest number of each array or to 1."""
     worst = 0.0
     for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(one), jax.tree.leaves(other), strict=True):
         if not any(part in jax.tree_util.keystr(path) for part in model.zero):
@@ -31,7 +32,7 @@ def farthest(model: Model, one: Any, other: Any) -> float:
 
 
 def run(name: str, slices: int, schedule: str) -> float:
-    """Three steps of a model in a pipeline and plain: the largest difference of what they give."""
+    """Trains a model in a pipeline and in plain JAX, and returns the largest difference of all results."""
     model = MODELS[name]()
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9))
     devices = pw.make_virtual_device_set()
@@ -48,10 +49,14 @@ def run(name: str, slices: int, schedule: str) -> float:
     for _ in range(STEPS):
         *one, found = compiled(*one, *model.batch)
         *other, expected = plain(*other, *model.batch)
-        worst = max(worst, farthest(model, found, expected))
-    return max(worst, farthest(model, one, other))
+        worst = max(worst, largest_difference(model, found, expected))
+    return max(worst, largest_difference(model, one, other))
 
 
+@pytest.mark.long(
+    "a model of another library is compiled: 1 to 60 s each",
+    keep=("flax nnx, tied-2-gpipe",),
+)
 @pytest.mark.parametrize(("name", "slices", "schedule"), ALL if os.environ.get("PATHWAYS_ALL_MODELS") else SOME)
-def test_a_model_in_a_pipeline_trains_as_it_does_without(name: str, slices: int, schedule: str) -> None:
+def test_a_model_trains_in_a_pipeline_as_in_plain_jax(name: str, slices: int, schedule: str) -> None:
     assert run(name, slices, schedule) < 1e-5

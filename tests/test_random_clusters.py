@@ -1,6 +1,6 @@
-"""Random programs, control flow on data among them, give the same on islands in processes of their own as in one.
+"""Random programs give the same results on islands in separate processes as in one process.
 
-The same bits, but where an island is of several processes: those may add in another order.
+Results are equal bit for bit, except on islands of several processes, which may add in another order.
 
 `pytest tests/test_random_clusters.py --programs 1000 --first-program 0` compares more of them.
 """
@@ -26,19 +26,19 @@ TOPOLOGIES = (
     f"{SHARED}islands=3,devices=4",
     f"{SHARED}islands=2,hosts=2,devices=2",
 )
-"""Of two, each island is two processes; the controllers of two are processes of their own."""
+"""With `hosts=2`, each island is two processes. A shared cluster has its controller in a separate process."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A topology, and this process as it is without the cluster of it that is running."""
+    """A topology with a running cluster, and the state of this process without that cluster."""
 
     topology: str
     embedded: Process
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Deals the programs out to the clusters, each of which is started once."""
+    """Distributes the programs over the clusters, so that each cluster starts once."""
     first: Any = metafunc.config.getoption("--first-program")
     count: Any = metafunc.config.getoption("--programs")
     dealt = sorted((TOPOLOGIES[seed % len(TOPOLOGIES)], seed) for seed in range(first, first + count))
@@ -58,8 +58,8 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield Pair(topology, embedded)
 
 
-def test_equals_one_process(pair: Pair, seed: int) -> None:
-    """Of three programs, two have control flow on data."""
+def test_a_cluster_computes_the_same_as_one_process(pair: Pair, seed: int) -> None:
+    """Two of three programs have control flow that depends on data."""
     rng = np.random.default_rng(seed)
     given = [0.5 * rng.standard_normal(SHAPE).astype(np.float32) for _ in range(INPUTS)]
     placed, _ = (draw_irregular if seed // len(TOPOLOGIES) % 3 else draw)(seed)
@@ -68,7 +68,7 @@ def test_equals_one_process(pair: Pair, seed: int) -> None:
         want = [np.asarray(r) for r in program.lower(*given).compile(pair.topology)(*given)]
     for ours, theirs in zip(program.lower(*given).compile()(*given), want, strict=True):
         assert ours.dtype == theirs.dtype
-        if "hosts" in pair.topology:  # which add in another order
+        if "hosts" in pair.topology:  # several processes add in another order
             np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-6, atol=1e-6)
         else:
             assert np.asarray(ours).tobytes() == theirs.tobytes()

@@ -19,7 +19,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("seed", range(first, first + count))
 
 
-def test_equals_plain_jax(seed: int) -> None:
+def test_a_random_program_on_slices_equals_plain_jax(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = [0.5 * rng.standard_normal(SHAPE).astype(np.float32) for _ in range(INPUTS)]
     placed, plain = draw(seed)

@@ -1,4 +1,4 @@
-"""Mistakes that were made once: each by the smallest program that shows it."""
+"""Each test shows a fixed bug by the smallest program that had it."""
 
 import threading
 from collections.abc import Callable
@@ -33,13 +33,13 @@ def code_of(function: Callable[..., Any], *arguments: Any) -> str:
     return caught.value.code
 
 
-def test_keywords_do_not_share_a_plan_by_their_count() -> None:
+def test_calls_with_different_keywords_use_different_plans() -> None:
     program = pw.program(lambda x, a=0.0, b=0.0: x + 10 * a + 1000 * b)
     assert float(program(0.0, a=1.0)) == 10
     assert float(program(0.0, b=1.0)) == 1000
 
 
-def test_argnums_number_parameters() -> None:
+def test_argnums_count_parameters_and_not_passed_arguments() -> None:
     program = pw.program(lambda x, a=0.0, b=0.0: x + a + b, donate_argnums=1)
     y = pw.program(lambda x: x + 1)(X)
     program(X, b=y)
@@ -48,7 +48,7 @@ def test_argnums_number_parameters() -> None:
     np.testing.assert_allclose(np.asarray(power(X, n=3)), X**3)
 
 
-def test_static_values_of_other_types_are_other_programs() -> None:
+def test_static_values_of_different_types_are_compiled_separately() -> None:
     program: Any = pw.program(lambda x, n: x * n, static_argnums=1)
     x = np.arange(3)
     assert program(x, 2).dtype == np.int32 and program(x, 2.0).dtype == np.float32
@@ -66,7 +66,7 @@ class Layer(NamedTuple):
     b: Any
 
 
-def test_names_decide_which_leaf_is_which(tmp_path: Path) -> None:
+def test_a_loaded_plan_distinguishes_named_tuples_from_dicts(tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"
     pw.program(lambda p: p.w - 100 * p.b).lower(Layer(1.0, 2.0)).compile().save(path)
     loaded = pw.load(path)
@@ -74,7 +74,7 @@ def test_names_decide_which_leaf_is_which(tmp_path: Path) -> None:
     assert code_of(loaded, {"w": 1.0, "b": 2.0}) == "PWC0502"
 
 
-def test_integers_do_not_wrap() -> None:
+def test_integers_out_of_range_are_refused() -> None:
     compiled = pw.program(lambda x: x + 1).lower(3).compile()
     assert int(compiled(41)) == 42
     assert code_of(compiled, 2**33) == "PWC0501"
@@ -90,11 +90,11 @@ def test_integers_do_not_wrap() -> None:
         (np.array([1.0], np.float32), np.array([1.0 + 1e-6], np.float32), True),
     ],
 )
-def test_the_reference_is_not_generous(actual: Any, expected: Any, close: bool) -> None:
+def test_compare_is_exact_for_infinities_nans_and_integers(actual: Any, expected: Any, close: bool) -> None:
     assert compare("x", actual, expected).close is close
 
 
-def test_threads_with_programs_of_their_own_on_the_same_devices() -> None:
+def test_threads_run_different_programs_on_the_same_devices() -> None:
     def work(x: Any, k: int) -> Any:
         return x + k * lax.pmean(x, "x")
 
@@ -119,7 +119,7 @@ def test_threads_with_programs_of_their_own_on_the_same_devices() -> None:
     assert not failures and not any(t.is_alive() for t in threads)
 
 
-def test_donation_gives_up_a_handle_not_what_others_hold() -> None:
+def test_donating_a_handle_keeps_other_handles_of_its_value() -> None:
     twice = pw.program(lambda x: (plus_one(x),) * 2)
     eat = pw.program(lambda x: 3 * jax.device_put(x, ON), donate_argnums=0)
     a, b = twice(X)
@@ -132,7 +132,7 @@ def test_donation_gives_up_a_handle_not_what_others_hold() -> None:
     np.testing.assert_array_equal(np.asarray(first), 3 * (X + 1))
 
 
-def test_constants_that_are_results_do_not_pile_up() -> None:
+def test_returned_constants_do_not_accumulate() -> None:
     table = jnp.arange(512.0)
     program = pw.program(lambda x: (table, x + 1))
     program(X)
@@ -142,7 +142,7 @@ def test_constants_that_are_results_do_not_pile_up() -> None:
     assert len(process().store.buffers) <= before
 
 
-def test_programs_inside_programs_and_transformations() -> None:
+def test_programs_can_be_nested_and_transformed() -> None:
     inner = pw.program(lambda x: plus_one(x) ** 2)
     outer = pw.program(lambda x: inner(inner(x)) + jax.grad(lambda v: inner(v).sum())(x))
     expected = ((X + 1) ** 2 + 1) ** 2 + 2 * (X + 1)
@@ -164,27 +164,27 @@ def test_a_program_decorates_a_method() -> None:
     assert one.step is one.step
 
 
-def test_comparison_is_by_value() -> None:
+def test_scalar_results_compare_format_and_index_by_value() -> None:
     y = pw.program(lambda x: x + 1)(1.0)
     assert y == 2.0 and y != 3.0
     assert f"{y:.2f}" == "2.00" and [10, 20, 30][pw.program(lambda x: x)(2)] == 30
 
 
-def test_ops_that_lower_to_composites() -> None:
+def test_ops_that_lower_to_composites_equal_plain_jax() -> None:
     program = pw.program(lambda x: (lax.top_k(x, 3), lax.erf(x), jnp.arcsinh(x)))
     expected = jit(program.function)(X)
     for ours, plain in zip(jax.tree.leaves(program(X)), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(np.asarray(ours), np.asarray(plain), rtol=1e-6)
 
 
-def test_empty_arrays_are_not_split() -> None:
+def test_empty_arrays_pass_through_shardings() -> None:
     doubled = jit(lambda x: 2 * x, in_shardings=ON, out_shardings=ON)
     program = pw.program(lambda x: (doubled(x), jax.device_put(x, ON)))
     for result in program(np.zeros((4, 0), np.float32)):
         assert np.asarray(result).shape == (4, 0)
 
 
-def test_other_key_types_and_float0() -> None:
+def test_other_key_types_and_float0_arrays_are_supported() -> None:
     key = jax.random.key(1, impl="unsafe_rbg")
     program = pw.program(lambda k: jax.random.fold_in(k, 1))
     result = program(key)
@@ -195,7 +195,7 @@ def test_other_key_types_and_float0() -> None:
     assert np.asarray(back).dtype == jax.dtypes.float0
 
 
-def test_long_chains_of_constants() -> None:
+def test_a_long_chain_of_constant_ops_compiles() -> None:
     def program(x: Any) -> Any:
         t = jnp.float32(0)
         for _ in range(1500):
@@ -205,7 +205,7 @@ def test_long_chains_of_constants() -> None:
     np.testing.assert_array_equal(np.asarray(pw.program(program)(X)), X + 1500)
 
 
-def test_deep_pytrees(tmp_path: Path) -> None:
+def test_a_plan_with_a_deep_pytree_is_saved_and_loaded(tmp_path: Path) -> None:
     deep: Any = X
     for _ in range(150):
         deep = [deep]
@@ -214,13 +214,13 @@ def test_deep_pytrees(tmp_path: Path) -> None:
     assert len(jax.tree.leaves(pw.load(path)(deep))) == 1
 
 
-def test_keys_of_dicts_that_are_numbers(tmp_path: Path) -> None:
+def test_a_plan_with_integer_dict_keys_is_saved_and_loaded(tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"
     pw.program(lambda t: t).lower({1: X, 2: X}).compile().save(path)
     assert sorted(pw.load(path)({1: X, 2: X})) == [1, 2]
 
 
-def test_a_failure_after_dispatch_is_coded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_after_dispatch_has_an_error_code(monkeypatch: pytest.MonkeyPatch) -> None:
     result = pw.program(plus_one)(X)
 
     class Failed:
@@ -233,7 +233,7 @@ def test_a_failure_after_dispatch_is_coded(monkeypatch: pytest.MonkeyPatch) -> N
     assert caught.value.code == "PWC0937" and caught.value.diagnostic.where is not None
 
 
-def test_one_lowering_for_equal_shard_maps() -> None:
+def test_equal_shard_maps_are_lowered_once() -> None:
     body: Any = jax.shard_map(lambda x: x + 1, mesh=MESH, in_specs=P("x"), out_specs=P("x"))
 
     def program(x: Any) -> Any:
@@ -245,7 +245,7 @@ def test_one_lowering_for_equal_shard_maps() -> None:
     assert lowered.as_text().count("sdy.manual_computation") == 1
 
 
-def test_modules_must_be_what_the_plan_says(moe_plan: Path, tmp_path: Path) -> None:
+def test_modules_that_contradict_their_plan_are_refused(moe_plan: Path, tmp_path: Path) -> None:
     plan = load_plan(moe_plan)
     by_size = sorted(plan.computations, key=lambda c: len(c.inputs))
     swapped = {by_size[0].name: by_size[-1].module, by_size[-1].name: by_size[0].module}
@@ -257,7 +257,7 @@ def test_modules_must_be_what_the_plan_says(moe_plan: Path, tmp_path: Path) -> N
         assert code_of(pw.load, path) == "PWC0604"
 
 
-def test_mistakes_in_definitions_are_coded() -> None:
+def test_invalid_definitions_have_an_error_code() -> None:
     devices = pw.make_virtual_device_set()
     not_a_function: Any = 3
     assert code_of(pw.program, not_a_function) == "PWC0104"
@@ -270,7 +270,7 @@ def test_mistakes_in_definitions_are_coded() -> None:
     assert code_of(lambda: pw.program(plus_one).lower(X).compile().save("/nowhere/plan.bin")) == "PWC0606"
 
 
-def test_values_of_tracers_are_coded() -> None:
+def test_leaked_and_converted_tracers_have_an_error_code() -> None:
     kept: list[Any] = []
 
     def leak(x: Any) -> Any:
@@ -282,7 +282,7 @@ def test_values_of_tracers_are_coded() -> None:
     assert code_of(pw.program(lambda x: np.sin(plus_one(x))), X) == "PWC0103"
 
 
-def test_only_one_of_two_threads_can_give_an_array_away() -> None:
+def test_only_one_of_two_threads_can_donate_an_array() -> None:
     eat = pw.program(lambda x: 3 * jax.device_put(x, ON), donate_argnums=0)
     make = pw.program(lambda x: plus_one(x))
     eat(make(X))
@@ -306,13 +306,13 @@ def test_only_one_of_two_threads_can_give_an_array_away() -> None:
         assert sorted(outcomes) == ["PWC0207", "ok"]
 
 
-def test_kinds_are_checked_for_islands_that_are_bound_already(tmp_path: Path) -> None:
+def test_device_kinds_are_checked_for_islands_that_are_already_bound(tmp_path: Path) -> None:
     lowered = pw.program(lambda x: x + 2).lower(X)
     lowered.compile("islands=1,devices=3")
     assert code_of(lowered.compile, "islands=1,devices=3,kind=h100") == "PWC0503"
 
 
-def test_a_refused_call_keeps_what_it_was_to_donate() -> None:
+def test_a_refused_call_donates_nothing() -> None:
     step = pw.program(lambda params, x: params + x, donate_argnums=0)
     params, stale = plus(X), plus(X)
     pw.program(lambda x: x * 2, donate_argnums=0)(stale)

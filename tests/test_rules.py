@@ -1,4 +1,4 @@
-"""The rules of the house, checked by script: nothing sleeps or spins, errors are met by tests, and words are plain."""
+"""A script checks style rules: tests do not sleep or spin, every error code has a test, and comments are plain."""
 
 import ast
 import importlib
@@ -28,7 +28,7 @@ ERRORS = (
     "api",
     "cli",
 )
-"""The layers, each with its errors in `errors.py`."""
+"""Layers that define their errors in `errors.py`."""
 PRODUCT = ("dialect", "compiler", "runtime", "viz", "cli", "pathways/api")
 _PERSONS = re.compile(r"\b(nobody|somebody|whoever|anybody|everybody)\b", re.I)
 _SLEEPS = re.compile(r"\btime\.sleep\b|\bfrom time import\b.*\bsleep\b|(?<![.\w])sleep\(")
@@ -36,7 +36,7 @@ _SPINS = re.compile(r"^\s*while .*:\s*(pass|continue)?\s*(#.*)?\n\s*(pass|contin
 
 
 def sleeps(source: str) -> Iterator[int]:
-    """The lines on which code sleeps, or a string of code does that a test runs."""
+    """Yields the lines on which code sleeps, also code in strings that a test runs."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and node.attr == "sleep" and ast.unparse(node.value) in ("time", "asyncio"):
             yield node.lineno
@@ -47,7 +47,7 @@ def sleeps(source: str) -> Iterator[int]:
 
 
 def spins(source: str) -> Iterator[int]:
-    """The lines of loops that only wait for their condition."""
+    """Yields the lines of loops that only wait for their condition."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.While) and all(isinstance(n, ast.Pass | ast.Continue) for n in node.body):
             yield node.lineno
@@ -55,8 +55,8 @@ def spins(source: str) -> Iterator[int]:
             yield node.lineno
 
 
-def test_nothing_sleeps_and_nothing_spins() -> None:
-    """Tests wait for events, threads and processes, or move a clock of their own."""
+def test_no_test_sleeps_or_spins() -> None:
+    """Tests wait for events, threads and processes, or advance a simulated clock."""
     found = [
         f"{path.relative_to(TESTS)}:{line}: {what.__name__}"
         for path in FILES
@@ -80,12 +80,12 @@ def test_nothing_sleeps_and_nothing_spins() -> None:
         ("clock.sleep(1)\nwhile queue:\n    queue.pop()", 0),
     ],
 )
-def test_what_sleeps_or_spins_is_seen(source: str, found: int) -> None:
+def test_code_that_sleeps_or_spins_is_detected(source: str, found: int) -> None:
     assert len([*sleeps(source), *spins(source)]) == found
 
 
 def codes() -> dict[str, str]:
-    """Every error code, and the class that has it."""
+    """Maps every error code to the name of its class."""
     found: dict[str, str] = {}
     for layer in ERRORS:
         module = importlib.import_module(f"pathways.{layer}.errors")
@@ -96,21 +96,21 @@ def codes() -> dict[str, str]:
     return found
 
 
-def test_every_error_is_met_by_a_test() -> None:
+def test_every_error_code_occurs_in_a_test() -> None:
     golden = [p for p in GOLDEN.rglob("*") if p.is_file()]
     met = set(re.findall(r"PWC\d{4}", "".join(p.read_text() for p in (*FILES, *golden))))
     missing = {code: name for code, name in codes().items() if code not in met}
     assert len(codes()) > 60 and not missing
 
 
-def test_no_test_expects_an_error_that_there_is_not() -> None:
+def test_tests_name_only_existing_error_codes() -> None:
     known = {*codes(), Diagnostic.code, "PWC9999"}
     for path in FILES:
         assert set(re.findall(r"PWC\d{4}\b", path.read_text())) <= known, path
 
 
 def explanations(source: str) -> Iterator[tuple[int, str]]:
-    """The comments and docstrings of a file, with their first lines; messages that users see are neither."""
+    """Yields comments and docstrings of a file with their first lines, but no messages for users."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -119,14 +119,14 @@ def explanations(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value.value
 
 
-def called_persons(source: str) -> list[int]:
-    """The lines of explanations that call code, threads or runs persons."""
+def lines_with_persons(source: str) -> list[int]:
+    """Returns the lines of comments and docstrings that call code, threads or runs persons."""
     return [line for line, text in explanations(source) if _PERSONS.search(text)]
 
 
-def test_code_is_explained_without_persons() -> None:
+def test_comments_and_docstrings_name_no_persons() -> None:
     files = [p for folder in PRODUCT for p in sorted((TESTS.parent / folder).rglob("*.py"))]
-    found = [f"{p.relative_to(TESTS.parent)}:{line}" for p in files for line in called_persons(p.read_text())]
+    found = [f"{p.relative_to(TESTS.parent)}:{line}" for p in files for line in lines_with_persons(p.read_text())]
     assert len(files) > 200 and not found, "\n".join(found)
 
 
@@ -140,5 +140,5 @@ def test_code_is_explained_without_persons() -> None:
         ("# anybodies\nnobody = 1", []),
     ],
 )
-def test_persons_are_seen_in_explanations_alone(source: str, found: list[int]) -> None:
-    assert called_persons(source) == found
+def test_persons_are_detected_only_in_comments_and_docstrings(source: str, found: list[int]) -> None:
+    assert lines_with_persons(source) == found

@@ -1,4 +1,4 @@
-"""The site is built without a warning and without a network; its links lead somewhere, and its pictures are new."""
+"""The site builds without warnings and without a network. Its links resolve, and its pictures are up to date."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it."""
+    """Builds the site as `make docs` does."""
     folder = tmp_path_factory.mktemp("site")
     code = "import sys, warnings; warnings.simplefilter('default'); from mkdocs.__main__ import cli; cli(sys.argv[1:])"
     told = ("build", "--strict", "--quiet", "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(folder))
@@ -28,18 +28,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Page(HTMLParser):
-    """What a page links to, what it loads, and the places in it that others may link to."""
+    """Collects the links of a page, the files that it loads, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []
         self.loads: list[str] = []
-        self.places: set[str] = {""}
+        self.anchors: set[str] = {""}
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value for name, value in attrs if value}
-        self.places |= {given[name] for name in ("id", "name") if name in given}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
         if tag == "a" and "href" in given:
             self.links.append(given["href"])
         self.loads += [given[name] for name in ("src",) if name in given]
@@ -47,35 +47,36 @@ class _Page(HTMLParser):
 
 
 def broken(pages: dict[Path, _Page]) -> Iterator[str]:
+    """Yields links that do not resolve, and files that a page loads from another site."""
     for path, page in pages.items():
         for link in (*page.links, *page.loads):
-            file, place = urldefrag(link)
+            file, anchor = urldefrag(link)
             if file.startswith("https://") and link in page.links:
                 continue
             target = (path.parent / unquote(file)).resolve() if file else path
             if target.suffix != ".html":
                 if not target.is_file() and not (target.is_dir() and (target / "index.html").is_file()):
                     yield f"{path}: {link}"
-            elif target not in pages or unquote(place) not in pages[target].places:
+            elif target not in pages or unquote(anchor) not in pages[target].anchors:
                 yield f"{path}: {link}"
 
 
-def test_all_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def test_all_links_resolve_and_pages_load_only_files_of_the_site(site: Path) -> None:
     pages = {path: _Page(path.read_text()) for path in site.rglob("*.html") if path.name != "404.html"}
     assert len(pages) > 25 and sum(len(page.links) for page in pages.values()) > 1000
     assert not list(broken(pages))
 
 
-def test_what_leads_nowhere_is_seen() -> None:
+def test_broken_links_are_detected() -> None:
     here, there = Path("/site/a.html"), Path("/site/b.html")
     text = '<a href="b.html#in">1</a><a href="b.html#out">2</a><a href="c.html">3</a><img src="https://far/x.png">'
     found = list(broken({here: _Page(text), there: _Page('<h1 id="in">')}))
     assert [one.partition(": ")[2] for one in found] == ["b.html#out", "c.html", "https://far/x.png"]
 
 
-def test_every_error_has_its_place_and_is_linked_to(site: Path) -> None:
+def test_every_error_has_an_anchor_and_guides_link_to_errors(site: Path) -> None:
     page = _Page((site / "reference" / "errors.html").read_text())
-    assert {one.code.lower() for one in catalogs()} <= page.places
+    assert {one.code.lower() for one in catalogs()} <= page.anchors
     guide = (site / "programs.html").read_text()
     assert re.search(r'<a href="reference/errors.html#pwc0207">PWC0207</a>', guide)
 
@@ -85,7 +86,7 @@ def test_pictures_take_the_colors_of_their_page(site: Path) -> None:
     assert page.count('<svg role="img" aria-label=') == 5 and "currentColor" in page
 
 
-def test_what_is_copied_are_commands(site: Path) -> None:
+def test_the_copy_button_copies_only_commands(site: Path) -> None:
     with opened_browser() as page:
         page.view.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page.view.goto((site / "first-hour.html").as_uri())
@@ -96,7 +97,7 @@ def test_what_is_copied_are_commands(site: Path) -> None:
     assert [line for line in copied.split("\n") if line] == ["pwc inspect plan.bin", "pwc inspect plan.bin --schedule"]
 
 
-def test_pictures_and_tables_are_those_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_and_tables_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make pictures` writes them."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     from generate.pictures import made  # pyright: ignore

@@ -1,4 +1,4 @@
-"""What may be an argument, in whatever form numpy holds it; what may not is named, with its place and element type."""
+"""Tests which arguments programs accept, in every numpy layout and byte order, and the errors that name all others."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +39,7 @@ LAYOUTS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_however_numpy_lays_out_an_array(name: str, tmp_path: Path) -> None:
+def test_arrays_of_every_numpy_memory_layout_are_accepted(name: str, tmp_path: Path) -> None:
     array = LAYOUTS[name]()
     compiled.save(tmp_path / "plan.bin")
     for call in (double, compiled, pw.load(tmp_path / "plan.bin")):
@@ -47,7 +47,7 @@ def test_however_numpy_lays_out_an_array(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [">f2", ">f4", ">i2", ">i4", ">u2", ">u4", ">c8", "<f4", "<i4"])
-def test_either_byte_order_is_one_type(dtype: str) -> None:
+def test_arrays_of_either_byte_order_give_native_results(dtype: str) -> None:
     array = np.array([1, 2, 3, 200], dtype)
     made = double(array)
     assert made.dtype == np.dtype(dtype).newbyteorder("=") and np.array_equal(np.asarray(made), array * 2)
@@ -62,7 +62,7 @@ def test_wide_numbers_of_the_other_byte_order_keep_their_width() -> None:
             assert made.dtype.itemsize == np.dtype(dtype).itemsize and np.array_equal(np.asarray(made), array * 2)
 
 
-WRONG: dict[str, tuple[Any, str]] = {
+UNSUPPORTED_ARGUMENTS: dict[str, tuple[Any, str]] = {
     "object": (X.astype(object), "ndarray of dtype object"),
     "datetime": (np.array(["2020-01-01"], "M8[D]"), "dtype datetime64[D]"),
     "timedelta": (np.array([1], "m8[s]"), "dtype timedelta64[s]"),
@@ -75,9 +75,9 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_array_is_named(name: str) -> None:
-    value, have = WRONG[name]
+@pytest.mark.parametrize("name", UNSUPPORTED_ARGUMENTS)
+def test_an_argument_that_is_no_array_is_named_in_the_error(name: str) -> None:
+    value, have = UNSUPPORTED_ARGUMENTS[name]
     program = pw.program(lambda x, state: plain(x))
     for call in (program, program.lower):
         with pytest.raises(pw.PathwaysError, match="PWC0104") as caught:
@@ -87,15 +87,19 @@ def test_what_is_no_array_is_named(name: str) -> None:
         assert error.where is not None and error.where.file == __file__
 
 
-@pytest.mark.parametrize("name", [n for n in WRONG if n != "set"])
-def test_a_compiled_program_refuses_them_too(name: str) -> None:
+@pytest.mark.parametrize("name", [n for n in UNSUPPORTED_ARGUMENTS if n != "set"])
+def test_a_compiled_program_refuses_arguments_that_are_no_arrays(name: str) -> None:
     with pytest.raises(pw.PathwaysError, match="PWC0501") as caught:
-        compiled(np.resize(WRONG[name][0], X.shape) if name not in ("masked", "str") else WRONG[name][0])
+        compiled(
+            np.resize(UNSUPPORTED_ARGUMENTS[name][0], X.shape)
+            if name not in ("masked", "str")
+            else UNSUPPORTED_ARGUMENTS[name][0]
+        )
     assert "argument x of plain" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 2**40, 2**70])
-def test_a_number_too_large_is_named(value: int) -> None:
+def test_an_integer_too_large_for_its_type_is_named_in_the_error(value: int) -> None:
     program = pw.program(lambda x, n: f(x) * n["count"])
     for call in (program, program.lower, program.lower(X, {"count": 1}).compile()):
         with pytest.raises(pw.PathwaysError, match="PWC0501") as caught:
@@ -105,7 +109,7 @@ def test_a_number_too_large_is_named(value: int) -> None:
         assert error.text(error.have) == f"{value}, which int32 cannot hold"
 
 
-def test_the_largest_numbers_are_taken() -> None:
+def test_integers_at_the_limits_of_int32_are_accepted() -> None:
     program = pw.program(lambda n: f(np.zeros(2, np.int32)) + n)
     for value in (2**31 - 1, -(2**31)):
         assert np.asarray(program(value)).tolist() == [value] * 2
@@ -113,14 +117,14 @@ def test_the_largest_numbers_are_taken() -> None:
         program(2**63)
 
 
-def test_small_types_are_arrays() -> None:
+def test_arrays_of_small_element_types_are_accepted() -> None:
     for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float16, np.int8, np.bool_):
         array = np.array([0, 1, 1, 0], dtype)
         same = pw.program(lambda x: jax.jit(lambda v: v, in_shardings=NamedSharding(mesh, P("d")))(x))
         assert np.array_equal(np.asarray(same(array)), array)
 
 
-def test_a_sharding_of_more_dimensions_than_the_value_has() -> None:
+def test_a_sharding_of_more_dimensions_than_its_value_is_refused() -> None:
     programs = [lambda x: f(x), lambda x: jax.device_put(x[0].sum(), NamedSharding(mesh, P("d")))]
     for function in programs:
         with pytest.raises(pw.PathwaysError, match="PWC0209"):
@@ -128,7 +132,7 @@ def test_a_sharding_of_more_dimensions_than_the_value_has() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, -1, -2, -3])
-def test_arguments_are_counted_from_either_end(number: int) -> None:
+def test_donate_argnums_counts_arguments_from_either_end(number: int) -> None:
     program = pw.program(lambda a, b, c: (a + 1, b + 1, c + 1), donate_argnums=number)
     plan = program.lower(X, X, X).compile().plan
     assert [p.donated for p in plan.inputs] == [n == number % 3 for n in range(3)]

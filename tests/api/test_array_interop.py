@@ -1,4 +1,4 @@
-"""Outside of programs a `pw.Array` is an array: JAX, numpy, operators and libraries take it, by fetching it."""
+"""Tests `pw.Array` outside of programs: JAX, numpy, operators and libraries accept it, and fetch its values."""
 
 import copy
 import operator
@@ -19,11 +19,11 @@ from pathways.api.process import process
 
 SLICE = pw.make_virtual_device_set().add_slice(devices=2)
 MESH = SLICE.mesh("x")
-ON = NamedSharding(MESH, P("x"))
+SHARDING = NamedSharding(MESH, P("x"))
 jit: Any = jax.jit
 lax: Any = jax.lax
 random: Any = jax.random
-on_two: Any = jit(lambda x: x + 1, in_shardings=ON, out_shardings=ON)
+on_two: Any = jit(lambda x: x + 1, in_shardings=SHARDING, out_shardings=SHARDING)
 
 
 @pw.program
@@ -33,12 +33,13 @@ def step(x: Any) -> Any:
 
 X = np.arange(4, dtype=np.float32)
 FLOATS, INTS, TOTAL, KEY, SCALAR = step(X)
-HERE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-LOCAL = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("q",))
+LOCAL_SHARDING = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+LOCAL_MESH = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("q",))
 JF, JI = jnp.asarray(X + 1), jnp.asarray(X + 1, jnp.int32)
 
 
 def code_of(function: Callable[..., Any], *arguments: Any) -> str:
+    """Returns the code of the error that a call raises; the error must point into this file."""
     with pytest.raises(pw.PathwaysError) as caught:
         function(*arguments)
     where = caught.value.diagnostic.where
@@ -46,8 +47,8 @@ def code_of(function: Callable[..., Any], *arguments: Any) -> str:
     return caught.value.code
 
 
-def same(ours: Any, plain: Any) -> None:
-    """Equal values, element types, weakness and structure, and no handle among them."""
+def assert_same(ours: Any, plain: Any) -> None:
+    """Asserts equal values, types, weak types and pytree structures: where JAX gives a jax.Array, so does `ours`."""
     assert jax.tree.structure(ours) == jax.tree.structure(plain)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
         assert type(a) is type(b)
@@ -58,42 +59,56 @@ def same(ours: Any, plain: Any) -> None:
         assert getattr(a, "weak_type", None) == getattr(b, "weak_type", None)
 
 
-OF_TWO = (
+BINARY_OPERATIONS = (
     *(operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow),
     *(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.matmul, divmod),
 )
-OF_TWO_INTS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
-_BOTH = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "and", "or", "xor", "lshift")
-_ONE = ("neg", "pos", "abs", "invert", "round", "getitem", "setitem", "contains", "iter", "copy", "dlpack")
-OPERATORS = {f"__{r}{n}__" for n in (*_BOTH, "rshift") for r in ("", "r")} | {f"__{n}__" for n in _ONE}
-OF_ONE = (operator.neg, operator.pos, abs, round, list, len, reversed, bool, float, int, complex)
+BINARY_INT_OPERATIONS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
+_BINARY_NAMES = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "divmod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+)
+_OTHER_NAMES = ("neg", "pos", "abs", "invert", "round", "getitem", "setitem", "contains", "iter", "copy", "dlpack")
+OPERATORS = {f"__{r}{n}__" for n in (*_BINARY_NAMES, "rshift") for r in ("", "r")} | {f"__{n}__" for n in _OTHER_NAMES}
+UNARY_OPERATIONS = (operator.neg, operator.pos, abs, round, list, len, reversed, bool, float, int, complex)
 
 
-@pytest.mark.parametrize("operation", [*OF_TWO, *OF_TWO_INTS])
-def test_binary_operators(operation: Any) -> None:
-    ours, plain = (INTS, JI) if operation in OF_TWO_INTS else (FLOATS, JF)
-    same(operation(ours, ours), operation(plain, plain))
+@pytest.mark.parametrize("operation", [*BINARY_OPERATIONS, *BINARY_INT_OPERATIONS])
+def test_binary_operators_equal_those_of_jax(operation: Any) -> None:
+    ours, plain = (INTS, JI) if operation in BINARY_INT_OPERATIONS else (FLOATS, JF)
+    assert_same(operation(ours, ours), operation(plain, plain))
     for other in (plain, np.asarray(plain)):
-        same(operation(ours, other), operation(plain, other))
-        same(operation(other, ours), operation(other, plain))
+        assert_same(operation(ours, other), operation(plain, other))
+        assert_same(operation(other, ours), operation(other, plain))
     if operation is not operator.matmul:
-        same(operation(ours, 2), operation(plain, 2))
-        same(operation(2, ours), operation(2, plain))
+        assert_same(operation(ours, 2), operation(plain, 2))
+        assert_same(operation(2, ours), operation(2, plain))
 
 
-@pytest.mark.parametrize("operation", OF_ONE)
-def test_unary_operators(operation: Any) -> None:
+@pytest.mark.parametrize("operation", UNARY_OPERATIONS)
+def test_unary_operators_equal_those_of_jax(operation: Any) -> None:
     ours, plain = (TOTAL, jnp.sum(JF)) if operation in (bool, float, int, complex) else (FLOATS, JF)
     results: Any = operation(ours), operation(plain)
-    same(*([*r] if operation is reversed else r for r in results))
-    same(~INTS, ~JI)
+    assert_same(*([*r] if operation is reversed else r for r in results))
+    assert_same(~INTS, ~JI)
 
 
-def test_in_place_operators_bind_the_name_anew() -> None:
+def test_in_place_operators_leave_the_original_array_unchanged() -> None:
     y = FLOATS
     y += 1
     y *= 2
-    same(y, (JF + 1) * 2)
+    assert_same(y, (JF + 1) * 2)
     np.testing.assert_array_equal(np.asarray(FLOATS), X + 1)
     with pytest.raises(TypeError, match=r"\.at\[index\]\.set"):
         FLOATS[0] = 1.0
@@ -119,8 +134,8 @@ INDEXING: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", INDEXING)
-def test_indexing(name: str) -> None:
-    same(INDEXING[name](FLOATS), INDEXING[name](JF))
+def test_indexing_equals_that_of_jax(name: str) -> None:
+    assert_same(INDEXING[name](FLOATS), INDEXING[name](JF))
 
 
 METHODS: dict[str, Callable[[Any], Any]] = {
@@ -146,8 +161,8 @@ METHODS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_methods(name: str) -> None:
-    same(METHODS[name](FLOATS), METHODS[name](JF))
+def test_methods_equal_those_of_jax(name: str) -> None:
+    assert_same(METHODS[name](FLOATS), METHODS[name](JF))
 
 
 JAX: dict[str, Callable[[Any], Any]] = {
@@ -163,7 +178,7 @@ JAX: dict[str, Callable[[Any], Any]] = {
     "jit with keywords": lambda x: jit(lambda a, *, b: a - b)(x, b=x * 2),
     "jit of a tree": lambda x: jit(lambda t: jax.tree.map(jnp.sin, t))({"a": x, "b": (x, 1.0)}),
     "jit, donated": lambda x: jit(lambda a: a + 1, donate_argnums=0)(x if isinstance(x, pw.Array) else x + 0),
-    "jit with shardings": lambda x: jit(lambda a: a + 1, in_shardings=HERE)(x),
+    "jit with shardings": lambda x: jit(lambda a: a + 1, in_shardings=LOCAL_SHARDING)(x),
     "jit closed over": lambda x: (jit(lambda a: a + x)(1.0), jit(lambda a: lax.add(a, x))(X), jit(lambda: x)()),
     "jit lowered": lambda x: jit(lambda a: a + 1).lower(x).compile()(x),
     "eval_shape": lambda x: (lambda s: (s.shape, str(s.dtype)))(jax.eval_shape(lambda a: a.sum(), x)),
@@ -175,7 +190,7 @@ JAX: dict[str, Callable[[Any], Any]] = {
     "loops": lambda x: (lax.scan(lambda c, v: (c + v, c), 0.0, x), lax.fori_loop(0, 3, lambda _, a: a + 1, x)),
     "branches": lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x),
     "while": lambda x: lax.while_loop(lambda a: a.sum() < 50, lambda a: 2 * a, x),
-    "shard_map": lambda x: jax.shard_map(lambda a: a + 1, mesh=LOCAL, in_specs=P("q"), out_specs=P("q"))(x),
+    "shard_map": lambda x: jax.shard_map(lambda a: a + 1, mesh=LOCAL_MESH, in_specs=P("q"), out_specs=P("q"))(x),
     "pmap": lambda x: jnp.asarray(jax.pmap(lambda a: a + 1)(x[None])),
     "pure_callback": lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct((4,), np.float32), x),
     "random": lambda x: (random.choice(random.key(1), x), random.permutation(random.key(1), x)),
@@ -188,8 +203,8 @@ JAX: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 @pytest.mark.parametrize("name", JAX)
-def test_jax_takes_it(name: str) -> None:
-    same(JAX[name](FLOATS), JAX[name](JF))
+def test_jax_functions_accept_a_pw_array(name: str) -> None:
+    assert_same(JAX[name](FLOATS), JAX[name](JF))
     np.testing.assert_array_equal(np.asarray(FLOATS), X + 1)
 
 
@@ -204,51 +219,51 @@ NUMPY: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", NUMPY)
-def test_numpy_takes_it(name: str) -> None:
-    same(NUMPY[name](FLOATS), NUMPY[name](JF))
+def test_numpy_functions_accept_a_pw_array(name: str) -> None:
+    assert_same(NUMPY[name](FLOATS), NUMPY[name](JF))
 
 
 @pytest.mark.filterwarnings("ignore:optax.global_norm is deprecated")
-def test_libraries_take_it() -> None:
+def test_optax_and_equinox_accept_a_pw_array() -> None:
     import equinox
     import optax
 
-    same(optax.global_norm({"w": FLOATS}), optax.global_norm({"w": JF}))  # pyright: ignore
+    assert_same(optax.global_norm({"w": FLOATS}), optax.global_norm({"w": JF}))  # pyright: ignore
     optimizer = optax.adam(0.1)  # pyright: ignore
-    same(*(optimizer.update({"w": v}, optimizer.init({"w": v})) for v in (FLOATS, JF)))
-    same(optax.apply_updates({"w": FLOATS}, {"w": FLOATS}), {"w": JF + JF})  # pyright: ignore
-    same(equinox.filter_jit(lambda a: a + 1)(FLOATS), JF + 1)
+    assert_same(*(optimizer.update({"w": v}, optimizer.init({"w": v})) for v in (FLOATS, JF)))
+    assert_same(optax.apply_updates({"w": FLOATS}, {"w": FLOATS}), {"w": JF + JF})  # pyright: ignore
+    assert_same(equinox.filter_jit(lambda a: a + 1)(FLOATS), JF + 1)
     assert equinox.is_array(FLOATS)
 
 
 def test_weak_types_stay_weak() -> None:
     weak: Any = pw.program(lambda v: v + 1)(1.5)
     assert weak.weak_type
-    same(jnp.float16(1) * weak, jnp.float16(1) * jnp.asarray(2.5))
-    same(jit(lambda a: a * jnp.float16(1))(weak), jnp.asarray(2.5, jnp.float16))
+    assert_same(jnp.float16(1) * weak, jnp.float16(1) * jnp.asarray(2.5))
+    assert_same(jit(lambda a: a * jnp.float16(1))(weak), jnp.asarray(2.5, jnp.float16))
     assert weak.to_jax().weak_type and not FLOATS.to_jax().weak_type
 
 
-def test_typed_keys_go_wherever_keys_go() -> None:
+def test_typed_keys_are_accepted_wherever_jax_accepts_keys() -> None:
     plain = random.key(0)
-    same(random.split(KEY), random.split(plain))
-    same(random.normal(KEY, (3,)), random.normal(plain, (3,)))
-    same(random.fold_in(KEY, 2), random.fold_in(plain, 2))
-    same(random.key_data(KEY), random.key_data(plain))
-    same([jit(random.split)(KEY) for _ in range(3)], [jit(random.split)(plain) for _ in range(3)])
-    same(jax.vmap(random.uniform)(random.split(KEY)), jax.vmap(random.uniform)(random.split(plain)))
+    assert_same(random.split(KEY), random.split(plain))
+    assert_same(random.normal(KEY, (3,)), random.normal(plain, (3,)))
+    assert_same(random.fold_in(KEY, 2), random.fold_in(plain, 2))
+    assert_same(random.key_data(KEY), random.key_data(plain))
+    assert_same([jit(random.split)(KEY) for _ in range(3)], [jit(random.split)(plain) for _ in range(3)])
+    assert_same(jax.vmap(random.uniform)(random.split(KEY)), jax.vmap(random.uniform)(random.split(plain)))
     tree = {"key": KEY, "w": (FLOATS, SCALAR)}
     got: Any = jax.device_get(tree)
     assert random.key_data(got["key"]).tolist() == [0, 0] and isinstance(got["w"][0], np.ndarray)
-    same(jax.tree.map(jnp.asarray, tree), {"key": plain, "w": (JF, jnp.float32(1.5))})
-    same(jax.tree.map(lambda a: a.reshape(1, -1), tree)["key"], plain.reshape(1, -1))
+    assert_same(jax.tree.map(jnp.asarray, tree), {"key": plain, "w": (JF, jnp.float32(1.5))})
+    assert_same(jax.tree.map(lambda a: a.reshape(1, -1), tree)["key"], plain.reshape(1, -1))
     assert code_of(np.asarray, KEY) == "PWC0505" and "key" in repr(KEY) and "key" in str(KEY)
 
 
-def test_pickles_are_jax_arrays_and_copies_are_handles() -> None:
-    same(pickle.loads(pickle.dumps({"w": FLOATS, "k": KEY})), {"w": JF, "k": random.key(0)})
+def test_pickles_load_as_jax_arrays_and_copies_share_the_buffer() -> None:
+    assert_same(pickle.loads(pickle.dumps({"w": FLOATS, "k": KEY})), {"w": JF, "k": random.key(0)})
     weak: Any = pw.program(lambda v: v + 1)(1.5)
-    same(pickle.loads(pickle.dumps(weak)), jnp.asarray(2.5))
+    assert_same(pickle.loads(pickle.dumps(weak)), jnp.asarray(2.5))
     buffers = len(process().store.buffers)
     copies = [copy.copy(FLOATS), copy.deepcopy({"w": FLOATS})["w"], FLOATS.copy()]
     assert len(process().store.buffers) == buffers
@@ -257,7 +272,7 @@ def test_pickles_are_jax_arrays_and_copies_are_handles() -> None:
         np.testing.assert_array_equal(np.asarray(one), X + 1)
 
 
-def test_a_copy_stays_when_the_first_is_donated_or_deleted() -> None:
+def test_a_copy_stays_usable_when_other_copies_are_donated_or_deleted() -> None:
     eat: Any = pw.program(lambda x: on_two(x), donate_argnums=0)
     first = step(X)[0]
     second, third = first.copy(), copy.deepcopy(first)
@@ -267,24 +282,24 @@ def test_a_copy_stays_when_the_first_is_donated_or_deleted() -> None:
     assert first.is_deleted() and second.is_deleted() and not third.is_deleted()
 
 
-def test_shards_are_those_of_virtual_devices() -> None:
+def test_shards_lie_on_the_virtual_devices() -> None:
     assert FLOATS.devices() == set(SLICE.devices) and FLOATS.device == FLOATS.sharding
     shards = FLOATS.addressable_shards
     assert [s.device for s in shards] == SLICE.devices and [s.replica_id for s in shards] == [0, 0]
     for shard in (*shards, *FLOATS.global_shards):
         np.testing.assert_array_equal(shard.data, (X + 1)[shard.index])
-    same(FLOATS.addressable_data(1), JF[2:])
+    assert_same(FLOATS.addressable_data(1), JF[2:])
     assert not FLOATS.is_fully_replicated and FLOATS.on_device_size_in_bytes() == FLOATS.nbytes
     everywhere: Any = pw.program(lambda x: jax.device_put(x, NamedSharding(MESH, P())))(X)
     assert [s.replica_id for s in everywhere.addressable_shards] == [0, 1] and everywhere.is_fully_replicated
     assert everywhere.on_device_size_in_bytes() == 2 * everywhere.nbytes
-    keys: Any = pw.program(lambda: jax.device_put(random.split(random.key(0), 4), ON))()
+    keys: Any = pw.program(lambda: jax.device_put(random.split(random.key(0), 4), SHARDING))()
     for shard in keys.addressable_shards:
-        same(shard.data, random.split(random.key(0), 4)[shard.index])
+        assert_same(shard.data, random.split(random.key(0), 4)[shard.index])
 
 
-def test_nothing_that_a_jax_array_has_is_missing() -> None:
-    """But for what is about one buffer of JAX's own: where it lies in memory, how, and of which computation."""
+def test_a_pw_array_has_every_public_attribute_of_a_jax_array() -> None:
+    """Exempts attributes of a single JAX buffer: its address, its layout and the computation that made it."""
     own = {"aval", "clone", "device_buffer", "device_buffers", "format", "platform", "traceback"}
     own |= {"unsafe_buffer_pointer", "unsafe_raw_buffer"}
     ours = {name for kind in pw.Array.__mro__[:2] for name in vars(kind)}
@@ -293,7 +308,7 @@ def test_nothing_that_a_jax_array_has_is_missing() -> None:
     assert not {n for n in dir(JF) if n in OPERATORS} - ours
 
 
-def test_an_array_that_is_gone_says_so() -> None:
+def test_using_a_donated_or_deleted_array_raises_a_coded_error() -> None:
     eat: Any = pw.program(lambda x: on_two(x), donate_argnums=0)
     donated, deleted = step(X)[0], step(X)[0]
     eat(donated)
@@ -312,7 +327,7 @@ def test_an_array_that_is_gone_says_so() -> None:
     assert donated.shape == (4,) and donated.dtype == np.float32 and donated.devices() == set(SLICE.devices)
 
 
-def test_deleting_gives_memory_back_now() -> None:
+def test_deleting_an_array_frees_its_memory_at_once() -> None:
     before = process().store.bytes
     x = step(X)[0]
     assert process().store.bytes == before + x.nbytes
@@ -320,19 +335,19 @@ def test_deleting_gives_memory_back_now() -> None:
     assert process().store.bytes == before
 
 
-def test_fetching_stays_under_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetching_more_than_the_fetch_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process().controller, "fetch_limit", 8)
     for use in (jnp.sum, lambda x: x + 1, lambda x: x[0], jax.device_put, jit(lambda a: a), list, pickle.dumps):
         assert code_of(use, FLOATS) == "PWC0516"
-    same(FLOATS.addressable_data(0), JF[:2])  # a part of it
+    assert_same(FLOATS.addressable_data(0), JF[:2])  # one shard is within the limit
     assert jax.eval_shape(jnp.sum, FLOATS).shape == () and FLOATS.copy().shape == (4,)
 
 
-def test_nothing_becomes_narrower() -> None:
+def test_64_bit_arrays_are_refused_where_jax_would_narrow_them() -> None:
     with jax.enable_x64(True):
         wide = [pw.program(lambda v: v + 1)(np.array([2**40], dtype)) for dtype in ("int64", "uint64", "float64")]
         for x in wide:
-            same(x + 1, jnp.asarray(np.asarray(x)) + 1)
+            assert_same(x + 1, jnp.asarray(np.asarray(x)) + 1)
         raw = pickle.dumps(wide[0])
     uses: tuple[Callable[[Any], Any], ...] = (
         *(jnp.asarray, lambda x: x + 1, lambda x: x[0], jax.device_put, jit(lambda a: a), lambda x: lax.add(x, x)),
@@ -354,21 +369,21 @@ CLOSED_OVER: dict[str, Callable[[Any], Any]] = {
     "a placed call": lambda x: (x, on_two(FLOATS)),
     "jit": lambda x: jit(lambda a, b: a + b)(x, FLOATS),
     "a result": lambda x: (x, FLOATS),
-    "device_put": lambda x: (x, jax.device_put(FLOATS, ON)),
+    "device_put": lambda x: (x, jax.device_put(FLOATS, SHARDING)),
     "scan": lambda x: lax.scan(lambda c, v: (c + v, None), x[0], FLOATS),
     "indexing": lambda x: x * FLOATS[0],
 }
 
 
 @pytest.mark.parametrize("name", CLOSED_OVER)
-def test_a_program_does_not_freeze_what_it_closes_over(name: str) -> None:
+def test_a_program_refuses_to_close_over_a_pw_array(name: str) -> None:
     assert code_of(pw.program(CLOSED_OVER[name]), X) == "PWC0218"
     constant = np.asarray(FLOATS)
     np.testing.assert_array_equal(np.asarray(pw.program(lambda x: x + constant)(X)), 2 * X + 1)
     np.testing.assert_array_equal(np.asarray(pw.program(lambda x, y: x + y)(X, FLOATS)), 2 * X + 1)
 
 
-def test_an_error_of_checkify_can_be_thrown() -> None:
+def test_a_checkify_error_that_a_program_returns_can_be_thrown() -> None:
     def checked(x: Any) -> Any:
         checkify.check(jnp.all(x > 0), "not positive: {least}", least=x.min())
         return on_two(x)

@@ -1,4 +1,4 @@
-"""`pw.Array`: a future and a handle. What JAX does with it is in test_array_interop.py."""
+"""Tests `pw.Array` as a future and as a handle of a buffer. Its use by JAX is tested in test_array_interop.py."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ def place(x: Any) -> Any:
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
 
 
-def test_reading() -> None:
+def test_an_array_reads_as_numpy_values_and_python_scalars() -> None:
     x = place(X)
     assert x.shape == (8, 4) and x.dtype == np.float32 and len(x) == 8 and x.ndim == 2 and x.size == 32
     np.testing.assert_array_equal(np.asarray(x), X)
@@ -38,7 +38,7 @@ def test_reading() -> None:
     np.testing.assert_array_equal(x.to_jax(), X)
 
 
-def test_repr_does_not_wait() -> None:
+def test_repr_does_not_wait_for_the_value() -> None:
     class Running:
         def is_ready(self) -> bool:
             return False
@@ -53,13 +53,13 @@ def test_repr_does_not_wait() -> None:
         format(place(X), ".2f")
 
 
-def test_sharding_is_on_the_users_devices() -> None:
+def test_the_sharding_names_the_users_virtual_devices() -> None:
     sharding = place(X).sharding
     assert sharding.spec == P("b", "a")
     assert list(sharding.mesh.devices.flat) == SLICE.devices
 
 
-def test_is_a_leaf_and_awaitable() -> None:
+def test_an_array_is_a_pytree_leaf_and_awaitable() -> None:
     x = place(X)
     assert jax.tree.leaves({"x": x}) == [x]
 
@@ -69,7 +69,7 @@ def test_is_a_leaf_and_awaitable() -> None:
     assert asyncio.run(wait()) is x
 
 
-def test_the_last_handle_frees_the_buffer() -> None:
+def test_dropping_the_last_handle_frees_the_buffer() -> None:
     gc.collect()
     before = len(process().store.buffers)
     x = place(X)
@@ -83,7 +83,7 @@ def test_the_last_handle_frees_the_buffer() -> None:
     assert len(process().store.buffers) == before
 
 
-def test_wrong_arguments() -> None:
+def test_a_compiled_program_refuses_wrong_arguments() -> None:
     compiled = place.lower(X).compile()
     for bad, code in ((X[:4], "PWC0501"), (X.astype(np.int32), "PWC0501"), ([X, X], "PWC0502"), ("text", "PWC0501")):
         with pytest.raises(pw.PathwaysError) as caught:
@@ -92,7 +92,7 @@ def test_wrong_arguments() -> None:
         assert caught.value.diagnostic.where is not None and "test_arrays" in caught.value.diagnostic.where.file
 
 
-def test_save_and_load(tmp_path: Any) -> None:
+def test_a_saved_plan_loads_and_keeps_its_pytree_structures(tmp_path: Any) -> None:
     import optax
 
     params = {"w": jnp.ones((8, 4)), "b": None}
@@ -106,7 +106,7 @@ def test_save_and_load(tmp_path: Any) -> None:
     np.testing.assert_array_equal(np.asarray(result["w"]), 2 * np.ones((8, 4)))
 
 
-def test_a_failed_computation_poisons_what_depends_on_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_computation_fails_only_the_results_that_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = pw.make_virtual_device_set().add_slice(devices=2).mesh("x")
     jit: Any = jax.jit
 

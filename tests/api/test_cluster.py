@@ -1,4 +1,7 @@
-"""Islands in processes of their own give what they give in this one, bit by bit."""
+"""Tests programs on a cluster whose islands are separate processes: results have the same bits as in one process.
+
+Also tests donation, freeing, suspension and refused uses on a cluster.
+"""
 
 import gc
 import threading
@@ -38,7 +41,7 @@ g = jit(lambda x: x @ x.T, in_shardings=THERE, out_shardings=THERE)
 
 @pytest.fixture(scope="module", autouse=True)
 def embedded() -> Iterator[Process]:
-    """Starts the cluster; gives this process as it is without."""
+    """Starts the cluster. Yields the state that this process has without a cluster."""
     outer = process()
     with pw.cluster(TOPOLOGY):
         yield outer
@@ -50,8 +53,8 @@ def chain(x: Any) -> Any:
     return x, f(x)
 
 
-def equal(outer: Process, program: Any, *arguments: Any) -> Any:
-    """Runs a program here and on the cluster, which must give the same bits; returns the cluster's results."""
+def run_and_compare(outer: Process, program: Any, *arguments: Any) -> Any:
+    """Runs a program in this process and on the cluster. Asserts equal bits; returns the cluster's results."""
     with inside_of(outer):
         want = values(jax.tree.leaves(program.lower(*arguments).compile(TOPOLOGY)(*arguments)))
     got = program.lower(*arguments).compile()(*arguments)
@@ -60,38 +63,41 @@ def equal(outer: Process, program: Any, *arguments: Any) -> Any:
     return got
 
 
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each", keep=("mixture_of_experts",))
 @pytest.mark.parametrize("name", ["train_lm", "mixture_of_experts"])
-def test_samples_train_as_plain_jax(name: str) -> None:
+def test_sample_losses_match_plain_jax(name: str) -> None:
     losses = load_file(ROOT / "samples" / f"{name}.py").train(2)
     assert len(losses) == 2 and all(abs(ours - plain) < 1e-3 * abs(plain) for ours, plain in losses)
 
 
+@pytest.mark.long("more element types of the same kind", keep=("bool", "bfloat16", "int8", "complex64"))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_element_type_crosses(dtype: str, embedded: Process) -> None:
+def test_every_element_type_is_transferred_between_islands(dtype: str, embedded: Process) -> None:
     with jax.enable_x64(True):
         x = np.arange(16).reshape(4, 4).astype(getattr(ml_dtypes, dtype, None) or dtype)
         there = jit(lambda v: (v, v.T), in_shardings=THERE, out_shardings=THERE)
         here = jit(lambda v: v[::-1], in_shardings=HERE, out_shardings=HERE)
-        equal(embedded, pw.program(lambda v: there(here(v))), x)
+        run_and_compare(embedded, pw.program(lambda v: there(here(v))), x)
 
 
 SPECS = [P(), P("x"), P("y"), P("x", "y"), P("y", "x"), P(("x", "y")), P(None, ("x", "y")), P(None, "x")]
 
 
+@pytest.mark.long("more pairs of shardings of the same kind", keep=("0-*",))
 @pytest.mark.parametrize(("source", "target"), list(product(range(0, len(SPECS), 2), range(1, len(SPECS), 2))))
-def test_arrays_are_cut_and_joined_on_the_way(source: int, target: int, embedded: Process) -> None:
+def test_arrays_are_resharded_during_transfers(source: int, target: int, embedded: Process) -> None:
     x = np.random.default_rng(source).standard_normal((16, 8)).astype(np.float32)
     a, b = NamedSharding(HERE.mesh, SPECS[source]), NamedSharding(THERE.mesh, SPECS[target])
     first = jit(lambda v: v + 1, in_shardings=a, out_shardings=a)
     second = jit(lambda v: v * 2, in_shardings=b, out_shardings=b)
     program = pw.program(lambda v: first(second(first(v))))
-    equal(embedded, program, x)
+    run_and_compare(embedded, program, x)
     plan = program.lower(x).compile().plan
     assert len(edges_of(plan)) == 2
 
 
-def test_what_is_sent_and_then_donated_arrives_whole() -> None:
-    """Results that are on their way to another island when a later run overwrites them."""
+def test_an_array_donated_while_it_is_sent_arrives_intact() -> None:
+    """A later run overwrites the array while it is still being sent to another island."""
     size = 512
     make = pw.program(lambda x: (kept := f(x), g(kept)))
     take = pw.program(lambda x: f(x) * 0, donate_argnums=0)
@@ -105,7 +111,7 @@ def test_what_is_sent_and_then_donated_arrives_whole() -> None:
         assert code_of(np.asarray, kept) == "PWC0207"
 
 
-def test_a_donated_array_that_is_held_elsewhere_is_copied() -> None:
+def test_donating_an_array_leaves_a_copy_of_it_intact() -> None:
     take = pw.program(lambda x: f(x), donate_argnums=0)
     x = pw.program(lambda x: f(x))(X)
     other = x.copy()
@@ -115,7 +121,7 @@ def test_a_donated_array_that_is_held_elsewhere_is_copied() -> None:
     assert code_of(np.asarray, x) == "PWC0207"
 
 
-def test_a_constant_that_is_returned_may_be_donated() -> None:
+def test_a_returned_constant_can_be_donated() -> None:
     held = np.arange(4096, dtype=np.float32).reshape(64, 64)
     made = pw.program(lambda x: (f(x), jax.device_put(held, HERE)))
     take = pw.program(lambda v: jit(lambda w: w * 0, in_shardings=HERE, out_shardings=HERE)(v), donate_argnums=0)
@@ -125,7 +131,7 @@ def test_a_constant_that_is_returned_may_be_donated() -> None:
         take(constant).block_until_ready()
 
 
-def test_arguments_that_are_returned_and_results_of_two_names() -> None:
+def test_a_program_can_return_its_arguments_and_duplicate_results() -> None:
     program = pw.program(lambda x, y: (x, y, x, f(y), jax.device_put(x, HERE)))
     x = pw.program(lambda x: f(x))(X)
     one, two, three, four, five = program(x, X)
@@ -133,13 +139,13 @@ def test_arguments_that_are_returned_and_results_of_two_names() -> None:
         np.testing.assert_array_equal(np.asarray(found), want)
 
 
-def test_shards_are_read_one_by_one() -> None:
+def test_shards_can_be_read_individually() -> None:
     x = pw.program(lambda x: f(x))(np.arange(32, dtype=np.float32).reshape(8, 4))
     for shard in x.addressable_shards:
         np.testing.assert_array_equal(np.asarray(shard.data), np.asarray(x)[shard.index])
 
 
-def test_an_array_moves_to_where_another_program_wants_it() -> None:
+def test_an_array_moves_to_the_slice_of_the_program_that_reads_it() -> None:
     x = pw.program(lambda x: f(x))(X)
     np.testing.assert_array_equal(np.asarray(pw.program(lambda v: g(v))(x)), (X * 2 + 1) @ (X * 2 + 1).T)
 
@@ -163,7 +169,7 @@ def test_several_threads_call_programs_at_once() -> None:
     assert not wrong
 
 
-def test_hosts_keep_nothing_that_is_dropped() -> None:
+def test_hosts_free_arrays_whose_handles_are_dropped() -> None:
     program = pw.program(chain)
     results = [program(X) for _ in range(30)]
     values(results[-1])
@@ -174,13 +180,13 @@ def test_hosts_keep_nothing_that_is_dropped() -> None:
     assert becomes(lambda: sum(h.arrays for h in hosts) == 0)
 
 
-def test_sequential_dispatch_gives_the_same() -> None:
+def test_sequential_dispatch_gives_the_same_results() -> None:
     compiled = pw.program(chain).lower(X).compile(dispatch="sequential")
     for ours, theirs in zip(values(compiled(X)), values(pw.program(chain)(X)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_what_looks_at_steps_is_refused(tmp_path: Path) -> None:
+def test_faults_without_a_computation_and_saved_executables_are_refused(tmp_path: Path) -> None:
     program = pw.program(chain)
     program(X)
 
@@ -203,7 +209,7 @@ def test_plans_of_other_topologies_are_refused(embedded: Process) -> None:
         pw.Compiled(compiled.plan)
 
 
-def test_the_command_line_runs_a_plan_on_a_cluster_of_its_own(tmp_path: Path, embedded: Process) -> None:
+def test_pwc_run_starts_a_cluster_for_the_plan(tmp_path: Path, embedded: Process) -> None:
     plan = str(tmp_path / "plan.bin")
     with inside_of(embedded):
         pw.program(chain).lower(X).compile("islands=2,devices=8").save(plan)
@@ -213,7 +219,7 @@ def test_the_command_line_runs_a_plan_on_a_cluster_of_its_own(tmp_path: Path, em
         assert code == 5 and "PWC0503" in stderr
 
 
-def test_a_program_is_compiled_anew_for_another_machine(embedded: Process) -> None:
+def test_a_program_is_compiled_again_for_another_machine(embedded: Process) -> None:
     program = pw.program(chain)
     want = values(program(X))
     with inside_of(embedded):
@@ -221,10 +227,10 @@ def test_a_program_is_compiled_anew_for_another_machine(embedded: Process) -> No
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     assert "signatures compiled: 2" in repr(program)
     numbers = {Process(embedded.platform, embedded.controller).number for _ in range(5)}
-    assert len(numbers) == 5  # an address would be used again
+    assert len(numbers) == 5  # an id() of a freed object would be used again
 
 
-def test_devices_that_every_process_would_take_are_refused() -> None:
+def test_a_local_cluster_of_two_gpu_islands_is_refused() -> None:
     assert code_of(Cluster, parse_topology("islands=2,devices=1"), "gpu") == "PWC0912"
 
 
@@ -237,7 +243,7 @@ def test_the_status_shows_islands_and_bytes() -> None:
     assert held and held[0].devices == 8
 
 
-def test_an_array_moves_from_host_to_host_and_within_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_move_between_slices_without_a_fetch_by_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     x = pw.program(lambda x: f(x))(X)
     values([x])
     fetched: list[int] = []
@@ -252,14 +258,14 @@ def test_an_array_moves_from_host_to_host_and_within_one(monkeypatch: pytest.Mon
     assert len(fetched) == 2
 
 
-def test_a_client_leaves_the_devices_and_comes_back(tmp_path: Path) -> None:
+def test_a_client_suspends_and_resumes_its_arrays(tmp_path: Path) -> None:
     with pw.Client("alice") as alice:
         made = pw.program(chain)(X)
         want = values(made)
         hosts = list(this_cluster().hosts.values())
         for folder in (None, tmp_path / "suspended"):
             assert alice.suspend(folder) > 0
-            assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)  # constants of other tests
+            assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)  # constants of other tests remain
             with pytest.raises(pw.PathwaysError, match="suspended"):
                 np.asarray(made[0])
             alice.resume()
@@ -268,8 +274,9 @@ def test_a_client_leaves_the_devices_and_comes_back(tmp_path: Path) -> None:
         values(pw.program(lambda x: g(x))(made[1]))
 
 
-def test_memory_of_what_goes_between_hosts_is_counted(embedded: Process) -> None:
-    """A limit that one process just meets is too low where values are also offered, and asked for."""
+@pytest.mark.long("memory is measured over many runs: 7 s")
+def test_values_sent_between_hosts_count_toward_the_memory_limit(embedded: Process) -> None:
+    """A limit that suffices in one process is too low on two hosts, which also buffer the values that they exchange."""
     one, other = (NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P()) for _ in range(2))
     f, g = (jit(lambda x: x + 1, in_shardings=s, out_shardings=s) for s in (one, other))
     program, x = pw.program(lambda x: f(g(x))), np.zeros(1000, np.float32)
@@ -282,7 +289,7 @@ def test_memory_of_what_goes_between_hosts_is_counted(embedded: Process) -> None
             assert code_of(lambda: values([program(x)])) == code
 
 
-def test_arrays_of_another_machine_are_taken_through_this_process(embedded: Process) -> None:
+def test_programs_take_arrays_from_another_machine(embedded: Process) -> None:
     program, taking = pw.program(lambda x: g(f(x))), pw.program(lambda x: f(x), donate_argnums=0)
     want = (2 * X + 1) @ (2 * X + 1).T
     with inside_of(embedded):
@@ -293,17 +300,18 @@ def test_arrays_of_another_machine_are_taken_through_this_process(embedded: Proc
         np.testing.assert_array_equal(np.asarray(taking(inside)), 2 * want + 1)
 
 
-def test_a_client_closes_though_a_loop_of_its_own_holds_up_its_callbacks() -> None:
-    """The loop is over two islands, and can be ended; what calls back behind it then has its turn."""
+@pytest.mark.long("limits of time run out: 6 s")
+def test_closing_a_client_cancels_its_loop_and_runs_its_callbacks() -> None:
+    """The loop spans two islands, so it can be cancelled. The callback program enqueued after it then runs."""
     here, there = (NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P()) for _ in range(2))
     add, other = (jax.jit(lambda x: x + 1, in_shardings=h) for h in (here, there))
     seen: list[float] = []
 
-    def says(x: Any) -> Any:
+    def note_value(x: Any) -> Any:
         jax.debug.callback(lambda v: seen.append(float(v[0])), x)
         return x
 
-    calling = jax.jit(says, in_shardings=here)
+    calling = jax.jit(note_value, in_shardings=here)
     endless = pw.program(lambda x: jax.lax.while_loop(lambda c: add(c)[0] > -1, lambda c: other(add(c)), x))
     x = np.ones(2, np.float32)
     with pw.Client("closing"):

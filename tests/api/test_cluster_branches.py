@@ -1,4 +1,7 @@
-"""Loops and branches on data whose calls are on islands in several processes: one says what decides, all go by it."""
+"""Tests loops and branches on data whose computations run on islands in several processes.
+
+One host computes each predicate, and the controller sends the decision to all hosts of the run.
+"""
 
 import signal
 import threading
@@ -31,7 +34,7 @@ def double(x: Any) -> Any:
     return x * 2
 
 
-def rise(x: Any) -> Any:
+def add_transpose(x: Any) -> Any:
     return x + x.T
 
 
@@ -40,7 +43,7 @@ def is_small(x: Any) -> Any:
 
 
 f = jit(double, in_shardings=HERE, out_shardings=HERE)
-g = jit(rise, in_shardings=THERE, out_shardings=THERE)
+g = jit(add_transpose, in_shardings=THERE, out_shardings=THERE)
 small = jit(is_small, in_shardings=THERE)
 
 
@@ -68,7 +71,7 @@ def cluster() -> Iterator[None]:
             yield
 
 
-def test_a_loop_over_two_hosts() -> None:
+def test_a_loop_over_two_hosts_gives_the_plain_result() -> None:
     compiled = loop.lower(X).compile()
     joined = [what for _, what in linearize(compiled.plan) if isinstance(what, Joined)]
     assert [len(j.parts) for j in joined] == [2]
@@ -77,14 +80,14 @@ def test_a_loop_over_two_hosts() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e6])
-def test_a_choice_over_two_hosts(scale: float) -> None:
+def test_a_conditional_over_two_hosts_gives_the_plain_result(scale: float) -> None:
     x = np.float32(scale) * X
     want = ((x + x.T) * 2, x + x.T) if scale == 1 else ((x * 2) + (x * 2).T, x * 2)
     for ours, theirs in zip(values(choice(x)), want, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_loops_in_loops_and_several_at_a_time() -> None:
+def test_nested_and_parallel_loops_give_the_same_results_in_every_run() -> None:
     @pw.program
     def nested(x: Any) -> Any:
         def outer(state: Any) -> Any:
@@ -110,7 +113,7 @@ def test_runs_of_several_clients_do_not_mix() -> None:
             np.testing.assert_array_equal(result.result(), plain_loop(np.float32(number + 1) * X))
 
 
-def test_each_decision_is_one_message_more_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_controller_sends_each_decision_once_to_each_host(monkeypatch: pytest.MonkeyPatch) -> None:
     np.asarray(loop(X))
     posted: Counter[str] = Counter()
     encode = connection.encode
@@ -123,7 +126,7 @@ def test_each_decision_is_one_message_more_each_way(monkeypatch: pytest.MonkeyPa
     assert posted["RunPlan"] == 2 and posted["Decided"] == 2 * turns
 
 
-def test_what_decides_has_failed() -> None:
+def test_a_failing_predicate_fails_the_results_of_its_loop_or_branch() -> None:
     kept = pw.program(lambda x: f(x))(X)
     with pw.testing.fault("raise", computation="is_small", times=2):
         for result in (loop(X), *choice(X)):
@@ -134,26 +137,27 @@ def test_what_decides_has_failed() -> None:
     np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("9-1",))
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_host_is_gone_in_the_middle_of_a_loop(
+def test_a_loop_fails_when_one_of_its_hosts_is_lost(
     which: int, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = pw.program(lambda x: lax.while_loop(small, lambda v: g(f(v)) / 4, x))  # it never ends
+    slow = pw.program(lambda x: lax.while_loop(small, lambda v: g(f(v)) / 4, x))  # never terminates
     np.asarray(loop(X))
     lost = f"island{which}"
     other, old = pid_of(f"island{1 - which}"), pid_of(lost)
     result = slow(X / 1e6)
-    behind = loop(X)
+    next_result = loop(X)
     send(lost, how)
     assert code_of(np.asarray, result) == "PWC0910"
-    assert code_of(np.asarray, behind) in ("", "PWC0910")
+    assert code_of(np.asarray, next_result) in ("", "PWC0910")
     assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
     assert pid_of(f"island{1 - which}") == other
     np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
 
 
-def test_a_computation_that_hangs_in_a_loop_is_told() -> None:
+def test_the_error_names_the_computation_that_hangs_in_a_loop() -> None:
     np.asarray(loop(X))
     with pw.testing.fault("hang", computation="double", device=1):
         with pytest.raises(pw.PathwaysError, match="double") as caught:
@@ -166,7 +170,7 @@ endless = pw.program(lambda x: lax.while_loop(small, lambda v: g(f(v)) / 4, x))
 
 
 def alone(x: Any) -> Any:
-    """A loop without end whose calls are all on one island, on meshes of one device."""
+    """Loops endlessly on one island, over two meshes of one device each."""
     one, other = (jit(double, in_shardings=s, out_shardings=s) for s in SINGLE)
     return lax.while_loop(lambda v: v.sum() < 1e30, lambda v: other(one(v)) / 4, x)
 
@@ -174,13 +178,13 @@ def alone(x: Any) -> Any:
 SINGLE = [NamedSharding(SLICES.add_slice(devices=1, island="island0").mesh("x"), P()) for _ in range(2)]
 
 
-def test_a_loop_of_one_host_is_decided_there() -> None:
+def test_a_loop_on_one_island_has_one_branch_instruction() -> None:
     plan = pw.program(alone).lower(X).compile().plan
     assert [len(what.parts) for _, what in linearize(plan) if isinstance(what, Joined)] == [1]
 
 
 @pytest.mark.parametrize("program", [endless, pw.program(alone)])
-def test_a_loop_without_end_is_cancelled(program: Any) -> None:
+def test_an_endless_loop_can_be_cancelled(program: Any) -> None:
     np.asarray(loop(X))
     result = program(X / 1e6)
     after = pw.program(lambda x: f(x))(result)  # loaded while the loop runs
@@ -194,25 +198,25 @@ def test_a_loop_without_end_is_cancelled(program: Any) -> None:
     assert becomes(lambda: not process().controller.flights.count)
     done = loop(X)
     np.testing.assert_array_equal(np.asarray(done), plain_loop(X))
-    assert becomes(lambda: not process().controller.flights.count)  # on both hosts: the other one may end later
+    assert becomes(lambda: not process().controller.flights.count)  # waits for both hosts: the result needs only one
     assert not done.cancel()
 
 
-def test_a_client_that_goes_takes_its_loops_along() -> None:
+def test_closing_a_client_cancels_its_loops() -> None:
     with pw.Client("brief"):
         endless(X / 1e6)
     assert becomes(lambda: not process().controller.flights.count)
     np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
 
 
-def test_a_cluster_ends_though_loops_do_not() -> None:
+def test_closing_a_cluster_ends_hosts_that_run_endless_loops() -> None:
     with pw.cluster(islands=2, devices=2):
         endless(X / 1e6)
         pids = [pid_of(f"island{n}") for n in range(2)]
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_a_cluster_ends_though_other_threads_begin_loops() -> None:
+def test_a_cluster_closes_while_another_thread_starts_loops() -> None:
     begins = threading.Event()
     with pw.cluster(islands=2, devices=2):
         np.asarray(loop(X))
@@ -229,8 +233,8 @@ def test_a_cluster_ends_though_other_threads_begin_loops() -> None:
     assert not thread.is_alive()
 
 
-def test_a_loop_on_one_island_holds_up_nothing_of_another() -> None:
-    """Values that are there are read; another island's host is started anew, and used; its loss is not the loop's."""
+def test_a_loop_on_one_island_does_not_block_another_island() -> None:
+    """While the loop runs, computed values are read, and the other island's host is killed, restarted and used."""
     kept = pw.program(lambda x: f(x))(X)
     there = pw.program(lambda x: pinned(x))
     values([kept, there(X)])
@@ -249,8 +253,7 @@ ISLAND1 = NamedSharding(SLICES.add_slice(devices=1, island="island1").mesh("x"),
 pinned = jit(double, in_shardings=ISLAND1, out_shardings=ISLAND1)
 
 
-def test_what_was_read_stays_when_its_run_is_cancelled() -> None:
-    """A result that is there when the rest of its run is cancelled."""
+def test_a_ready_result_stays_readable_when_its_run_is_cancelled() -> None:
     both = pw.program(lambda x, y: (alone(x), pinned(y)))
     looped, done = both(X / 1e6, X)
     assert becomes(done.is_ready)
@@ -260,13 +263,14 @@ def test_what_was_read_stays_when_its_run_is_cancelled() -> None:
     np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
 
 
+@pytest.mark.long("a slow host is waited for: 4 s")
 @pytest.mark.usefixtures("freed_is_returned")
-def test_a_quick_host_waits_for_a_slow_one() -> None:
-    """What it offers is not taken yet: 100 turns of 4 MiB would stay, if it went on by itself."""
+def test_a_fast_host_does_not_run_ahead_of_a_slow_host() -> None:
+    """If it did, it would hold the unread values of 100 iterations, 4 MiB each."""
     turns, size = 100, 1024
     here = SINGLE[0]
     count = jit(lambda n: n + 1, in_shardings=here, out_shardings=here)
-    goes_on = jit(lambda n: n < turns, in_shardings=here)
+    is_unfinished = jit(lambda n: n < turns, in_shardings=here)
     make = jit(lambda n: jnp.full((size, size), n, jnp.float32), in_shardings=here, out_shardings=here)
 
     def product(v: Any, w: Any) -> Any:
@@ -276,7 +280,7 @@ def test_a_quick_host_waits_for_a_slow_one() -> None:
 
     @pw.program
     def work(n: Any, w: Any) -> Any:
-        return lax.while_loop(lambda s: goes_on(s[0]), lambda s: (count(s[0]), slow(make(s[0]), s[1])), (n, w))
+        return lax.while_loop(lambda s: is_unfinished(s[0]), lambda s: (count(s[0]), slow(make(s[0]), s[1])), (n, w))
 
     zero = np.zeros((size, size), np.float32)
     values(work(np.int32(turns - 2), zero))

@@ -1,4 +1,7 @@
-"""A host that dies or freezes takes what lay there with it, and nothing else; it is started anew."""
+"""Tests hosts that are killed, crash or freeze: only their arrays are lost, and the hosts are restarted.
+
+Also tests injected faults, and that hosts exit with their client.
+"""
 
 import os
 import signal
@@ -12,20 +15,10 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster, values
 from support.processes import start_python
-from support.two_islands import double, f, g, jit
+from support.two_islands import X, both, double, f, g, here, jit, there
 
 import pathways as pw
 from pathways.runtime.control.silence import TIMEOUT
-
-X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
-here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))
-
-
-@pw.program
-def both(x: Any) -> Any:
-    for _ in range(3):
-        x = g(f(x)) / 100
-    return x, f(x)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,8 +34,9 @@ def island_of(array: pw.Array) -> str:
     return array.handle.buffer.origin[1]
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("11",))
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
-def test_a_host_that_is_gone(how: signal.Signals) -> None:
+def test_a_lost_host_loses_only_its_arrays_and_is_restarted(how: signal.Signals) -> None:
     want = values(both(X))
     kept, taken = here(X), there(X)
     values((kept, taken))
@@ -52,7 +46,7 @@ def test_a_host_that_is_gone(how: signal.Signals) -> None:
     send(lost, how)
     running += [both(X) for _ in range(3)]
     codes = {code_of(np.asarray, result) for results in running for result in results}
-    assert codes <= {"", "PWC0910"}  # what was done before is good
+    assert codes <= {"", "PWC0910"}  # runs that completed before the signal are valid
     assert becomes(lambda: this_cluster().hosts[lost].lost is None and pid_of(lost) != old)
     assert code_of(np.asarray, taken) == "PWC0910" and code_of(both, taken) in ("", "PWC0910")
     np.testing.assert_array_equal(np.asarray(kept), X * 2 + 1)
@@ -61,7 +55,7 @@ def test_a_host_that_is_gone(how: signal.Signals) -> None:
     assert not is_alive(old)
 
 
-def test_dependents_on_other_islands_carry_the_first_cause() -> None:
+def test_results_on_other_islands_report_the_lost_host_as_the_cause() -> None:
     taken = there(X)
     values([taken])
     lost = island_of(taken)
@@ -73,8 +67,9 @@ def test_dependents_on_other_islands_carry_the_first_cause() -> None:
         np.asarray(after)
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("target",))
 @pytest.mark.parametrize("end", ["source", "target"])
-def test_a_host_that_dies_in_the_middle_of_a_transfer(end: str) -> None:
+def test_runs_succeed_again_after_a_host_dies_during_a_transfer(end: str) -> None:
     many = pw.program(lambda xs: [g(f(x)) for x in xs])
     xs = [np.ones((1024, 1024), np.float32)] * 6
     want = values(many(xs))
@@ -89,7 +84,8 @@ def test_a_host_that_dies_in_the_middle_of_a_transfer(end: str) -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_hang_is_told_by_its_roll_call_and_survived() -> None:
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_a_hang_report_names_the_computation_and_later_runs_succeed() -> None:
     want = values(both(X))
     taken = there(X)
     values([taken])
@@ -108,7 +104,7 @@ def test_a_hang_is_told_by_its_roll_call_and_survived() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_computation_that_fails_takes_its_dependents_along_on_every_island() -> None:
+def test_a_failed_computation_fails_its_dependents_on_every_island() -> None:
     good = here(X)
     with pw.testing.fault("raise", computation="square", device=1, message="on purpose") as fault:
         x, y = both(X)
@@ -116,12 +112,12 @@ def test_a_computation_that_fails_takes_its_dependents_along_on_every_island() -
             with pytest.raises(pw.PathwaysError, match=r"square.* failed on island") as caught:
                 np.asarray(result)
             assert caught.value.code == "PWC0504" and "on purpose" in str(caught.value)
-            assert caught.value.diagnostic.where is not None and "test_cluster_failures" in str(caught.value)
+            assert caught.value.diagnostic.where is not None and "two_islands" in str(caught.value)
     assert fault.happened == 1
     np.testing.assert_array_equal(np.asarray(good), X * 2 + 1)
 
 
-def test_a_delay_delays_and_changes_nothing() -> None:
+def test_an_injected_delay_does_not_change_results() -> None:
     want = values(both(X))
     with pw.testing.fault("delay", computation="double", device=1, seconds=0.3, times=2) as fault:
         for ours, theirs in zip(values(both(X)), want, strict=True):
@@ -129,7 +125,7 @@ def test_a_delay_delays_and_changes_nothing() -> None:
     assert fault.happened == 2
 
 
-def test_faults_that_hosts_cannot_tell_apart_are_refused() -> None:
+def test_faults_that_a_cluster_does_not_support_are_refused() -> None:
     def use(kind: str, **conditions: Any) -> None:
         with pw.testing.fault(kind, **conditions):
             both(X)
@@ -139,7 +135,8 @@ def test_faults_that_hosts_cannot_tell_apart_are_refused() -> None:
     assert code_of(lambda: use("raise", computation="no such")) == "PWC0104"
 
 
-def test_training_goes_on_from_what_the_client_holds() -> None:
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each")
+def test_training_resumes_from_the_state_that_the_client_holds() -> None:
     step = pw.program(lambda w, x: (w + 0 * f(x) + f(g(x)) / 1000, g(x).sum()), donate_argnums=0)
     want = np.zeros((4, 4), np.float32)
     for _ in range(24):
@@ -165,18 +162,18 @@ def test_training_goes_on_from_what_the_client_holds() -> None:
     assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)
 
 
-def test_a_host_that_cannot_be_started_again_is_told_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_call_fails_while_a_lost_host_cannot_be_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     with pw.cluster(islands=1, devices=1):
         one = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
         program = pw.program(lambda x: jit(double, in_shardings=one)(x))
         values([program(X)])
-        monkeypatch.setattr(subprocess, "Popen", _refused)
+        monkeypatch.setattr(subprocess, "Popen", _refuse_to_start)
         send("island0", signal.SIGKILL)
         assert becomes(lambda: this_cluster().hosts["island0"].lost is not None)
         assert [code_of(program, X) for _ in range(3)] == ["PWC0910"] * 3
 
 
-def _refused(*_: Any, **__: Any) -> Any:
+def _refuse_to_start(*_: Any, **__: Any) -> Any:
     raise OSError("no more processes")
 
 
@@ -195,11 +192,12 @@ with pw.cluster(islands=2, devices=1):
 """
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("pass-0", "*--9"))
 @pytest.mark.parametrize(
     ("ending", "returned"),
     [("sys.stdin.read()", -signal.SIGKILL), ("os._exit(7)", 7), ("raise KeyError", 1), ("pass", 0), ("sys.exit(5)", 5)],
 )
-def test_hosts_end_with_their_client_however_it_ends(ending: str, returned: int) -> None:
+def test_hosts_exit_when_their_client_exits_or_is_killed(ending: str, returned: int) -> None:
     client = start_python("-c", CLIENT.replace("{ending}", ending))
     assert client.stdout is not None and client.stderr is not None
     line = client.stdout.readline()

@@ -1,4 +1,7 @@
-"""A host that is frozen holds up what needs it, and nothing else; what was sent to it is there when it goes on."""
+"""Tests a host that is frozen by SIGSTOP: only runs that need the host wait for it.
+
+The host processes the messages that it was sent meanwhile when it continues.
+"""
 
 import signal
 import threading
@@ -18,8 +21,8 @@ import pathways as pw
 from pathways.runtime.control.silence import TIMEOUT
 
 jit: Any = jax.jit
-SECONDS = 6.0
-"""After which a host that is not heard of is gone."""
+HOST_TIMEOUT_S = 6.0
+"""A host that sends no heartbeat for so many seconds is lost."""
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
 BIG = np.ones((1024, 1024), np.float32)
 CALLS, BIG_CALLS = 2000, 20
@@ -32,9 +35,9 @@ here, there, both = pw.program(lambda x: f(x)), pw.program(lambda x: g(x)), pw.p
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(TIMEOUT, str(SECONDS))
+        patch.setenv(TIMEOUT, str(HOST_TIMEOUT_S))
         with pw.cluster(islands=2, devices=2):
-            for program in (both, here, there):  # the first puts its slices on two islands
+            for program in (both, here, there):  # the first program places its slices on two islands
                 np.asarray(program(X))
                 np.asarray(program(BIG))
             yield
@@ -45,8 +48,8 @@ def island_of(array: pw.Array) -> str:
 
 
 @contextmanager
-def calling(program: Any) -> Generator[list[Any]]:
-    """Calls a program many times, and on much, in a thread of its own; gives the results as they come."""
+def calling_in_a_thread(program: Any) -> Generator[list[Any]]:
+    """Calls a program repeatedly on small and large arrays in another thread. Yields the growing list of results."""
     results: list[Any] = []
 
     def work() -> None:
@@ -62,8 +65,8 @@ def calling(program: Any) -> Generator[list[Any]]:
     assert not thread.is_alive() and len(results) == CALLS + BIG_CALLS
 
 
-def used_meanwhile(seconds: float) -> list[float]:
-    """Uses the island that is not frozen; gives how long each call and its reading took."""
+def time_calls_on_other_island(seconds: float) -> list[float]:
+    """Calls a program on the island that is not frozen; returns the duration of each call with its read."""
     took: list[float] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -73,14 +76,15 @@ def used_meanwhile(seconds: float) -> list[float]:
     return took
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 @pytest.mark.parametrize("program", [there, both], ids=["of the frozen island", "of both islands"])
-def test_other_islands_go_on_while_a_host_is_frozen(program: Any) -> None:
+def test_other_islands_keep_running_while_a_host_is_frozen(program: Any) -> None:
     island = island_of(there(X))
     old, want = pid_of(island), {v.shape: np.asarray(program(v)) for v in (X, BIG)}
     try:
-        with calling(program) as results:
+        with calling_in_a_thread(program) as results:
             send(island, signal.SIGSTOP)
-            took = used_meanwhile(SECONDS / 2)
+            took = time_calls_on_other_island(HOST_TIMEOUT_S / 2)
             posted = len(results)
             send(island, signal.SIGCONT)
         begun = time.monotonic()
@@ -88,26 +92,27 @@ def test_other_islands_go_on_while_a_host_is_frozen(program: Any) -> None:
             np.testing.assert_array_equal(np.asarray(result), want[result.shape])
     finally:
         send(island, signal.SIGCONT)
-    print(f"\n{len(took)} calls beside, the slowest {max(took) * 1e3:.0f} ms; {posted} posted meanwhile,", end=" ")
-    print(f"all there {time.monotonic() - begun:.2f} s after it went on")
+    print(f"\n{len(took)} calls on the other island, the slowest {max(took) * 1e3:.0f} ms; {posted} enqueued,", end=" ")
+    print(f"all results {time.monotonic() - begun:.2f} s after the host continued")
     assert pid_of(island) == old
-    assert max(took) < SECONDS / 3
+    assert max(took) < HOST_TIMEOUT_S / 3
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 @pytest.mark.parametrize("program", [there, both], ids=["of the frozen island", "of both islands"])
-def test_a_host_that_stays_frozen_is_gone_for_what_needs_it_alone(program: Any) -> None:
+def test_a_host_frozen_beyond_the_timeout_fails_only_runs_that_need_it(program: Any) -> None:
     island, kept = island_of(there(X)), here(X)
     old, want = pid_of(island), values((program(X), program(BIG)))
     begun = time.monotonic()
     send(island, signal.SIGSTOP)
-    with calling(program) as results:
-        took = used_meanwhile(1.5 * SECONDS)
+    with calling_in_a_thread(program) as results:
+        took = time_calls_on_other_island(1.5 * HOST_TIMEOUT_S)
     codes = [code_of(np.asarray, result) for result in results]
     assert becomes(lambda: pid_of(island) != old and this_cluster().hosts[island].lost is None)
-    print(f"\n{len(took)} calls beside, the slowest {max(took) * 1e3:.0f} ms;", end=" ")
-    print(f"{codes.count('PWC0910')} of {len(codes)} are lost, all known {time.monotonic() - begun:.2f} s after")
+    print(f"\n{len(took)} calls on the other island, the slowest {max(took) * 1e3:.0f} ms;", end=" ")
+    print(f"{codes.count('PWC0910')} of {len(codes)} are lost, all noticed after {time.monotonic() - begun:.2f} s")
     assert set(codes) <= {"", "PWC0910"} and codes[0] == "PWC0910"
     np.testing.assert_array_equal(np.asarray(kept), X * 2 + 1)
     for ours, expected in zip(values((program(X), program(BIG))), want, strict=True):
         np.testing.assert_array_equal(ours, expected)
-    assert max(took) < SECONDS / 3
+    assert max(took) < HOST_TIMEOUT_S / 3

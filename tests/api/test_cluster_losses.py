@@ -1,6 +1,6 @@
-"""Hosts that end at the worst moments: between two messages of a run, while they load, while others start, all at once.
+"""Tests hosts that die at the worst moments: between two messages of a run, while loading, while others start.
 
-Each test prints what was seen of it, and how long it took.
+Each test prints the error codes that it saw, and how long it took.
 """
 
 import os
@@ -33,7 +33,7 @@ WANT = (8 * X + 7, 4 * X + 3)
 
 @pw.program
 def both(x: Any) -> Any:
-    """To and fro: each island waits for the other."""
+    """Runs on the first island, the second, and the first again, so that each island waits for the other."""
     x = f(x)
     y = g(x)
     return f(y), y
@@ -44,30 +44,32 @@ def cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(TIMEOUT, "5")
         with pw.cluster(islands=2, devices=2):
-            is_right(both(X))
+            assert_right(both(X))
             yield
 
 
-def is_right(results: Any) -> None:
+def assert_right(results: Any) -> None:
     for ours, want in zip(values(results), WANT, strict=True):
         np.testing.assert_array_equal(ours, want)
 
 
-def is_there(island: str, old: int) -> bool:
-    """Whether an island has another host than it had."""
+def is_replaced(island: str, old: int) -> bool:
+    """Whether a new host has replaced the process `old` of an island."""
     return pid_of(island) != old and this_cluster().hosts[island].lost is None
 
 
-def tell(what: str, begun: float, codes: Any = ()) -> None:
+def report(what: str, begun: float, codes: Any = ()) -> None:
+    """Prints what happened, the seconds since `begun`, and the error codes."""
     print(f"\n{what}: {time.monotonic() - begun:.2f} s, {sorted(set(codes)) or 'no error'}", end="")
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("the second-*",))
 @pytest.mark.parametrize("wait", [False, True], ids=["at once", "and another is there"])
 @pytest.mark.parametrize("lost", [0, 1], ids=["the first", "the second"])
-def test_a_host_that_is_lost_between_two_messages_of_a_run(
+def test_a_run_fails_when_a_host_is_lost_between_its_two_messages(
     lost: int, wait: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first host has got its part of a run; then one ends, before the second gets its part."""
+    """The first host has received its partition of a run. One host dies before the second receives its partition."""
     run, begun, hosts = RemoteHost.run, time.monotonic(), list[str]()
 
     def run_and_kill(self: RemoteHost, message: m.RunPlan, *others: Any) -> Any:
@@ -76,8 +78,8 @@ def test_a_host_that_is_lost_between_two_messages_of_a_run(
             old = pid_of(island)
             send(island, signal.SIGKILL)
             if wait:
-                assert becomes(lambda: is_there(island, old))
-                this_cluster().host(island)  # waits until the others know it
+                assert becomes(lambda: is_replaced(island, old))
+                this_cluster().host(island)  # waits until the other hosts are connected to it
         hosts.append(self.island)
         return run(self, message, *others)
 
@@ -85,19 +87,19 @@ def test_a_host_that_is_lost_between_two_messages_of_a_run(
     results = both(X)
     monkeypatch.undo()
     codes = [code_of(lambda r=r: r.block_until_ready()) for r in results]
-    tell("lost between two messages", begun, codes)
+    report("lost between two messages", begun, codes)
     assert set(codes) <= {"", "PWC0910"} and codes[0] == "PWC0910" and len(hosts) == 2
-    is_right(both(X))
+    assert_right(both(X))
 
 
-def killed_as_it_gets(message: type, island: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Ends a host when such a message is sent to it, once; gives a list that then has its process."""
+def kill_on_message(message: type, island: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Kills the host of `island` the first time it is sent such a message; returns a list that then has its pid."""
     post, killed = RemoteHost.post, list[int]()
 
     def post_and_kill(self: RemoteHost, sent: m.Message) -> None:
         if isinstance(sent, message) and self.island == island and not killed:
             killed.append(pid_of(island))
-            send(island, signal.SIGSTOP)  # so that it does not answer before it ends
+            send(island, signal.SIGSTOP)  # so that it cannot answer before it is killed
             post(self, sent)
             send(island, signal.SIGKILL)
         else:
@@ -107,27 +109,30 @@ def killed_as_it_gets(message: type, island: str, monkeypatch: pytest.MonkeyPatc
     return killed
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("island1",))
 @pytest.mark.parametrize("island", ["island0", "island1"])
-def test_a_host_that_ends_while_it_loads_a_plan(island: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_killed_while_loading_a_plan_fails_the_call_and_is_replaced(
+    island: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = time.monotonic()
-    killed = killed_as_it_gets(m.LoadPlan, island, monkeypatch)
+    killed = kill_on_message(m.LoadPlan, island, monkeypatch)
     again = pw.program(lambda x: both(x))
     code = code_of(again, X)
-    assert len(killed) == 1 and becomes(lambda: is_there(island, killed[0]))
-    is_right(again(X))
-    tell("lost while it loads, first", begun, [code])
+    assert len(killed) == 1 and becomes(lambda: is_replaced(island, killed[0]))
+    assert_right(again(X))
+    report("lost while it loads, first", begun, [code])
     begun, old = time.monotonic(), pid_of(island)
     send(island, signal.SIGKILL)
-    assert becomes(lambda: is_there(island, old))
+    assert becomes(lambda: is_replaced(island, old))
     killed.clear()
     loaded = code_of(again, X)
-    assert len(killed) == 1 and becomes(lambda: is_there(island, killed[0]))
-    is_right(again(X))
-    tell("lost while it loads again", begun, [loaded])
+    assert len(killed) == 1 and becomes(lambda: is_replaced(island, killed[0]))
+    assert_right(again(X))
+    report("lost while it loads again", begun, [loaded])
     assert code == loaded == "PWC0910"
 
 
-def in_flight() -> list[Any]:
+def enqueue_runs() -> list[Any]:
     return [result for _ in range(20) for result in both(X)]
 
 
@@ -135,42 +140,42 @@ def codes_of(results: list[Any]) -> set[str]:
     return {code_of(lambda r=r: r.block_until_ready()) for r in results}
 
 
-def test_all_hosts_end_at_once() -> None:
+def test_all_hosts_are_replaced_when_killed_at_once() -> None:
     begun, old = time.monotonic(), {i: pid_of(i) for i in this_cluster().processes}
-    results = in_flight()
+    results = enqueue_runs()
     for island in old:
         send(island, signal.SIGKILL)
     codes = codes_of(results)
     seen = time.monotonic() - begun
-    is_right(both(X))
-    tell(f"all lost at once, known after {seen:.2f} s, right again after", begun, codes)
-    assert codes <= {"", "PWC0910"} and all(is_there(i, pid) and not is_alive(pid) for i, pid in old.items())
+    assert_right(both(X))
+    report(f"all lost at once, known after {seen:.2f} s, right again after", begun, codes)
+    assert codes <= {"", "PWC0910"} and all(is_replaced(i, pid) and not is_alive(pid) for i, pid in old.items())
 
 
-def test_a_host_ends_while_another_is_started() -> None:
+def test_a_host_killed_while_another_host_starts_is_replaced() -> None:
     begun, old = time.monotonic(), {i: pid_of(i) for i in this_cluster().processes}
     send("island0", signal.SIGKILL)
     assert becomes(lambda: this_cluster().hosts["island0"].lost is not None)
     send("island1", signal.SIGKILL)
-    is_right(both(X))
-    tell("lost while another starts, right again after", begun)
-    assert all(is_there(i, pid) and not is_alive(pid) for i, pid in old.items())
+    assert_right(both(X))
+    report("lost while another starts, right again after", begun)
+    assert all(is_replaced(i, pid) and not is_alive(pid) for i, pid in old.items())
 
 
-def test_a_host_ends_while_it_is_started() -> None:
+def test_a_host_killed_while_it_starts_is_replaced() -> None:
     begun, old = time.monotonic(), pid_of("island0")
     before = children_of(os.getpid())
     send("island0", signal.SIGKILL)
     assert becomes(lambda: bool(children_of(os.getpid()) - before))
     (new,) = children_of(os.getpid()) - before
     os.kill(new, signal.SIGKILL)
-    is_right(both(X))
-    tell("lost while it starts, right again after", begun)
-    assert is_there("island0", old) and pid_of("island0") != new
+    assert_right(both(X))
+    report("lost while it starts, right again after", begun)
+    assert is_replaced("island0", old) and pid_of("island0") != new
 
 
-def test_others_are_used_while_a_host_is_started() -> None:
-    """A run that waits for a host that is being started does not have the turn of the others."""
+def test_other_islands_run_while_a_host_is_restarted() -> None:
+    """A run that waits for a starting host does not block the runs of other islands."""
     alone = pw.program(lambda x: g(x))
     np.asarray(alone(X))
     island = alone(X).handle.buffer.origin[1]
@@ -180,7 +185,7 @@ def test_others_are_used_while_a_host_is_started() -> None:
     assert becomes(lambda: this_cluster().hosts[lost].lost is not None)
 
     def work() -> None:
-        is_right(both(X))
+        assert_right(both(X))
         done.set()
 
     thread = threading.Thread(target=work)
@@ -192,12 +197,13 @@ def test_others_are_used_while_a_host_is_started() -> None:
         slowest, count = max(slowest, time.monotonic() - called), count + 1
         done.wait(0.005)
     thread.join(60)
-    tell(f"{count} calls beside one that waits for a host, the slowest {slowest * 1e3:.0f} ms", begun)
-    assert is_there(lost, old) and count > 3 and slowest < 1
+    report(f"{count} calls during a run that waits for a host, the slowest {slowest * 1e3:.0f} ms", begun)
+    assert is_replaced(lost, old) and count > 3 and slowest < 1
 
 
-def test_three_hosts_of_which_two_end() -> None:
-    """What is left is joined to both that come, whichever comes first, and those to each other."""
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_two_of_three_hosts_are_replaced_and_reconnected() -> None:
+    """The remaining host connects to both new hosts in either order, and the new hosts connect to each other."""
     slices = pw.make_virtual_device_set()
     places = [NamedSharding(slices.add_slice(devices=2).mesh("x"), P("x")) for _ in range(3)]
     stages = [jit(lambda x: x * 2 + 1, in_shardings=s, out_shardings=s) for s in places]
@@ -227,8 +233,8 @@ def test_three_hosts_of_which_two_end() -> None:
             assert becomes(moment)
             send("island2", signal.SIGKILL)
             codes = codes_of(results)
-            # One loss is enough to end all runs: the other may not be known yet.
+            # One loss fails all runs, so the controller may not have noticed the other yet.
             assert becomes(lambda old=old: all(this_cluster().hosts[i].lost or pid_of(i) != old[i] for i in old))
             np.testing.assert_array_equal(np.asarray(ring(X)), want)
-            tell(f"two of three lost ({moment.__name__}), right again after", begun, codes)
-            assert codes <= {"", "PWC0910"} and all(is_there(i, pid) for i, pid in old.items())
+            report(f"two of three lost ({moment.__name__}), right again after", begun, codes)
+            assert codes <= {"", "PWC0910"} and all(is_replaced(i, pid) for i, pid in old.items())

@@ -1,4 +1,4 @@
-"""What is seen of programs whose islands are in processes of their own: traces, status, costs, faulty numbers."""
+"""Tests what users observe of programs on a cluster: traces, status, costs, and checks for NaN and infinity."""
 
 import re
 import signal
@@ -31,13 +31,13 @@ def both(x: Any) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def embedded() -> Iterator[Process]:
-    """Starts the cluster; gives this process as it is without."""
+    """Starts the cluster. Yields the state that this process has without a cluster."""
     outer = process()
     with pw.cluster(TOPOLOGY):
         yield outer
 
 
-def test_a_trace_has_all_hosts_on_one_clock(tmp_path: Path) -> None:
+def test_a_trace_shows_the_computations_of_all_hosts(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     want = values(both(X))
     with pw.trace(path), pw.Client("tracer"):
@@ -59,7 +59,7 @@ def test_a_trace_has_all_hosts_on_one_clock(tmp_path: Path) -> None:
     assert {("island0", "enqueuing"), ("island1", "enqueuing"), ("controller", "runs of tracer")} <= threads
 
 
-def test_arrows_go_from_island_to_island_and_never_back_in_time(tmp_path: Path) -> None:
+def test_transfer_arrows_connect_two_islands_and_point_forward_in_time(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     both(X)[1].block_until_ready()
     with pw.trace(path):
@@ -78,9 +78,7 @@ def test_arrows_go_from_island_to_island_and_never_back_in_time(tmp_path: Path) 
     }  # fmt: skip
 
 
-def test_a_host_that_ends_while_it_records_is_missing_and_a_note_says_so(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_note_names_the_host_that_is_killed_during_a_trace(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.json"
     both(X)[1].block_until_ready()
     host = this_cluster().hosts["island1"]
@@ -88,12 +86,13 @@ def test_a_host_that_ends_while_it_records_is_missing_and_a_note_says_so(
         both(X)[1].block_until_ready()
         send("island1", signal.SIGKILL)
         assert becomes(lambda: host.lost is not None)
-        both(X)[1].block_until_ready()  # on a host that is new
+        both(X)[1].block_until_ready()  # on the restarted host
     assert "note: the trace lacks what island1 did: the host of island1 is gone" in capfd.readouterr().err
     assert {island for island, _, _ in launched(events_of(path))} == {"island0"}
 
 
-def test_a_trace_that_begins_while_a_host_is_started_waits_for_it(
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_a_trace_started_while_a_host_restarts_includes_the_host(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "trace.json"
@@ -106,14 +105,15 @@ def test_a_trace_that_begins_while_a_host_is_started_waits_for_it(
     assert "lacks" not in capfd.readouterr().err
 
 
-def test_a_fault_is_recorded_beside_what_it_delays(tmp_path: Path) -> None:
+def test_a_trace_and_an_injected_delay_work_together(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     with pw.trace(path), pw.testing.fault("delay", computation="square", seconds=0.2):
         both(X)[1].block_until_ready()
     assert len(launched(events_of(path))) == 6
 
 
-def test_the_command_line_records_a_cluster(tmp_path: Path, embedded: Process) -> None:
+@pytest.mark.long("a cluster is started for it: 8 s")
+def test_pwc_run_records_a_trace_of_a_cluster(tmp_path: Path, embedded: Process) -> None:
     plan, path = str(tmp_path / "plan.bin"), tmp_path / "trace.json"
     with inside_of(embedded):
         both.lower(X).compile(TOPOLOGY).save(plan)
@@ -125,15 +125,15 @@ def test_the_command_line_records_a_cluster(tmp_path: Path, embedded: Process) -
     assert code == 2 and "PWC0606" in stderr
 
 
-def shown_of(island: str) -> IslandStatus:
+def status_of(island: str) -> IslandStatus:
     return next(shown for shown in pw.status().islands if shown.name == island)
 
 
-def test_the_status_shows_who_runs_and_waits_and_whose_bytes_lie_where() -> None:
-    """As it does in one process; while a host stands still, so does what runs there."""
+def test_the_status_shows_running_and_waiting_programs_and_held_bytes() -> None:
+    """A frozen host keeps its runs in the status, as running or waiting."""
 
     def held() -> dict[str, dict[str, int]]:
-        found = {island: dict(shown_of(island).held) for island in ("island0", "island1")}
+        found = {island: dict(status_of(island).held) for island in ("island0", "island1")}
         return {island: {label.split("#")[0]: size for label, size in of.items()} for island, of in found.items()}
 
     def hold(program: Any) -> tuple[Any, dict[str, dict[str, int]]]:
@@ -157,9 +157,9 @@ def test_the_status_shows_who_runs_and_waits_and_whose_bytes_lie_where() -> None
 
         late = pool.submit(from_bob)
         try:
-            assert becomes(lambda: len(shown_of("island0").waiting) == 1)
+            assert becomes(lambda: len(status_of("island0").waiting) == 1)
             for island in ("island0", "island1"):
-                shown = shown_of(island)
+                shown = status_of(island)
                 assert [(c.split("#")[0], p) for c, p in shown.running] == [("carol", "both")] * 5 and not shown.lost
                 ((client, program),) = shown.waiting
                 assert client.startswith("bob") and program == "both" and "waiting  both of bob" in str(pw.status())
@@ -170,18 +170,18 @@ def test_the_status_shows_who_runs_and_waits_and_whose_bytes_lie_where() -> None
     assert becomes(lambda: not any(island.running or island.waiting for island in pw.status().islands))
 
 
-def test_the_status_shows_an_island_whose_host_is_gone() -> None:
+def test_the_status_shows_the_devices_of_a_lost_host() -> None:
     host = this_cluster().hosts["island1"]
     send("island1", signal.SIGKILL)
     assert becomes(lambda: host.lost is not None)
-    seen = shown_of("island1").lost
-    assert shown_of("island0").lost == ()
-    assert seen == (0, 1) or this_cluster().hosts["island1"] is not host  # started anew meanwhile
+    seen = status_of("island1").lost
+    assert status_of("island0").lost == ()
+    assert seen == (0, 1) or this_cluster().hosts["island1"] is not host  # already restarted
     assert this_cluster().host("island1").lost is None
-    assert shown_of("island1").lost == ()
+    assert status_of("island1").lost == ()
 
 
-def test_costs_are_those_of_one_process(embedded: Process) -> None:
+def test_costs_equal_those_of_one_process(embedded: Process) -> None:
     with inside_of(embedded):
         want = both.lower(X).compile(TOPOLOGY)
     got = both.lower(X).compile()
@@ -191,7 +191,8 @@ def test_costs_are_those_of_one_process(embedded: Process) -> None:
         assert got.memory_analysis(island) == want.memory_analysis(island)
 
 
-def test_costs_are_asked_of_a_host_that_is_new() -> None:
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_costs_are_available_from_a_restarted_host() -> None:
     want = both.lower(X).compile().cost_analysis()
     compiled = both.lower(X).compile()
     host = this_cluster().hosts["island0"]
@@ -209,7 +210,7 @@ def logs(x: Any) -> Any:
 
 
 def many(x: Any) -> Any:
-    """Both islands make NaN, in steps that do not depend on each other."""
+    """Produces NaN on both islands, in independent computations."""
     return log(f(-x)), jax.numpy.sqrt(f(x) - 1000), f(log(f(-x)))
 
 
@@ -217,10 +218,11 @@ def infinite(x: Any) -> Any:
     return g(huge(x))
 
 
+@pytest.mark.long("more numbers of the same kind", keep=("*-many-*",))
 @pytest.mark.parametrize("setting", [jax.debug_nans, jax.debug_infs])
 @pytest.mark.parametrize("function", [logs, many, infinite])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_what_is_not_a_number_is_found_as_in_one_process(
+def test_nan_and_inf_checks_report_the_same_as_in_one_process(
     setting: Any, function: Any, sign: int, embedded: Process
 ) -> None:
     program = pw.program(function)
@@ -231,7 +233,7 @@ def test_what_is_not_a_number_is_found_as_in_one_process(
                 return [x.tobytes() for x in values(jax.tree.leaves(compiled(sign * X)))]
             except FloatingPointError as error:
                 assert isinstance(error, pw.PathwaysError)
-                # an island is island0(2) where other tests of this process have made one of another size
+                # The name is island0(2) if other tests of this process made an island of another size.
                 return error.code, re.sub(r"(island\d)\(\d\)", r"\1", str(error))
 
     with inside_of(embedded):
@@ -240,16 +242,16 @@ def test_what_is_not_a_number_is_found_as_in_one_process(
     assert got == want
     if sign < 0 and setting is jax.debug_nans and function is logs:
         assert got[0] == "PWC0211" and "test_cluster_observed.py" in got[1] and "NaN in" in got[1]
-    values(program(sign * X)[0])  # without the setting it is a result like any other
+    values(program(sign * X)[0])  # without the setting, NaN raises no error
     np.testing.assert_array_equal(values(both(X))[0], values(both(X))[0])
 
 
-def test_a_host_that_ends_while_numbers_are_looked_at_is_said_to_be_gone() -> None:
+def test_a_host_killed_during_a_nan_check_is_reported_as_lost() -> None:
     both(X)[1].block_until_ready()
     send("island1", signal.SIGSTOP)
 
     def kill() -> bool:
-        runs = becomes(lambda: bool(shown_of("island1").running))
+        runs = becomes(lambda: bool(status_of("island1").running))
         send("island1", signal.SIGKILL)
         return runs
 

@@ -1,4 +1,7 @@
-"""Islands of several hosts, each a process, give what they give in one process."""
+"""Tests islands of several hosts, each in its own process: results equal those of one process.
+
+Also tests the loss of one host of an island, and the NaN checks, traces and snapshots of such islands.
+"""
 
 import json
 import os
@@ -17,6 +20,7 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, is_alive, this_cluster, values
+from support.forked_python import processes_from_nothing
 from support.processes import ROOT, load_file
 
 import pathways as pw
@@ -35,21 +39,26 @@ SLICES = pw.make_virtual_device_set()
 HERE = SLICES.add_slice(devices=8).mesh(("x", "y"), (4, 2))
 THERE = SLICES.add_slice(devices=8).mesh(("x", "y"), (2, 4))
 ON_ONE = SLICES.add_slice(devices=4).mesh(("x", "y"), (2, 2))
-"""Devices of which one host has all."""
+"""A mesh whose devices all belong to one host."""
 SPECS = [P(), P("x"), P("y"), P("x", "y"), P("y", "x"), P(("x", "y")), P(None, ("x", "y")), P(None, "x")]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def embedded() -> Iterator[Process]:
-    """Starts the cluster; gives this process as it is without."""
+def embedded(thorough: bool) -> Iterator[Process]:
+    """Starts the cluster. Yields the state that this process has without a cluster.
+
+    With --all the hosts have hash seeds of their own: forked ones share one, and iterate sets alike.
+    """
     outer = process()
-    with pw.cluster(TOPOLOGY):
+    with processes_from_nothing(thorough), pw.cluster(TOPOLOGY):
         yield outer
 
 
-def equal(outer: Process, program: Any, *arguments: Any, rtol: float = 0) -> Any:
-    """Runs a program here and on the cluster; returns the cluster's results. They have the same bits but where hosts
-    add in another order (`rtol`)."""
+def run_and_compare(outer: Process, program: Any, *arguments: Any, rtol: float = 0) -> Any:
+    """Runs a program in this process and on the cluster; returns the cluster's results.
+
+    Asserts equal results, up to `rtol` where hosts add in a different order.
+    """
     with inside_of(outer):
         want = values(jax.tree.leaves(program.lower(*arguments).compile(TOPOLOGY)(*arguments)))
     got = program.lower(*arguments).compile()(*arguments)
@@ -63,37 +72,42 @@ def on(mesh: Any, *spec: Any) -> NamedSharding:
     return NamedSharding(mesh, P(*spec))
 
 
-def test_a_collective_over_both_hosts_of_an_island(embedded: Process) -> None:
+def test_collectives_span_both_hosts_of_an_island(embedded: Process) -> None:
     rows, columns = on(HERE, "x", None), on(HERE, None, "y")
     f = jit(lambda a, b: a @ b - a.mean(), in_shardings=(rows, columns), out_shardings=on(HERE, "x", "y"))
-    equal(embedded, pw.program(lambda a, b: (y := f(a, b), y.sum())), X, X.T.copy(), rtol=1e-6)
+    run_and_compare(embedded, pw.program(lambda a, b: (y := f(a, b), y.sum())), X, X.T.copy(), rtol=1e-6)
 
 
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each", keep=("mixture_of_experts",))
 @pytest.mark.parametrize("name", ["train_lm", "mixture_of_experts"])
-def test_samples_train_as_plain_jax(name: str) -> None:
+def test_sample_losses_match_plain_jax(name: str) -> None:
     losses = load_file(ROOT / "samples" / f"{name}.py").train(2)
     assert len(losses) == 2 and all(abs(ours - plain) < 1e-3 * abs(plain) for ours, plain in losses)
 
 
+@pytest.mark.long("more pairs of shardings of the same kind", keep=("0-*",))
 @pytest.mark.parametrize("mesh", [THERE, ON_ONE])
 @pytest.mark.parametrize(("source", "target"), list(product(range(0, len(SPECS), 3), range(1, len(SPECS), 3))))
-def test_arrays_go_between_islands_rank_by_rank(source: int, target: int, mesh: Any, embedded: Process) -> None:
+def test_arrays_are_resharded_between_islands_of_several_hosts(
+    source: int, target: int, mesh: Any, embedded: Process
+) -> None:
     a, b = NamedSharding(HERE, SPECS[source]), NamedSharding(mesh, SPECS[target])
     first = jit(lambda v: v + 1, in_shardings=a, out_shardings=a)
     second = jit(lambda v: v * 2, in_shardings=b, out_shardings=b)
-    equal(embedded, pw.program(lambda v: first(second(first(v)))), X)
+    run_and_compare(embedded, pw.program(lambda v: first(second(first(v)))), X)
 
 
+@pytest.mark.long("more pairs of shardings of the same kind", keep=("3-*",))
 @pytest.mark.parametrize(("source", "target"), list(product(range(1, len(SPECS), 2), range(0, len(SPECS), 3))))
-def test_arrays_go_from_host_to_host_of_an_island(source: int, target: int, embedded: Process) -> None:
+def test_arrays_are_resharded_between_hosts_of_one_island(source: int, target: int, embedded: Process) -> None:
     a, b = NamedSharding(HERE, SPECS[source]), NamedSharding(HERE, SPECS[target])
     first = jit(lambda v: v + 1, in_shardings=a, out_shardings=a)
     second = jit(lambda v: v * 2, in_shardings=b, out_shardings=b)
-    equal(embedded, pw.program(lambda v: first(second(first(v)))), X)
+    run_and_compare(embedded, pw.program(lambda v: first(second(first(v)))), X)
 
 
 @pytest.mark.parametrize("mesh", [THERE, ON_ONE])
-def test_loops_and_branches_on_data(mesh: Any, embedded: Process) -> None:
+def test_loops_and_branches_on_data_equal_those_of_one_process(mesh: Any, embedded: Process) -> None:
     here, there, one = on(HERE, "x", None), on(mesh, None, "y"), on(mesh)
     f = jit(lambda v: v * 1.5 - v.mean(), in_shardings=here, out_shardings=here)
     g = jit(lambda v: v + 1, in_shardings=there, out_shardings=there)
@@ -106,18 +120,18 @@ def test_loops_and_branches_on_data(mesh: Any, embedded: Process) -> None:
         v = lax.while_loop(size, turn, v)
         return lax.cond(v.sum() > 0, lambda w: f(w), lambda w: g(w), v), v
 
-    equal(embedded, pw.program(program), X, rtol=1e-4)
+    run_and_compare(embedded, pw.program(program), X, rtol=1e-4)
 
 
-def test_every_shard_is_read_from_the_host_that_has_it() -> None:
+def test_shards_on_all_hosts_of_an_island_can_be_read_individually() -> None:
     f = jit(lambda v: v + 1, in_shardings=on(HERE, "x", "y"), out_shardings=on(HERE, "x", "y"))
     x = pw.program(lambda v: f(v))(X)
     for shard in x.addressable_shards:
         np.testing.assert_array_equal(np.asarray(shard.data), np.asarray(x)[shard.index])
 
 
-def test_one_bad_shard_is_bad_on_all_hosts_and_hangs_none() -> None:
-    """Of a value that goes to another island one host has nothing: what reads it there fails, and no host is lost."""
+def test_one_failed_shard_fails_the_result_and_no_host_hangs() -> None:
+    """One host has an error instead of its shard. Reads on the other island fail, and no host is lost."""
     first, second = on(HERE, "x", None), on(THERE, "x", None)
     f = jit(lambda v: v + 1, in_shardings=first, out_shardings=first)
     g = jit(lambda v: v - v.sum(), in_shardings=second, out_shardings=second)
@@ -137,8 +151,9 @@ def test_one_bad_shard_is_bad_on_all_hosts_and_hangs_none() -> None:
     assert this_cluster().processes == before
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("0",))
 @pytest.mark.parametrize("rank", [0, 1])
-def test_all_hosts_of_an_island_are_replaced_when_one_ends(rank: int) -> None:
+def test_all_hosts_of_an_island_are_replaced_when_one_is_killed(rank: int) -> None:
     first, second = on(HERE, "x", None), on(THERE, "x", None)
     f = jit(lambda v: v - v.mean(), in_shardings=first, out_shardings=first)
     g = jit(lambda v: v - v.sum(), in_shardings=second, out_shardings=second)
@@ -161,7 +176,8 @@ def test_all_hosts_of_an_island_are_replaced_when_one_ends(rank: int) -> None:
     assert not any(is_alive(before[f"{island.name}/{n}"]) for n in range(2))
 
 
-def test_an_island_is_replaced_when_the_service_where_its_hosts_meet_ends() -> None:
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_an_island_is_replaced_when_its_group_service_is_killed() -> None:
     sharding = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
     program = pw.program(lambda v: jit(lambda w: w - w.mean(), in_shardings=sharding, out_shardings=sharding)(v))
     with pw.cluster("islands=1,hosts=2,devices=1"):
@@ -173,7 +189,8 @@ def test_an_island_is_replaced_when_the_service_where_its_hosts_meet_ends() -> N
         np.testing.assert_array_equal(values([program(X)]), want)
 
 
-def test_a_hang_names_the_host_and_costs_its_island(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_a_hang_report_names_the_host_and_later_runs_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATHWAYS_HANG_TIMEOUT", "1")
 
     def stage(v: Any) -> Any:
@@ -190,7 +207,7 @@ def test_a_hang_names_the_host_and_costs_its_island(monkeypatch: pytest.MonkeyPa
         np.testing.assert_allclose(np.asarray(program(X)), X - X.mean(), rtol=1e-5, atol=1e-6)
 
 
-def test_a_computation_that_fails_fails_on_all_hosts() -> None:
+def test_an_error_on_one_host_fails_the_run_and_later_runs_succeed() -> None:
     def stage(v: Any) -> Any:
         return v - v.mean()
 
@@ -201,7 +218,7 @@ def test_a_computation_that_fails_fails_on_all_hosts() -> None:
     np.testing.assert_allclose(np.asarray(program(X)), X - X.mean(), rtol=1e-5, atol=1e-6)
 
 
-def test_hosts_of_an_island_that_load_different_plans_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_different_plans_on_hosts_of_one_island_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     request, seen = RemoteHost.request, list[str]()
 
     def other(self: RemoteHost, make: Any) -> Any:
@@ -223,7 +240,7 @@ def test_hosts_of_an_island_that_load_different_plans_are_named(monkeypatch: pyt
     assert caught.value.code == "PWC0921" and seen
 
 
-def test_nothing_is_left_of_an_island_of_several_hosts() -> None:
+def test_all_processes_of_an_island_of_several_hosts_exit() -> None:
     with pw.cluster("islands=1,hosts=2,devices=1"):
         found = list(this_cluster().processes.values())
         pids = [p.process.pid for p in found] + [p.meeting.process.pid for p in found if p.meeting is not None]
@@ -231,7 +248,7 @@ def test_nothing_is_left_of_an_island_of_several_hosts() -> None:
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_nans_are_found_on_the_host_that_has_them() -> None:
+def test_a_nan_on_one_host_of_an_island_is_found() -> None:
     sharding = on(HERE, "x", None)
 
     def stage(v: Any) -> Any:
@@ -247,7 +264,7 @@ def test_nans_are_found_on_the_host_that_has_them() -> None:
     assert np.isnan(np.asarray(program(x))).any()
 
 
-def test_a_trace_and_costs_know_all_hosts(tmp_path: Path, embedded: Process) -> None:
+def test_traces_and_costs_include_all_hosts_of_an_island(tmp_path: Path, embedded: Process) -> None:
     sharding = on(HERE, "x", None)
     f = jit(lambda v: v @ v.T - v.mean(), in_shardings=sharding, out_shardings=sharding)
     program = pw.program(lambda v: f(v))
@@ -265,7 +282,7 @@ def test_a_trace_and_costs_know_all_hosts(tmp_path: Path, embedded: Process) -> 
 
 
 def test_several_threads_call_programs_at_once() -> None:
-    """All hosts of an island launch the same in the same order, or their collectives would wait for each other."""
+    """All hosts of an island must launch computations in the same order, or their collectives would deadlock."""
     first, second = on(HERE, "x", None), on(THERE, "x", None)
     f = jit(lambda v: v - v.mean(), in_shardings=first, out_shardings=first)
     g = jit(lambda v: v * 2 - v.sum() / 100, in_shardings=second, out_shardings=second)
@@ -288,8 +305,9 @@ def test_several_threads_call_programs_at_once() -> None:
     assert not wrong
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("1",))
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_host_ends_in_the_middle_of_a_loop_of_two_islands(rank: int) -> None:
+def test_a_loop_over_two_islands_fails_when_one_of_its_hosts_is_killed(rank: int) -> None:
     first, second = on(HERE, "x", None), on(THERE, "x", None)
     f = jit(lambda v: v - v.mean(), in_shardings=first, out_shardings=first)
     g = jit(lambda v: v + v.sum() * 0, in_shardings=second, out_shardings=second)
@@ -315,7 +333,7 @@ def test_a_host_ends_in_the_middle_of_a_loop_of_two_islands(rank: int) -> None:
     assert {name for name in before if before[name] != after[name]} == {f"{islands[1]}/0", f"{islands[1]}/1"}
 
 
-def test_sequential_dispatch_donation_and_copies() -> None:
+def test_sequential_dispatch_donation_copies_and_suspension_work() -> None:
     first, second = on(HERE, "x", None), on(THERE, "x", None)
     f = jit(lambda v: v - v.mean(), in_shardings=first, out_shardings=first)
     g = jit(lambda v: v * 2 - v.sum(), in_shardings=second, out_shardings=second)
@@ -338,7 +356,7 @@ def test_sequential_dispatch_donation_and_copies() -> None:
 
 
 @pytest.mark.parametrize("spec", [P("x"), P()])
-def test_a_snapshot_is_written_by_the_hosts_that_have_the_shards(
+def test_a_snapshot_of_an_island_of_several_hosts_is_restored(
     spec: P, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "LARGE", 0)
@@ -354,16 +372,17 @@ def test_a_snapshot_is_written_by_the_hosts_that_have_the_shards(
     np.testing.assert_array_equal(np.asarray(pw.restore(x, tmp_path / "s")), x * 2)
 
 
-def test_an_island_of_several_hosts_goes_and_comes_back(embedded: Process) -> None:
-    """All of its processes end, and others of its name are joined with those of the other island."""
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_an_island_of_several_hosts_is_removed_and_added_again(embedded: Process) -> None:
+    """All processes of the island exit. New hosts under its name are connected to the other island."""
     f, g = (jit(lambda x: x * 2 + x.sum(), in_shardings=on(mesh, "x", "y")) for mesh in (HERE, THERE))
     both = pw.program(lambda x: (y := f(x), g(y)))
-    results = equal(embedded, both, X, rtol=1e-6)
+    results = run_and_compare(embedded, both, X, rtol=1e-6)
     want, (goes,) = values(results), {r.handle.buffer.origin[1] for r in results} - {"island0"}
     old = [this_cluster().processes[f"{goes}/{rank}"].process.pid for rank in range(2)]
     pw.remove_island(goes)
     assert not any(map(is_alive, old)) and code_of(np.asarray, results[1]) == "PWC0922"
-    assert code_of(pw.add_island) == "PWC0912"  # hosts know how many others there are of names from the start alone
+    assert code_of(pw.add_island) == "PWC0912"  # only an island name from the start can have several hosts
     pw.add_island(pw.Island(goes, devices=4, hosts=2))
     for ours, theirs in zip(values(both(X)), want, strict=True):
         np.testing.assert_array_equal(ours, theirs)

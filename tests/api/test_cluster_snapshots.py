@@ -1,4 +1,7 @@
-"""Snapshots of a cluster: hosts write and read their arrays, whole or not at all; any other topology reads them."""
+"""Tests snapshots of a cluster: hosts write and read their arrays, and a failed save leaves the last snapshot.
+
+Clusters of other topologies, and single processes, restore the same snapshots.
+"""
 
 import json
 import os
@@ -33,7 +36,7 @@ LARGE = np.arange(1 << 18, dtype=np.float32).reshape(512, 512)
 
 @pytest.fixture(scope="module", autouse=True)
 def embedded() -> Iterator[Process]:
-    """Starts the cluster; gives this process as it is without."""
+    """Starts the cluster. Yields the state that this process has without a cluster."""
     outer = process()
     with pw.cluster("islands=2,devices=8"):
         yield outer
@@ -46,7 +49,7 @@ def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[m.Message]]:
-    """All that is said to hosts, and what they answer."""
+    """Records all messages to and from hosts."""
     said: list[m.Message] = []
     post, receive = RemoteHost.post, RemoteHost.receive
 
@@ -68,11 +71,11 @@ def bytes_of(messages: list[m.Message]) -> int:
     return sum(len(payload) + len(blob) for _, payload, blob in map(encode, messages))
 
 
-def folders(path: Path) -> list[Path]:
+def array_folders(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{path.name}.arrays-*"))
 
 
-def test_no_large_array_passes_through_this_process(tmp_path: Path, sent: list[m.Message]) -> None:
+def test_large_arrays_do_not_pass_through_the_client(tmp_path: Path, sent: list[m.Message]) -> None:
     path = tmp_path / "state"
     tree = {"a": placed("float32", LARGE, HERE), "b": placed("float32", LARGE + 1, THERE)}
     jax.tree.map(lambda a: a.block_until_ready(), tree)
@@ -89,11 +92,12 @@ def test_no_large_array_passes_through_this_process(tmp_path: Path, sent: list[m
         assert {k: bits(v) for k, v in one.items()} == {k: bits(v) for k, v in tree.items()}
 
 
+@pytest.mark.long("more element types of the same kind", keep=("bool", "uint8", "key<fry>", "bfloat16", "complex64"))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type_is_read_wherever_it_was_written(
+def test_every_element_type_is_restored_on_a_cluster_and_in_one_process(
     dtype: str, tmp_path: Path, all_large: None, embedded: Process
 ) -> None:
-    """By a cluster and in one process: what either has written, the other reads, and the files are the same."""
+    """The cluster and one process restore each other's snapshots, and write identical files."""
     with jax.enable_x64(True):
         value = host_values(dtype, (4, 8), 1)
         ours = placed(dtype, value, HERE)
@@ -109,13 +113,14 @@ def test_every_type_is_read_wherever_it_was_written(
         found = [
             {str(p.relative_to(f)): p.read_bytes() for p in f.rglob("*") if p.is_file()}
             for name in ("cluster", "process")
-            for f in folders(tmp_path / name)
+            for f in array_folders(tmp_path / name)
         ]
         assert found[0] == found[1] and len(found) == 2
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("3", "0"))
 @pytest.mark.parametrize("seed", range(6))
-def test_random_trees_come_back_on_any_topology(
+def test_random_trees_are_restored_on_a_cluster_and_in_one_process(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: Process
 ) -> None:
     monkeypatch.setattr(snapshots, "LARGE", 64)
@@ -127,7 +132,7 @@ def test_random_trees_come_back_on_any_topology(
     want = {k: bits(v) for k, v in tree.items()}
     pw.save(tree, path)
 
-    def comes_back(*, known: bool) -> None:
+    def check_restore(*, known: bool) -> None:
         wanted: dict[str, Any] = {}
         for name, array in tree.items():
             choices = [like(array), like(array, sharding_of(rng, array.ndim)), array if known else like(array)]
@@ -137,15 +142,16 @@ def test_random_trees_come_back_on_any_topology(
         pw.save(back, path)
 
     for _ in range(2):
-        comes_back(known=True)
+        check_restore(known=True)
     with inside_of(embedded):
-        comes_back(known=False)
-        comes_back(known=True)  # they lie on devices that are not here
-    comes_back(known=False)
+        check_restore(known=False)
+        check_restore(known=True)  # `tree` is on devices that this process does not have
+    check_restore(known=False)
 
 
-def test_another_cluster_reads_it(tmp_path: Path) -> None:
-    """More islands of fewer devices, arrays of a cluster that has ended among the leaves."""
+@pytest.mark.long("another cluster is started for it: 3 s")
+def test_a_cluster_of_another_topology_restores_a_snapshot(tmp_path: Path) -> None:
+    """The second cluster has more islands, with fewer devices. Each cluster restores the snapshot of the other."""
     path = tmp_path / "state"
     tree = {"a": placed("float32", LARGE, HERE), "b": placed("float32", LARGE + 1, THERE)}
     pw.save(tree, path)
@@ -159,15 +165,15 @@ def test_another_cluster_reads_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(back["b"]), LARGE + 1)
 
 
-def test_runs_go_on_while_a_host_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And overwrite what is written: it is saved as it was."""
+def test_runs_continue_while_a_host_writes_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs overwrite the array that is being written. The snapshot has its values from before."""
     monkeypatch.setattr(array_files, "MOST_CHUNK", 1024)
     monkeypatch.setattr(array_files, "_LEAST_CHUNK", 1)
     step = pw.program(lambda w: jax.jit(lambda w: w + 1, in_shardings=HERE, out_shardings=HERE)(w), donate_argnums=(0,))
     w, path = step(LARGE), tmp_path / "state"
     saving = threading.Thread(target=pw.save, args=({"w": w}, path))
     saving.start()
-    assert becomes(lambda: any((f / "a0" / "c").exists() for f in folders(path)))
+    assert becomes(lambda: any((f / "a0" / "c").exists() for f in array_folders(path)))
     steps = 0
     while saving.is_alive():
         w = step(w)
@@ -179,8 +185,8 @@ def test_runs_go_on_while_a_host_writes(tmp_path: Path, monkeypatch: pytest.Monk
     np.testing.assert_array_equal(pw.restore({"w": LARGE}, path)["w"], LARGE + 1)
 
 
-def is_right_again(tree: Any, path: Path, before: dict[Path, bytes]) -> None:
-    """Whether the snapshot is as it was, and restored by a host that has taken the place of another."""
+def assert_unchanged_and_restorable(tree: Any, path: Path, before: dict[Path, bytes]) -> None:
+    """Asserts that the snapshot's files are unchanged, and that the new host restores them."""
     assert {p: p.read_bytes() for p in path.parent.rglob("*") if p.is_file()} == before
     back = pw.restore(tree, path)
     assert this_cluster().hosts[tree["a"].handle.buffer.origin[1]].lost is None
@@ -190,30 +196,30 @@ def is_right_again(tree: Any, path: Path, before: dict[Path, bytes]) -> None:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Any, Path, dict[Path, bytes]]:
-    """A snapshot of arrays of one island, and its files."""
+    """Saves arrays of one island; returns the tree, the path and the contents of the files."""
     path = tmp_path / "state"
     tree = {"a": placed("float32", LARGE, HERE), "b": placed("float32", LARGE + 1, HERE)}
     pw.save(tree, path)
     return tree, path, {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 
 
-def test_a_host_that_is_killed_while_it_writes(saved: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_killed_while_writing_leaves_the_last_snapshot(saved: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tree, path, before = saved
-    was, codes = folders(path), list[str]()
+    was, codes = array_folders(path), list[str]()
     pid = pid_of(tree["a"].handle.buffer.origin[1])
     monkeypatch.setattr(array_files, "MOST_CHUNK", 256)
     monkeypatch.setattr(array_files, "_LEAST_CHUNK", 1)
     thread = threading.Thread(target=lambda: codes.append(code_of(pw.save, tree, path)))
     thread.start()
-    assert becomes(lambda: any((f / "a0" / "c" / "0").exists() for f in folders(path) if f not in was))
+    assert becomes(lambda: any((f / "a0" / "c" / "0").exists() for f in array_folders(path) if f not in was))
     os.kill(pid, signal.SIGKILL)
     thread.join(60)
     assert codes == ["PWC0910"] and not is_alive(pid)
-    is_right_again(tree, path, before)
+    assert_unchanged_and_restorable(tree, path, before)
 
 
 @pytest.mark.parametrize(("use", "message"), [(pw.save, m.WriteArray), (pw.restore, m.ReadArray)])
-def test_a_host_that_is_killed_as_it_is_asked(
+def test_a_host_killed_at_a_save_or_restore_request_leaves_the_snapshot(
     use: Any, message: type, saved: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree, path, before = saved
@@ -223,7 +229,7 @@ def test_a_host_that_is_killed_as_it_is_asked(
     def post_and_kill(self: RemoteHost, sent: m.Message) -> None:
         last = isinstance(sent, message) and is_alive(pid)
         if last:
-            os.kill(pid, signal.SIGSTOP)  # so that it does not answer before it ends
+            os.kill(pid, signal.SIGSTOP)  # so that it cannot answer before it is killed
         post(self, sent)
         if last:
             os.kill(pid, signal.SIGKILL)
@@ -231,7 +237,7 @@ def test_a_host_that_is_killed_as_it_is_asked(
     monkeypatch.setattr(RemoteHost, "post", post_and_kill)
     assert code_of(use, tree, path) == "PWC0910"
     monkeypatch.undo()
-    is_right_again(tree, path, before)
+    assert_unchanged_and_restorable(tree, path, before)
 
 
 def test_a_full_disk_of_a_host_leaves_the_last_snapshot(tmp_path: Path) -> None:
@@ -250,11 +256,11 @@ def test_a_full_disk_of_a_host_leaves_the_last_snapshot(tmp_path: Path) -> None:
     assert bits(pw.restore(tree, path)["a"]) == bits(tree["a"])
 
 
-def test_what_is_damaged_is_refused_by_the_host_that_reads_it(tmp_path: Path) -> None:
+def test_restoring_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     tree = {"a": placed("float32", LARGE, HERE), "b": placed("float32", LARGE, THERE)}
     pw.save(tree, path)
-    (folder,) = folders(path)
+    (folder,) = array_folders(path)
     chunk = folder / "a1" / "c" / "3" / "0"
     raw = chunk.read_bytes()
     for bad in (b"", raw[:-1], raw[:100] + b"x" + raw[101:]):
@@ -266,7 +272,7 @@ def test_what_is_damaged_is_refused_by_the_host_that_reads_it(tmp_path: Path) ->
     assert bits(pw.restore(tree, path)["b"]) == bits(tree["b"])
 
 
-def test_poison_is_not_saved(tmp_path: Path) -> None:
+def test_saving_a_lost_array_raises_its_error_and_writes_nothing(tmp_path: Path) -> None:
     w = placed("float32", LARGE, HERE)
     w.block_until_ready()
     island = w.handle.buffer.origin[1]
@@ -276,7 +282,7 @@ def test_poison_is_not_saved(tmp_path: Path) -> None:
     assert code_of(pw.save, {"w": w}, tmp_path / "state") == "PWC0910" and not list(tmp_path.iterdir())
 
 
-def test_what_has_no_room_is_not_restored(tmp_path: Path) -> None:
+def test_restoring_beyond_the_memory_limit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     small = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
     pw.save({"w": LARGE}, path)
@@ -305,7 +311,7 @@ def test_what_has_no_room_is_not_restored(tmp_path: Path) -> None:
         {"file": "[" * 100000},
     ],
 )
-def test_a_host_writes_and_reads_where_a_snapshot_is_alone(
+def test_hosts_refuse_snapshot_requests_with_forged_paths_or_metadata(
     change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w, path = placed("float32", LARGE, HERE), tmp_path / "state"
@@ -328,7 +334,7 @@ def test_a_host_writes_and_reads_where_a_snapshot_is_alone(
     assert sorted(tmp_path.rglob("*")) == before and bits(pw.restore({"w": w}, path)["w"]) == bits(w)
 
 
-def test_an_array_that_a_host_has_not_is_not_written(tmp_path: Path) -> None:
+def test_hosts_refuse_to_save_or_restore_arrays_that_they_do_not_have(tmp_path: Path) -> None:
     host = this_cluster().hosts["island0"]
     with pytest.raises(pw.PathwaysError, match="PWC0911"):
         host.ask(lambda request: m.WriteArray(request, 1 << 40, str(tmp_path), "{}"))

@@ -1,4 +1,4 @@
-"""Training that loses a host again and again goes on to the same losses, and leaves nothing behind."""
+"""Tests long training during which hosts are killed: the losses stay the same, and nothing leaks."""
 
 import gc
 import os
@@ -26,10 +26,10 @@ import pathways as pw
 from pathways.api.process import Process, inside_of, process
 
 jit: Any = jax.jit
-STEPS, EVERY, KEPT = 200, 20, 5
-"""Steps of the training, of which one in so many loses a host; the client keeps what it has every few."""
-EARLY = 60
-"""The step after which memory is looked at first."""
+STEPS, STEPS_PER_KILL, STEPS_PER_COPY = 200, 20, 5
+"""Training steps, steps per killed host, and steps per copy of the state to the client."""
+FIRST_MEMORY_STEP = 60
+"""The step after which memory is first measured."""
 WIDTH, ROWS, MICROBATCHES = 64, 32, 4
 MIB = 1 << 20
 TOPOLOGY = "islands=2,devices=2"
@@ -51,7 +51,7 @@ def loss_of(weights: Any, x: Any, y: Any) -> Any:
 
 
 def train_step(weights: Any, moments: Any, x: Any, y: Any) -> Any:
-    """A step of two stages over microbatches, with momentum."""
+    """Trains two pipeline stages on the microbatches of one batch, with momentum."""
 
     def body(total: Any, xy: Any) -> Any:
         value, grads = jax.value_and_grad(loss_of)(weights, *xy)
@@ -89,7 +89,7 @@ def losses_without_kills(embedded: Process) -> list[bytes]:
 
 @dataclass
 class Kills:
-    """Ends hosts, at moments that a seed draws, and notes what every host was and had."""
+    """Kills hosts at random moments, and records the process ids and ports of all hosts."""
 
     rng: random.Random
     seen: list[str] = field(default_factory=list[str])
@@ -103,7 +103,7 @@ class Kills:
             self.ports |= ports_of(pid_of(island))
 
     def draw(self) -> tuple[str, Callable[[], None]]:
-        """When, and what is to be done then."""
+        """Draws an island and a moment; returns the moment, and the function that kills the host."""
         self.note()
         island, moment = self.rng.choice(("island0", "island1")), self.rng.choice(("before", "in flight", "reading"))
         wait = self.rng.uniform(0, 0.01)
@@ -120,8 +120,8 @@ class Kills:
 
 
 @contextmanager
-def nothing_left(kills: Kills, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Compares what this process has behind a cluster with what it had before it."""
+def assert_no_leaks(kills: Kills, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Asserts that a cluster leaves no threads, files, processes, ports or folders of this process."""
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     before = threads_of(), threading.active_count(), open_files_of(), children_of(os.getpid())
     yield
@@ -139,14 +139,17 @@ def nothing_left(kills: Kills, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def train(kills: Kills) -> tuple[list[bytes], dict[int, list[int]]]:
-    """Trains on from what the client has, whatever ends; gives the losses, and the memory of all processes."""
+    """Trains, and resumes from the client's copy of the state when a host is lost.
+
+    Returns the losses, and the memory of all processes by step.
+    """
     step = STEP.lower(*first_state(), *batch(0)).compile()
     held, losses, memory = (0, first_state()), list[Any](), dict[int, list[int]]()
     (done, state), killed, again = held, set[int](), 0
     while done < STEPS:
         try:
-            moment, kill = "", _nothing
-            if done % EVERY == EVERY // 2 and done not in killed:
+            moment, kill = "", _kill_nothing
+            if done % STEPS_PER_KILL == STEPS_PER_KILL // 2 and done not in killed:
                 killed.add(done)
                 moment, kill = kills.draw()
             if moment == "before":
@@ -156,13 +159,13 @@ def train(kills: Kills) -> tuple[list[bytes], dict[int, list[int]]]:
             done += 1
             if moment == "in flight":
                 kill()
-            if done % KEPT == 0 or moment == "reading":
+            if done % STEPS_PER_COPY == 0 or moment == "reading":
                 if moment == "reading":
                     kill()
                 losses[held[0] :] = [np.asarray(v) for v in losses[held[0] :]]
                 held = done, jax.tree.map(np.asarray, state)
                 state = held[1] if moment else state
-            if done in (EARLY, STEPS) and done not in memory:
+            if done in (FIRST_MEMORY_STEP, STEPS) and done not in memory:
                 memory[done] = [memory_of(), *(memory_of(pid_of(i)) for i in this_cluster().processes)]
         except pw.PathwaysError as error:
             assert error.code == "PWC0910", error
@@ -173,16 +176,17 @@ def train(kills: Kills) -> tuple[list[bytes], dict[int, list[int]]]:
     return [v.tobytes() for v in losses], memory
 
 
-def _nothing() -> None:
-    """What is done where no host is to end."""
+def _kill_nothing() -> None:
+    """Stands for the kill in steps that kill no host."""
 
 
-def test_training_with_kills_is_the_training_without(
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each")
+def test_training_with_killed_hosts_gives_the_same_losses_as_without(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     want = losses_without_kills(process())
     kills, begun = Kills(random.Random(0)), time.monotonic()
-    with nothing_left(kills, tmp_path_factory.mktemp("t"), monkeypatch), pw.cluster(TOPOLOGY):
+    with assert_no_leaks(kills, tmp_path_factory.mktemp("t"), monkeypatch), pw.cluster(TOPOLOGY):
         found, memory = train(kills)
         kills.note()
         gc.collect()
@@ -192,18 +196,19 @@ def test_training_with_kills_is_the_training_without(
     shown = {n: [f"{b / MIB:.0f}" for b in sizes] for n, sizes in memory.items()}
     print(f"{seconds:.1f} s; {len(kills.pids)} hosts; MiB here and of hosts: {shown}")
     assert found == want
-    assert len(kills.pids) == 2 + len(kills.seen) and len(kills.seen) == STEPS // EVERY
-    for early, late in zip(memory[EARLY], memory[STEPS], strict=True):
+    assert len(kills.pids) == 2 + len(kills.seen) and len(kills.seen) == STEPS // STEPS_PER_KILL
+    for early, late in zip(memory[FIRST_MEMORY_STEP], memory[STEPS], strict=True):
         assert late < early + 64 * MIB
 
 
 BIG = (2048, 2048)
-OFFERED = 16 * MIB
-"""The bytes of one such value."""
+VALUE_BYTES = 16 * MIB
+"""Bytes of one value of the shape BIG."""
 
 
-def test_offers_to_a_host_that_is_gone_are_dropped() -> None:
-    """Values that a frozen host was to take: its neighbor does not keep them when it is gone."""
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_a_host_frees_values_that_a_lost_peer_host_never_received() -> None:
+    """Values are offered to a frozen host. The sender frees them when that host is lost."""
     here, there = (NamedSharding(mesh, P("x")) for mesh in MESHES)
     first, second = (jit(lambda v: v + 1, in_shardings=s, out_shardings=s) for s in (here, there))
     send_one, make = pw.program(lambda v: second(first(v))), pw.program(lambda v: first(v))
@@ -217,7 +222,7 @@ def test_offers_to_a_host_that_is_gone_are_dropped() -> None:
             old = pid_of(target)
             send(target, signal.SIGSTOP)
             sent = [send_one(given) for _ in range(8)]
-            np.asarray(given.copy())  # the source has offered all by now
+            np.asarray(given.copy())  # by now the source has offered all values
             memory.append(memory_of(pid_of(source)))
             send(target, signal.SIGKILL)
             assert becomes(lambda old=old: pid_of(target) != old and this_cluster().hosts[target].lost is None)
@@ -225,15 +230,15 @@ def test_offers_to_a_host_that_is_gone_are_dropped() -> None:
             assert np.asarray(send_one(given))[0, 0] == 4
             memory.append(memory_of(pid_of(source)))
     print(f"\nMiB of the source, with offers and without: {[m // MIB for m in memory]}")
-    assert memory[-1] < memory[1] + 4 * OFFERED  # 24 are offered in vain after memory[1]
+    assert memory[-1] < memory[1] + 4 * VALUE_BYTES  # after memory[1], 24 values are offered to lost hosts
 
 
-def test_hosts_that_stay_take_no_more_memory() -> None:
+def test_memory_does_not_grow_during_training() -> None:
     with pw.cluster(TOPOLOGY):
         state, memory = first_state(), list[list[int]]()
         for n in range(STEPS):
             *state, loss = STEP(*state, *batch(n))
-            if n in (EARLY, STEPS - 1):
+            if n in (FIRST_MEMORY_STEP, STEPS - 1):
                 np.asarray(loss)
                 memory.append([memory_of(), *(memory_of(pid_of(i)) for i in this_cluster().processes)])
     print(f"\nMiB here and of hosts: {[[m // MIB for m in each] for each in memory]}")

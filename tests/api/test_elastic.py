@@ -1,4 +1,4 @@
-"""Islands that come and go while programs run: what is there goes on, and what was there leaves nothing behind."""
+"""Tests adding and removing islands while programs run: other islands keep running, and removed ones leave nothing."""
 
 import gc
 import os
@@ -17,6 +17,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, code_of, is_alive, pid_of, send, values
+from support.forked_python import processes_from_nothing
 from support.proc import children_of, listening, memory_of, open_files_of, ports_of, threads_of
 from support.processes import load_file
 
@@ -30,13 +31,13 @@ MIB = 1 << 20
 
 
 def stage(island: str | None = None) -> Any:
-    """A computation on a slice of its own, which must lie on an island where one is named."""
+    """Makes a computation on a new slice, bound to `island` if one is given."""
     place = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2, island=island).mesh("x"), P("x"))
     return jit(lambda x: x * 2 + 1, in_shardings=place, out_shardings=place)
 
 
 def two_stages() -> Any:
-    """A program on two islands, which has a result on each."""
+    """Makes a program on two islands, with a result on each."""
     f, g = stage(), stage()
 
     @pw.program
@@ -56,65 +57,66 @@ def is_right(results: Any) -> bool:
     return all((v == w).all() for v, w in zip(values(results), (2 * X + 1, 4 * X + 3), strict=True))
 
 
-def where(array: Any) -> str:
+def island_of(array: Any) -> str:
     return str(array.handle.buffer.origin[1])
 
 
-def names() -> set[str]:
+def island_names() -> set[str]:
     return {island.name for island in pw.islands()}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Process]:
-    """Starts the islands; gives this process as it is without."""
+    """Starts the cluster. Yields the state that this process has without a cluster."""
     outer = process()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MALLOC_MMAP_THRESHOLD_", "131072")  # hosts give large blocks back when they free them
-        with pw.cluster(islands=2, devices=2):
+        patch.setenv("MALLOC_MMAP_THRESHOLD_", "131072")  # hosts return large freed blocks to the system
+        with processes_from_nothing(), pw.cluster(islands=2, devices=2):  # the sample finds hosts by command lines
             yield outer
 
 
 @pytest.fixture
 def two(cluster: Process) -> Iterator[None]:
-    """Two islands, as at the start."""
+    """Restores the two islands of the start after the test."""
     yield
-    for name in names() - {"island0", "island1"}:
+    for name in island_names() - {"island0", "island1"}:
         pw.remove_island(name)
-    for name in {"island0", "island1"} - names():
+    for name in {"island0", "island1"} - island_names():
         pw.add_island(pw.Island(name, devices=2))
 
 
 @pytest.fixture
 def three(two: None) -> None:
-    """One more, where programs can be placed anew."""
+    """Adds a third island, on which programs can be placed again."""
     pw.add_island(pw.Island("spare", devices=2))
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 @pytest.mark.usefixtures("three")
-def test_runs_in_flight_end_before_their_island_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_in_flight_complete_before_their_island_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
     both = two_stages()
     first, second = both(X)
-    stays, goes, pid = where(first), where(second), pid_of(where(second))
+    stays, goes, pid = island_of(first), island_of(second), pid_of(island_of(second))
     results = [both(X) for _ in range(50)]
     pw.remove_island(goes)
-    assert not is_alive(pid) and names() == {"island0", "island1", "spare"} - {goes}
+    assert not is_alive(pid) and island_names() == {"island0", "island1", "spare"} - {goes}
     for kept, gone in results:
         np.testing.assert_array_equal(np.asarray(kept), 2 * X + 1)
         assert code_of(np.asarray, gone) == "PWC0922"
     again = both(X)
-    assert is_right(again) and where(again[0]) == stays and where(again[1]) not in (stays, goes)
+    assert is_right(again) and island_of(again[0]) == stays and island_of(again[1]) not in (stays, goes)
     assert f"{goes} is gone (it was removed); both is placed anew" in capsys.readouterr().err
     assert is_right(both(X)) and not capsys.readouterr().err
     other = two_stages()
     assert is_right(other(X))
-    pw.remove_island(where(again[1]))
+    pw.remove_island(island_of(again[1]))
     assert code_of(both, X) == code_of(other, X) == "PWC0513"
     pw.add_island()
     assert is_right(both(X)) and is_right(other(X))
 
 
 @pytest.mark.usefixtures("two")
-def test_a_run_that_never_ends_is_failed_where_that_is_asked_for() -> None:
+def test_removing_an_island_now_fails_its_endless_run() -> None:
     f = stage("island1")
 
     @pw.program
@@ -128,11 +130,11 @@ def test_a_run_that_never_ends_is_failed_where_that_is_asked_for() -> None:
         np.asarray(result)
     assert "pw.add_island()" in str(caught.value) and time.monotonic() - begun < 10
     np.testing.assert_array_equal(np.asarray(kept), 2 * X + 1)
-    assert code_of(forever, X) == "PWC0513"  # its slice must be there
+    assert code_of(forever, X) == "PWC0513"  # its slice is bound to island1
 
 
 @pytest.mark.usefixtures("two")
-def test_arrays_of_other_islands_stay_and_those_that_were_moved() -> None:
+def test_arrays_moved_to_another_island_survive_a_removal() -> None:
     there, here, taken = on("island1")(X), on("island0"), on("island0")
     moved, copied = taken(there), np.asarray(there)
     pw.remove_island("island1")
@@ -144,28 +146,29 @@ def test_arrays_of_other_islands_stay_and_those_that_were_moved() -> None:
 
 
 @pytest.mark.usefixtures("two")
-def test_programs_are_placed_on_an_island_that_came() -> None:
+def test_programs_are_placed_on_an_added_island() -> None:
     first = on("island0")(X)
     made, larger = pw.add_island(), pw.add_island("devices=4")
-    assert names() == {"island0", "island1", made.name, larger.name} and made.name != larger.name
+    assert island_names() == {"island0", "island1", made.name, larger.name} and made.name != larger.name
     assert made == pw.Island(made.name, devices=2) and made.name.startswith("island")
-    result = on(made.name)(first)  # from an island to one that it has never met
-    assert where(result) == made.name
+    result = on(made.name)(first)  # transfers between hosts that were not connected before
+    assert island_of(result) == made.name
     np.testing.assert_array_equal(np.asarray(result), 4 * X + 3)
     place = NamedSharding(pw.make_virtual_device_set().add_slice(devices=4).mesh("x"), P("x"))
     whole = pw.program(jit(lambda x: x + 1, in_shardings=place, out_shardings=place))(result)
-    assert where(whole) == larger.name  # where four devices are
+    assert island_of(whole) == larger.name  # the only island with four devices
     np.testing.assert_array_equal(np.asarray(whole), 4 * X + 4)
     assert f"{larger.name} " in str(pw.status())
     pw.remove_island(larger)
     assert f"{larger.name} " not in str(pw.status())
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 @pytest.mark.usefixtures("two")
-def test_another_island_of_the_same_name() -> None:
+def test_arrays_of_a_removed_island_stay_lost_when_its_name_is_reused() -> None:
     both = two_stages()
     old = both(X)
-    goes = where(old[1])
+    goes = island_of(old[1])
     for devices in (2, 4, 2):
         pw.remove_island(goes)
         assert code_of(np.asarray, old[1]) == "PWC0922"
@@ -173,37 +176,38 @@ def test_another_island_of_the_same_name() -> None:
         pw.add_island(pw.Island(goes, devices=devices))
         assert code_of(np.asarray, old[1]) == "PWC0922"
         again = both(X)
-        assert is_right(again) and where(again[1]) == goes
+        assert is_right(again) and island_of(again[1]) == goes
         np.testing.assert_array_equal(np.asarray(both(again[0])[0]), 4 * X + 3)
         old = again
     assert is_right((old[0], old[1]))
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("False-9",))
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("now", [False, True])
-def test_a_host_that_ends_or_freezes_is_removed(how: signal.Signals, now: bool) -> None:
+def test_an_island_is_removed_after_its_host_is_killed_or_frozen(how: signal.Signals, now: bool) -> None:
     both = two_stages()
     first, second = both(X)
-    goes, stays = where(second), where(first)
+    goes, stays = island_of(second), island_of(first)
     results = [both(X) for _ in range(5)]
     pid = pid_of(goes)
     if how == signal.SIGSTOP and not now:
         for result in results:
-            np.asarray(result[1])  # or it would be waited for until it is given up
+            np.asarray(result[1])  # else the removal waits until the host is lost
     send(goes, how)
     begun = time.monotonic()
     pw.remove_island(goes, now=now)
     print(f"\n{how.name}, now={now}: removed after {time.monotonic() - begun:.2f} s", end="")
-    assert not is_alive(pid) and goes not in names() and children_of(os.getpid()).isdisjoint({pid})
+    assert not is_alive(pid) and goes not in island_names() and children_of(os.getpid()).isdisjoint({pid})
     assert code_of(np.asarray, second) in ("PWC0910", "PWC0922")
     np.testing.assert_array_equal(np.asarray(first), 2 * X + 1)
     again = both(X)
-    assert is_right(again) and where(again[0]) == stays and where(again[1]) != goes
+    assert is_right(again) and island_of(again[0]) == stays and island_of(again[1]) != goes
 
 
 @pytest.mark.usefixtures("two")
-def test_a_plan_from_a_file_waits_for_its_islands(tmp_path: Path) -> None:
+def test_a_loaded_plan_is_refused_until_its_island_is_added_again(tmp_path: Path) -> None:
     both = two_stages()
     both.lower(X).compile().save(tmp_path / "plan.bin")
     loaded = pw.load(tmp_path / "plan.bin")
@@ -215,15 +219,15 @@ def test_a_plan_from_a_file_waits_for_its_islands(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("three")
-def test_an_island_that_is_given_up_counts_as_lost(
+def test_an_island_whose_host_is_not_restarted_counts_as_lost(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(clusters, "MOST_STARTS", 0)
     both = two_stages()
     result = both(X)
-    goes = where(result[1])
+    goes = island_of(result[1])
     send(goes, signal.SIGKILL)
-    assert becomes(lambda: goes not in names())
+    assert becomes(lambda: goes not in island_names())
     assert is_right(both(X)) and "its host is not started any more" in capsys.readouterr().err
     assert code_of(np.asarray, result[1]) == "PWC0910"
     pw.remove_island(goes)
@@ -231,7 +235,7 @@ def test_an_island_that_is_given_up_counts_as_lost(
     np.testing.assert_array_equal(np.asarray(on(goes)(X)), 2 * X + 1)
 
 
-def test_what_cannot_be_changed_is_refused(cluster: Process) -> None:
+def test_invalid_additions_and_removals_of_islands_are_refused(cluster: Process) -> None:
     with inside_of(cluster):
         for change in (pw.add_island, lambda: pw.remove_island("island0")):
             assert code_of(change) == "PWC0923"
@@ -247,7 +251,7 @@ def test_what_cannot_be_changed_is_refused(cluster: Process) -> None:
 
 
 @pytest.mark.usefixtures("two")
-def test_a_host_that_ends_while_its_island_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adding_an_island_fails_when_its_host_is_killed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     start, before = clusters.start_hosts, children_of(os.getpid())
 
     def start_and_kill(*given: Any) -> Any:
@@ -258,13 +262,16 @@ def test_a_host_that_ends_while_its_island_comes(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(clusters, "start_hosts", start_and_kill)
     assert code_of(pw.add_island, "devices=2,name=late") == "PWC0910"
-    assert names() == {"island0", "island1"} and children_of(os.getpid()) == before
-    assert pw.add_island("devices=2,name=late").name == "late" and "late" in names() and is_right(two_stages()(X))
+    assert island_names() == {"island0", "island1"} and children_of(os.getpid()) == before
+    assert (
+        pw.add_island("devices=2,name=late").name == "late" and "late" in island_names() and is_right(two_stages()(X))
+    )
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 @pytest.mark.usefixtures("two")
-def test_others_come_and_go_while_a_program_runs() -> None:
-    """Threads add and remove at once; whoever calls programs on the first two notices nothing."""
+def test_a_program_keeps_running_while_islands_are_added_and_removed() -> None:
+    """Two threads add and remove islands concurrently. Runs on the first two islands stay right."""
     both, errors, done = two_stages(), list[Exception](), threading.Event()
     assert is_right(both(X))
 
@@ -286,11 +293,12 @@ def test_others_come_and_go_while_a_program_runs() -> None:
         assert is_right(both(X))
         count += 1
     ended.join()
-    assert not errors and names() == {"island0", "island1"} and count > 3
+    assert not errors and island_names() == {"island0", "island1"} and count > 3
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 @pytest.mark.usefixtures("two")
-def test_nothing_is_left_of_islands_that_came_and_went(
+def test_removed_islands_leave_no_processes_files_ports_or_memory(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path_factory.mktemp("t")
@@ -335,7 +343,7 @@ def test_nothing_is_left_of_islands_that_came_and_went(
 
 
 def events_of(seed: int, steps: int) -> dict[str, list[int]]:
-    """When islands come and go, of two at the start."""
+    """Draws the steps at which islands are added, removed or killed; two exist at the start."""
     rng, count, found = random.Random(seed), 2, dict[str, list[int]]()
     for step in sorted(rng.sample(range(1, steps - 1), 2)):
         kind = rng.choice(["add_at", "remove_at", "kill_at"] if count > 1 else ["add_at"])
@@ -344,9 +352,10 @@ def events_of(seed: int, steps: int) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each", keep=("2",))
 @pytest.mark.usefixtures("two")
 @pytest.mark.parametrize("seed", range(5))
-def test_training_over_islands_that_come_and_go_equals_plain_jax(seed: int, root: Path) -> None:
+def test_training_while_islands_are_added_and_removed_equals_plain_jax(seed: int, root: Path) -> None:
     sample, steps = load_file(root / "samples" / "elastic.py"), 8
     events, recover = events_of(seed, steps), ("arrays", "snapshot")[seed % 2]
     losses, schedule, happened = sample.train(steps=steps, recover=recover, snapshot_every=4, **events)

@@ -1,7 +1,7 @@
-"""Whatever fails on a shared cluster: what its clients see, that others' work is right, and that nothing is left.
+"""Tests failures on a shared cluster: the errors that clients get, the results of other clients, and the cleanup.
 
-Each cell is a kind of failure and a kind of island: a host alone, or two that have it together. How long it took until
-it was noticed is printed (`pytest -s`).
+Most failures are tested on islands of one host and on islands of two hosts. `pytest -s` prints how long it took until
+the client noticed the failure.
 """
 
 import os
@@ -44,12 +44,12 @@ def second(x: Any) -> Any:
 
 
 def slow(x: Any) -> Any:
-    """Half a second or more of computing, with collectives."""
+    """Computes for half a second or more, with collectives."""
     return jax.lax.fori_loop(0, 20_000, lambda _, v: jnp.tanh(v + v.mean()), x)
 
 
 def slower(x: Any) -> Any:
-    """So much that no busy machine is done with it before a signal comes."""
+    """Computes for so long that a signal reaches the host first, even on a busy machine."""
     return jax.lax.fori_loop(0, 200_000, lambda _, v: jnp.tanh(v + v.mean()), x)
 
 
@@ -64,7 +64,7 @@ late = pw.program(lambda x: g(long(x)))
 
 @dataclass
 class Cell:
-    """A cluster of one kind of islands, and who else uses it."""
+    """A shared cluster, and the number of hosts in each of its islands."""
 
     cluster: SharedCluster
     hosts: int
@@ -82,8 +82,8 @@ def cell(request: pytest.FixtureRequest) -> Iterator[Cell]:
             yield Cell(made, 1 + (request.param == "two hosts"))
 
 
-def noticed(what: str, bad: Callable[[], Any], code: str | tuple[str, ...], within: float) -> None:
-    """Reads something that will never be there, says how long that took, and checks what it raises."""
+def assert_fails_within(what: str, bad: Callable[[], Any], code: str | tuple[str, ...], within: float) -> None:
+    """Asserts that `bad` raises a PathwaysError with such a code within some seconds; prints how long it took."""
     begin = time.monotonic()
     assert code_of(bad) in ((code,) if isinstance(code, str) else code)
     seconds = time.monotonic() - begin
@@ -93,7 +93,7 @@ def noticed(what: str, bad: Callable[[], Any], code: str | tuple[str, ...], with
 
 @pytest.fixture
 def other(cell: Cell) -> Iterator[None]:
-    """A second client, on an island of its own: all of its results are right. In the end nothing is left."""
+    """Runs a second client on a third island. Its results must be right, and the cluster empty at the end."""
     with cell.cluster.client("elsewhere") as process:
         assert line_of(process) == "ready"
         yield
@@ -101,9 +101,12 @@ def other(cell: Cell) -> Iterator[None]:
     assert cell.cluster.is_empty()
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("alone-9-1",))
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_host_is_killed_or_freezes(cell: Cell, how: signal.Signals, rank: int, other: None) -> None:
+def test_a_killed_or_frozen_host_loses_only_its_own_arrays(
+    cell: Cell, how: signal.Signals, rank: int, other: None
+) -> None:
     with pw.connect(cell.cluster.address):
         want = np.asarray(both(X))
         lies, kept = here(X), there(X)
@@ -111,72 +114,78 @@ def test_a_host_is_killed_or_freezes(cell: Cell, how: signal.Signals, rank: int,
         pid = cell.cluster.hosts()[cell.host("island0", rank)]
         under_way = busy(X)
         os.kill(pid, how)
-        noticed(f"{how.name} {cell.host('island0', rank)}", lambda: np.asarray(under_way), "PWC0910", 30)
+        assert_fails_within(f"{how.name} {cell.host('island0', rank)}", lambda: np.asarray(under_way), "PWC0910", 30)
         assert code_of(np.asarray, lies) == "PWC0910"
         np.testing.assert_array_equal(np.asarray(kept), before[1])
         np.testing.assert_allclose(np.asarray(both(X)), want, rtol=1e-6)
         assert cell.cluster.becomes(lambda _: not is_alive(pid))
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 @pytest.mark.parametrize("rank", [0, 1])
-def test_one_host_hangs(cell: Cell, rank: int, other: None) -> None:
+def test_a_hang_on_one_host_fails_the_run_and_later_runs_succeed(cell: Cell, rank: int, other: None) -> None:
     with pw.connect(cell.cluster.address):
         want, kept = np.asarray(both(X)), there(X)
         before = np.asarray(kept)
         with pw.testing.fault("hang", computation="first", device=rank):
             under_way = both(X)
             said = "PWC0901"
-            if cell.hosts > 1:  # a host that hangs ends itself: of two processes either is heard of first
+            if cell.hosts > 1:  # a host that hangs exits; of two hosts, either may be reported first
                 said = "PWC0901", "PWC0910"
-            noticed(f"hang of {cell.host('island0', rank)}", lambda: np.asarray(under_way), said, 60)
+            assert_fails_within(f"hang of {cell.host('island0', rank)}", lambda: np.asarray(under_way), said, 60)
         np.testing.assert_array_equal(np.asarray(kept), before)
         np.testing.assert_allclose(np.asarray(both(X)), want, rtol=1e-6)
 
 
-def test_a_computation_fails_inside_of_a_gang(cell: Cell, other: None) -> None:
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("alone",))
+def test_an_error_on_one_device_fails_the_run_and_no_host_is_lost(cell: Cell, other: None) -> None:
     hosts = cell.cluster.hosts()
     with pw.connect(cell.cluster.address):
         want, lies = np.asarray(both(X)), here(X)
         before = np.asarray(lies)
         with pw.testing.fault("raise", computation="first", device=1):
             under_way = both(X)
-            noticed("error inside of a gang", lambda: np.asarray(under_way), "PWC0504", 30)
+            assert_fails_within("error on one device", lambda: np.asarray(under_way), "PWC0504", 30)
         np.testing.assert_array_equal(np.asarray(lies), before)
         np.testing.assert_allclose(np.asarray(both(X)), want, rtol=1e-6)
     assert cell.cluster.hosts() == hosts
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 @pytest.mark.parametrize("end", ["source", "target"])
-def test_a_host_is_killed_in_the_middle_of_a_transfer(cell: Cell, end: str, other: None) -> None:
-    """Of two hosts the last: what goes to the first arrives, and is not used."""
+def test_a_host_killed_during_a_transfer_fails_the_run(cell: Cell, end: str, other: None) -> None:
+    """With two hosts in an island, the last is killed: the first still receives its values."""
     victim = cell.host("island0" if end == "source" else "island1", 1)
     with pw.connect(cell.cluster.address):
         want = np.asarray(both(BIG))
         for turns in (0, 1, 3):
             pid = cell.cluster.hosts()[victim]
-            under_way = [both(BIG) for _ in range(turns + 8)]  # so many that the last is not done when the kill comes
+            under_way = [both(BIG) for _ in range(turns + 8)]  # so many that the last is in flight at the kill
             for value in under_way[:turns]:
                 value.block_until_ready()
             os.kill(pid, signal.SIGKILL)
-            noticed(f"kill of the {end}, {victim}", lambda last=under_way[-1]: np.asarray(last), "PWC0910", 30)
+            assert_fails_within(
+                f"kill of the {end}, {victim}", lambda last=under_way[-1]: np.asarray(last), "PWC0910", 30
+            )
             np.testing.assert_allclose(np.asarray(both(BIG)), want, rtol=1e-5)
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("alone",))
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_controller_is_killed(kind: str) -> None:
+def test_killing_the_controller_fails_its_clients_and_ends_its_hosts(kind: str) -> None:
     with shared_cluster(KINDS[kind]) as cluster:
         pids = cluster.pids()
         with pw.connect(cluster.address):
             lies, under_way = here(X), busy(X)
             os.kill(cluster.pid, signal.SIGKILL)
-            noticed("kill of the controller", lambda: np.asarray(under_way), "PWC0917", 5)
+            assert_fails_within("kill of the controller", lambda: np.asarray(under_way), "PWC0917", 5)
             assert code_of(np.asarray, lies) == code_of(both, X) == "PWC0917"
             assert becomes(lambda: not any(map(is_alive, pids)))
 
 
 @contextmanager
 def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
-    """Has hosts reach each other by way of sockets that can be cut."""
+    """Connects hosts to each other through proxies that a test can cut."""
     proxies: dict[str, Proxy] = {}
     one_at_a_time = threading.Lock()
 
@@ -186,7 +195,7 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
     def through(invitation: str) -> str:
         number, invited = invitation.split(maxsplit=1)
         found = Invitation.read(invited)
-        with one_at_a_time:  # hosts are told by several threads, and one port of a host is for all others
+        with one_at_a_time:  # several threads send invitations, and one port of a host serves all others
             for address in (found.pulls, found.sends.address):
                 if address not in proxies:
                     proxies[address] = Proxy(address)
@@ -202,13 +211,14 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
             proxy.close()
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("sent-alone-True",))
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sent", [True, False], ids=["sent", "pulled"])
-def test_nothing_comes_through_between_two_islands(
+def test_a_network_partition_between_islands_fails_runs_and_keeps_arrays(
     kind: str, shared: bool, sent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition: both reach their controller. What waits has an error, and all hosts live."""
+    """Both islands still reach the controller. Runs that wait fail, and no host is lost."""
     monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "1")
     if not sent:
         monkeypatch.setenv(EAGER_LIMIT, "0")
@@ -223,7 +233,7 @@ def test_nothing_comes_through_between_two_islands(
             for proxy in proxies.values():
                 proxy.cut()
             under_way = value(X)
-            noticed(f"partition of {kind}", lambda v=under_way: np.asarray(v), "PWC0924", 20)
+            assert_fails_within(f"partition of {kind}", lambda v=under_way: np.asarray(v), "PWC0924", 20)
             for proxy in proxies.values():
                 proxy.mend()
             np.testing.assert_allclose(np.asarray(there_and_back(X)), want, rtol=1e-6)
@@ -231,7 +241,8 @@ def test_nothing_comes_through_between_two_islands(
         np.testing.assert_array_equal(np.asarray(lies), before[1])
 
 
-def test_values_are_missed_by_hosts_that_were_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_a_network_partition_between_restarted_hosts_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "1")
     with proxied(monkeypatch) as proxies, pw.cluster(KINDS["alone"]):
         want = np.asarray(both(X))
@@ -243,14 +254,15 @@ def test_values_are_missed_by_hosts_that_were_started_anew(monkeypatch: pytest.M
         for proxy in proxies.values():
             proxy.cut()
         under_way = both(X)
-        noticed("partition of hosts that came later", lambda: np.asarray(under_way), "PWC0924", 20)
+        assert_fails_within("partition of restarted hosts", lambda: np.asarray(under_way), "PWC0924", 20)
         for proxy in proxies.values():
             proxy.mend()
-        assert becomes(lambda: not code_of(lambda: np.asarray(both(X))))  # the first pull may meet a cut connection
+        assert becomes(lambda: not code_of(lambda: np.asarray(both(X))))  # the first pull may use a cut connection
         np.testing.assert_array_equal(np.asarray(both(X)), want)
 
 
-def test_a_value_that_takes_long_to_compute_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_the_transfer_timeout_excludes_the_time_to_compute_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "0.3")
     with pw.cluster(KINDS["alone"]):
         begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""Large arrays of snapshots: beside the file, written where they lie, whole or not at all, read onto any devices."""
+"""Tests how snapshots store large arrays: beside the file, shard by shard, atomically, restorable on any devices."""
 
 import json
 import os
@@ -27,23 +27,25 @@ from pathways.dialect.array_files import ArrayFile
 from pathways.dialect.files import whole_file
 
 LARGE = np.arange(1 << 18, dtype=np.float32).reshape(512, 512)
-HERE = NamedSharding(MESHES[0], P("x", "y"))
+SHARDING = NamedSharding(MESHES[0], P("x", "y"))
 
 
 @pytest.fixture
 def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has snapshots treat arrays of every size as large."""
     monkeypatch.setattr(snapshots, "LARGE", 0)
 
 
 def folders(path: Path) -> list[Path]:
+    """Lists the array folders of a snapshot."""
     return sorted(path.parent.glob(f"{path.name}.arrays-*"))
 
 
-def test_large_arrays_are_beside_the_file_and_small_ones_in_it(tmp_path: Path) -> None:
+def test_large_arrays_are_saved_beside_the_file_and_small_arrays_in_it(tmp_path: Path) -> None:
     path = tmp_path / "state"
     tree: dict[str, Any] = {
         "large": LARGE,
-        "ours": placed("float32", LARGE, HERE),
+        "ours": placed("float32", LARGE, SHARDING),
         "jax": jax.numpy.asarray(LARGE),
         "small": LARGE[0],
     }
@@ -60,7 +62,7 @@ def test_large_arrays_are_beside_the_file_and_small_ones_in_it(tmp_path: Path) -
     assert len([p for p in files if p.name != "zarr.json"]) == 1 + 1 + 4 + 1
 
 
-def test_a_snapshot_of_small_arrays_is_what_it_was(tmp_path: Path) -> None:
+def test_a_snapshot_of_small_arrays_is_one_file_of_version_1(tmp_path: Path) -> None:
     path = tmp_path / "state.npz"
     pw.save({"a": LARGE[0], "b": 3}, path)
     assert os.listdir(tmp_path) == ["state.npz"]
@@ -72,20 +74,20 @@ def test_a_snapshot_of_small_arrays_is_what_it_was(tmp_path: Path) -> None:
     }
 
 
-def test_a_large_array_in_a_file_of_before_is_read(tmp_path: Path) -> None:
+def test_a_large_array_in_a_version_1_file_is_restored(tmp_path: Path) -> None:
     path = tmp_path / "state.npz"
     rows = [{"name": "['w']", "dtype": "float32"}, {"name": "['b']", "dtype": "bfloat16"}]
     head = np.frombuffer(json.dumps({"version": 1, "arrays": rows}).encode(), np.uint8)
     members: Any = {INDEX: head, "a0": LARGE, "a1": np.arange(4, dtype=np.uint16)}
     with whole_file(path) as file:
         np.savez(file, **members)
-    tree = {"w": like(LARGE, HERE), "b": jax.ShapeDtypeStruct((4,), jax.numpy.bfloat16)}
+    tree = {"w": like(LARGE, SHARDING), "b": jax.ShapeDtypeStruct((4,), jax.numpy.bfloat16)}
     back = pw.restore(tree, path)
     np.testing.assert_array_equal(back["w"], LARGE)
     assert back["b"].tobytes() == members["a1"].tobytes()
 
 
-def test_what_is_replaced_takes_its_folder_with_it(tmp_path: Path) -> None:
+def test_replacing_a_snapshot_removes_the_folder_of_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "state"
     pw.save({"w": LARGE}, path)
     (first,) = folders(path)
@@ -96,20 +98,23 @@ def test_what_is_replaced_takes_its_folder_with_it(tmp_path: Path) -> None:
     assert not folders(path)
 
 
+@pytest.mark.long(
+    "more element types of the same kind", keep=("bool", "uint8", "bfloat16", "float8_e4m3fn", "complex64")
+)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type_comes_back_where_it_is_wanted(dtype: str, tmp_path: Path, all_large: None) -> None:
-    """Of arrays of programs and of the host; to the same devices, to others, and to the host."""
+def test_every_element_type_is_restored_to_the_requested_sharding(dtype: str, tmp_path: Path, all_large: None) -> None:
+    """Saves an array of a program and a host array; restores onto the same devices, other devices and the host."""
     with jax.enable_x64(True):
         value = host_values(dtype, (4, 8), 1)
         try:
-            ours = placed(dtype, value, HERE)
+            ours = placed(dtype, value, SHARDING)
             ours.block_until_ready()
         except Exception as error:
             pytest.skip(f"jax of this version has no {dtype} on CPU: {str(error).splitlines()[0]}")
         path = tmp_path / "state"
         host = np.zeros((4, 8), jax.dtypes.float0) if dtype == "float0" else value
         pw.save({"ours": ours, "host": host}, path)
-        for sharding in (None, HERE, NamedSharding(MESHES[2], P(None, "y")), NamedSharding(MESHES[1], P("y", "x"))):
+        for sharding in (None, SHARDING, NamedSharding(MESHES[2], P(None, "y")), NamedSharding(MESHES[1], P("y", "x"))):
             back = pw.restore({"ours": like(ours, sharding), "host": host}, path)
             assert bits(back["ours"]) == bits(ours) and bits(back["host"]) == bits(host)
             assert isinstance(back["ours"], pw.Array) == (sharding is not None)
@@ -117,8 +122,9 @@ def test_every_type_comes_back_where_it_is_wanted(dtype: str, tmp_path: Path, al
         assert isinstance(again, pw.Array) and bits(again) == bits(ours) and again.weak_type == ours.weak_type
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("3", "4"))
 @pytest.mark.parametrize("seed", range(8))
-def test_random_trees_come_back_on_random_devices(seed: int, tmp_path: Path, all_large: None) -> None:
+def test_random_trees_are_restored_on_random_devices(seed: int, tmp_path: Path, all_large: None) -> None:
     rng = random.Random(seed)
     tree: dict[str, Any] = {}
     for number in range(5):
@@ -133,10 +139,12 @@ def test_random_trees_come_back_on_random_devices(seed: int, tmp_path: Path, all
         assert isinstance(back[name], pw.Array) == (getattr(leaf, "sharding", None) is not None)
 
 
-def test_programs_take_what_was_restored(tmp_path: Path) -> None:
-    """Where it lies, donated, and beside other arrays."""
+def test_programs_accept_and_donate_restored_arrays(tmp_path: Path) -> None:
+    """Restores onto the devices of the saved array and donates the result."""
     path = tmp_path / "state"
-    step = pw.program(lambda w: jax.jit(lambda w: w + 1, in_shardings=HERE, out_shardings=HERE)(w), donate_argnums=(0,))
+    step = pw.program(
+        lambda w: jax.jit(lambda w: w + 1, in_shardings=SHARDING, out_shardings=SHARDING)(w), donate_argnums=(0,)
+    )
     w = step(LARGE)
     pw.save(w, path)
     kept = np.asarray(w)
@@ -147,25 +155,27 @@ def test_programs_take_what_was_restored(tmp_path: Path) -> None:
         assert back.is_deleted() and np.array_equal(np.asarray(w), kept + 1)
 
 
-def test_what_a_run_overwrites_meanwhile_is_saved_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = pw.program(lambda w: jax.jit(lambda w: w + 1, in_shardings=HERE, out_shardings=HERE)(w), donate_argnums=(0,))
+def test_a_save_is_unaffected_by_a_run_that_donates_the_array_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = pw.program(
+        lambda w: jax.jit(lambda w: w + 1, in_shardings=SHARDING, out_shardings=SHARDING)(w), donate_argnums=(0,)
+    )
     w, path, write = step(LARGE), tmp_path / "state", snapshots.write_array
     after: list[Any] = []
 
-    def write_behind(array: Any, **others: Any) -> None:
+    def write_after_a_run(array: Any, **others: Any) -> None:
         after.append(step(w))
         after[0].block_until_ready()
         write(array, **others)
 
-    monkeypatch.setattr(snapshots, "write_array", write_behind)
+    monkeypatch.setattr(snapshots, "write_array", write_after_a_run)
     pw.save({"w": w}, path)
     assert np.array_equal(pw.restore({"w": LARGE}, path)["w"], LARGE + 1)
     assert np.array_equal(np.asarray(after[0]), LARGE + 2) and w.is_deleted()
 
 
-def test_replicas_are_written_once_and_the_rest_shard_by_shard(
-    tmp_path: Path, all_large: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_distinct_shard_is_written_once(tmp_path: Path, all_large: None, monkeypatch: pytest.MonkeyPatch) -> None:
     boxes: list[Any] = []
     write = ArrayFile.write
 
@@ -181,8 +191,8 @@ def test_replicas_are_written_once_and_the_rest_shard_by_shard(
         assert len(boxes) == len(set(boxes)) == count
 
 
-def test_an_array_that_may_not_be_fetched_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    w = placed("float32", LARGE, HERE)
+def test_an_array_above_the_fetch_limit_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = placed("float32", LARGE, SHARDING)
     monkeypatch.setattr(snapshots.process().controller, "fetch_limit", 1000)
     assert code_of(np.asarray, w) == "PWC0516"
     pw.save({"w": w}, tmp_path / "state")
@@ -191,9 +201,9 @@ def test_an_array_that_may_not_be_fetched_is_saved(tmp_path: Path, monkeypatch: 
     np.testing.assert_array_equal(np.asarray(back), LARGE)
 
 
-def test_a_suspended_client_restores_nothing(tmp_path: Path) -> None:
+def test_a_restore_by_a_suspended_client_is_refused(tmp_path: Path) -> None:
     pw.save({"w": LARGE}, tmp_path / "state")
-    wanted = {"w": like(LARGE, HERE)}
+    wanted = {"w": like(LARGE, SHARDING)}
     with pw.Client("asleep") as client:
         client.suspend()
         assert code_of(pw.restore, wanted, tmp_path / "state") == "PWC0515"
@@ -203,11 +213,11 @@ def test_a_suspended_client_restores_nothing(tmp_path: Path) -> None:
     assert code_of(np.asarray, w) == "PWC0509"
 
 
-def test_what_cannot_be_saved_leaves_the_last_snapshot(tmp_path: Path) -> None:
+def test_a_failed_save_leaves_the_last_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "state"
     pw.save({"w": LARGE}, path)
     before = sorted(tmp_path.rglob("*"))
-    gone = placed("float32", LARGE, HERE)
+    gone = placed("float32", LARGE, SHARDING)
     gone.delete()
     for tree, code in (({"w": LARGE + 1, "text": "text"}, "PWC0514"), ({"v": LARGE, "w": gone}, "PWC0217")):
         assert code_of(pw.save, tree, path) == code
@@ -216,23 +226,23 @@ def test_what_cannot_be_saved_leaves_the_last_snapshot(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pw.restore({"w": LARGE}, path)["w"], LARGE)
 
 
-def test_what_fits_not_is_said_before_anything_is_read(tmp_path: Path) -> None:
+def test_every_mismatch_is_reported_before_any_array_is_read(tmp_path: Path) -> None:
     path = tmp_path / "state"
     pw.save({"w": LARGE, "v": LARGE}, path)
     (folder,) = folders(path)
     for chunk in folder.rglob("c/**/*"):
         if chunk.is_file():
             chunk.unlink()
-    wrong = {"w": like(LARGE[:4], HERE), "v": LARGE.astype(np.int32), "missing": LARGE}
+    wrong = {"w": like(LARGE[:4], SHARDING), "v": LARGE.astype(np.int32), "missing": LARGE}
     with pytest.raises(pw.PathwaysError, match="PWC0514") as caught:
         pw.restore(wrong, path)
     text = str(caught.value)
     assert all(f"['{n}']" in text for n in wrong) and "float32 [512, 512]" in text and "float32 [4, 512]" in text
 
 
-def test_what_is_damaged_is_named(tmp_path: Path) -> None:
+def test_a_damaged_array_is_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    tree = {"a": placed("float32", LARGE, HERE), "b": LARGE}
+    tree = {"a": placed("float32", LARGE, SHARDING), "b": LARGE}
     pw.save(tree, path)
     (folder,) = folders(path)
     for name, chunk in (("['a']", folder / "a0" / "c" / "1" / "0"), ("['b']", folder / "a1" / "c" / "0" / "0")):
@@ -248,7 +258,7 @@ def test_what_is_damaged_is_named(tmp_path: Path) -> None:
     assert bits(pw.restore(tree, path)["a"]) == bits(tree["a"])
 
 
-def test_a_file_without_its_folder_is_refused(tmp_path: Path) -> None:
+def test_a_snapshot_without_its_array_folder_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     pw.save({"w": LARGE}, path)
     (folder,) = folders(path)
@@ -280,7 +290,7 @@ def test_a_file_without_its_folder_is_refused(tmp_path: Path) -> None:
         {"dtype": None},
     ],
 )
-def test_an_index_that_is_none_is_refused(change: Any, tmp_path: Path) -> None:
+def test_an_invalid_index_is_refused(change: Any, tmp_path: Path) -> None:
     path = tmp_path / "state"
     pw.save({"w": LARGE}, path)
     with np.load(path) as file:
@@ -295,7 +305,7 @@ def test_an_index_that_is_none_is_refused(change: Any, tmp_path: Path) -> None:
     assert code_of(pw.restore, {"w": LARGE}, path) == "PWC0514"
 
 
-def test_a_pipe_gets_all_of_it(tmp_path: Path) -> None:
+def test_a_snapshot_saved_to_a_pipe_is_complete(tmp_path: Path) -> None:
     read, write = os.pipe()
     with open(read, "rb") as source, open(write, "wb", 0), (tmp_path / "out").open("wb") as out:
         done = subprocess.Popen(["cat"], stdin=source, stdout=out)
@@ -305,35 +315,35 @@ def test_a_pipe_gets_all_of_it(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_two_that_save_at_once_leave_a_whole_snapshot(tmp_path: Path) -> None:
-    """And who restores meanwhile gets one of those that were."""
+def test_concurrent_saves_leave_a_whole_snapshot(tmp_path: Path) -> None:
+    """Restores meanwhile, too: each restore reads one complete snapshot."""
     path, codes, done = tmp_path / "state", list[str](), threading.Event()
     pw.save({"w": LARGE}, path)
 
-    def work(number: int) -> None:
+    def save_repeatedly(number: int) -> None:
         codes.extend(code_of(pw.save, {"w": np.full_like(LARGE, number)}, path) for _ in range(20))
 
-    def look() -> None:
+    def restore_repeatedly() -> None:
         while not done.is_set():
             w = pw.restore({"w": LARGE}, path)["w"]
             assert np.array_equal(w, LARGE) or (w == w[0, 0]).all()
         codes.append("looked")
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
-    looking = threading.Thread(target=look)
-    for thread in (looking, *threads):
+    threads = [threading.Thread(target=save_repeatedly, args=(n,)) for n in range(3)]
+    reader = threading.Thread(target=restore_repeatedly)
+    for thread in (reader, *threads):
         thread.start()
     for thread in threads:
         thread.join()
     done.set()
-    looking.join()
+    reader.join()
     assert codes == [""] * 60 + ["looked"]
     assert (pw.restore({"w": LARGE}, path)["w"][0] < 3).all()
     pw.save({"w": LARGE}, path)
     assert len(folders(path)) == 1
 
 
-KILLED = """
+SAVES_TWICE = """
 import sys, numpy as np, pathways as pw
 from pathways.dialect import array_files
 array_files.MOST_CHUNK, array_files._LEAST_CHUNK = 1024, 1
@@ -346,10 +356,12 @@ pw.save({"w": x + 1}, sys.argv[1])
 
 @pytest.fixture
 def half_written(tmp_path: Path) -> Iterator[Path]:
-    """A snapshot, and a folder of the next one whose process was killed while it wrote."""
+    """A snapshot, and the partial array folder of a second save whose process was killed."""
     path = tmp_path / "state"
     process: Any = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        [sys.executable, "-c", SAVES_TWICE, str(path)],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     with process:
         assert process.stdout.readline() == b"saved\n"
@@ -359,7 +371,8 @@ def half_written(tmp_path: Path) -> Iterator[Path]:
     yield path
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_the_last_snapshot(half_written: Path) -> None:
+@pytest.mark.long("a process is killed while it writes a snapshot")
+def test_a_save_that_is_killed_leaves_the_last_snapshot(half_written: Path) -> None:
     want = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
     np.testing.assert_array_equal(pw.restore({"w": want}, half_written)["w"], want)
     assert len(folders(half_written)) == 2

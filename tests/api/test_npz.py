@@ -1,4 +1,4 @@
-"""Results in files: what `pwc run --outputs` writes, `--inputs` and `pw.restore` read exactly, whatever its type."""
+"""Tests result files: `--inputs` and `pw.restore` read exactly what `pwc run --outputs` wrote, for every type."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ import pathways as pw
 from pathways.api.npz import INDEX, key_path, raw
 from pathways.dialect.dtypes import _MLIR, is_of_numpy, numpy_dtype  # pyright: ignore[reportPrivateUsage]
 
-SMALL = sorted(name for name in _MLIR.values() if name not in ("int64", "uint64", "float64", "complex128"))
+TYPES_WITHOUT_X64 = sorted(name for name in _MLIR.values() if name not in ("int64", "uint64", "float64", "complex128"))
 """Every element type that a plan may have without jax_enable_x64."""
 SOURCE = """
 import jax, jax.numpy as jnp
@@ -33,12 +33,13 @@ def step(out):
 
 
 def index_of(types: dict[str, str]) -> Any:
+    """Builds an index member that states the element type of each array."""
     rows = [{"name": key_path(name), "dtype": dtype, "member": name} for name, dtype in types.items()]
     return np.frombuffer(json.dumps({"version": 1, "arrays": rows}).encode(), np.uint8)
 
 
-@pytest.mark.parametrize("dtype", SMALL)
-def test_snapshots_keep_every_type(dtype: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", TYPES_WITHOUT_X64)
+def test_snapshots_keep_every_element_type(dtype: str, tmp_path: Path) -> None:
     values = {"a": random_of(dtype, (4, 2), 1), "b": random_of(dtype, (), 2)}
     pw.save(values, tmp_path / "state.npz")
     restored = pw.restore(values, tmp_path / "state.npz")
@@ -46,8 +47,8 @@ def test_snapshots_keep_every_type(dtype: str, tmp_path: Path) -> None:
         assert restored[name].dtype == value.dtype and restored[name].tobytes() == value.tobytes()
 
 
-@pytest.mark.parametrize("dtype", SMALL)
-def test_every_type_comes_back_bit_by_bit(dtype: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", TYPES_WITHOUT_X64)
+def test_outputs_of_every_element_type_are_read_back_bit_by_bit(dtype: str, tmp_path: Path) -> None:
     source, plan = tmp_path / "model.py", tmp_path / "plan.bin"
     source.write_text(SOURCE.format(dtype=dtype))
     exit_code, _, stderr = pwc_here("compile", str(source), "-o", str(plan))
@@ -57,7 +58,7 @@ def test_every_type_comes_back_bit_by_bit(dtype: str, tmp_path: Path) -> None:
     first, second = tmp_path / "first.npz", tmp_path / "second.npz"
     members: Any = {f"out['{k}']": raw(v) for k, v in values.items()}
     np.savez(first, **members)
-    if dtype == "float8_e5m2":  # as raw bytes alone it is not taken: there is no telling what they are
+    if dtype == "float8_e5m2":  # refused without an index: raw bytes do not state their type
         np.savez(first, **members, **{INDEX: index_of({k: dtype for k in members})})
     for given, written in ((first, second), (second, first)):
         exit_code, _, stderr = pwc_here("run", str(plan), "--inputs", str(given), "--outputs", str(written))
@@ -67,14 +68,14 @@ def test_every_type_comes_back_bit_by_bit(dtype: str, tmp_path: Path) -> None:
         assert (INDEX in file.files) == (not is_of_numpy(numpy_dtype(dtype)))
         for name, value in values.items():
             assert file[f"out['{name}']"].tobytes() == value.tobytes()
-            view: Any = getattr(ml_dtypes, dtype, dtype)  # as the note says
+            view: Any = getattr(ml_dtypes, dtype, dtype)  # the view that the note on stderr recommends
             assert file[f"out['{name}']"].view(view).dtype == value.dtype
     restored = pw.restore(values, first)
     for name, value in values.items():
         assert restored[name].dtype == value.dtype and np.asarray(restored[name]).tobytes() == value.tobytes()
 
 
-def test_types_of_one_size_are_not_mistaken_for_each_other(tmp_path: Path) -> None:
+def test_element_types_of_one_size_are_not_confused(tmp_path: Path) -> None:
     out = tmp_path / "out.npz"
     for dtype, code in (("float8_e5m2", 0), ("float8_e4m3fn", 2)):
         source, plan = tmp_path / f"{dtype}.py", tmp_path / f"{dtype}.bin"
@@ -88,8 +89,8 @@ def test_types_of_one_size_are_not_mistaken_for_each_other(tmp_path: Path) -> No
             assert "error[PWC0501]" in stderr and "float8_e5m2" in stderr and "float8_e4m3fn" in stderr
 
 
-def test_keys_and_what_has_no_values(tmp_path: Path) -> None:
-    """Typed keys are words in the file and keys again when restored; float0, the gradient of an integer, is nothing."""
+def test_typed_keys_and_float0_are_read_back(tmp_path: Path) -> None:
+    """Restores typed keys, which the file holds as integers, and float0, the gradient of an integer, without values."""
     source, plan, out = tmp_path / "model.py", tmp_path / "plan.bin", tmp_path / "out.npz"
     source.write_text(
         "import jax, jax.numpy as jnp, numpy as np, pathways as pw\n"
@@ -111,12 +112,12 @@ def test_keys_and_what_has_no_values(tmp_path: Path) -> None:
     assert pwc_here("run", str(plan), "--inputs", str(tmp_path / "in.npz"))[0] == 0
 
 
-def test_members_are_named_as_the_tree_names_them() -> None:
+def test_key_path_removes_the_root_name_out() -> None:
     assert key_path("out['x'][0]") == "['x'][0]" and key_path("out") == "." and key_path("out.mu") == ".mu"
     assert key_path("outer") == "outer" and key_path("w") == "w"
 
 
-def test_an_index_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_index_is_refused(tmp_path: Path) -> None:
     source, plan, bad = tmp_path / "model.py", tmp_path / "plan.bin", tmp_path / "bad.npz"
     source.write_text(SOURCE.format(dtype="bfloat16"))
     assert pwc_here("compile", str(source), "-o", str(plan))[0] == 0
@@ -144,7 +145,7 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path) -> None:
             pw.restore({"a": jnp.zeros((4, 2)), "b": jnp.zeros(())}, bad)
 
 
-def test_numbers_of_the_command_line_are_never_cut(tmp_path: Path) -> None:
+def test_command_line_numbers_that_their_type_cannot_hold_are_refused(tmp_path: Path) -> None:
     source, plan = tmp_path / "model.py", tmp_path / "plan.bin"
     for dtype, good, bad in (
         ("int8", "[[1, 2], [-128, 127], [0, 0], [0, 0]]", "[[1, 2], [128, 0], [0, 0], [0, 0]]"),

@@ -1,4 +1,4 @@
-"""A stack of layers in pieces on the slices of its stages: one array to its user, and nobody else's slice sees it."""
+"""Tests stacks of layers split into pieces on the slices of their stages: users see one array, slices only theirs."""
 
 import copy
 import pickle
@@ -28,7 +28,7 @@ from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.memory import peak
 
 ADAMW = optax.chain(optax.clip_by_global_norm(0.05), optax.adamw(1e-2, eps=1e-3))
-CHAINS = {
+OPTIMIZERS = {
     "sgd": optax.sgd(0.1),
     "momentum": optax.sgd(0.1, momentum=0.9, nesterov=True),
     "adamw": optax.adamw(1e-2, eps=1e-3),
@@ -39,7 +39,7 @@ CHAINS = {
 }
 
 
-def equal(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
+def assert_equal(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
     found, wanted = tree.leaves(ours), tree.leaves(theirs)
     assert len(found) == len(wanted)
     for a, b in zip(found, wanted, strict=True):
@@ -51,7 +51,7 @@ def equal(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
 
 
 def steps(made: Stacks, count: int = 3, **options: Any) -> tuple[Any, Any]:
-    """The parameters, the state and the loss after some steps: of the program, and of plain JAX."""
+    """Returns parameters, state and loss after `count` steps: those of the program, and those of plain JAX."""
     program, plain = made.program(**options), jax.jit(made.plain)
     params, state, batch = made.arguments
     ours, theirs = (params, state), (params, state)
@@ -60,27 +60,29 @@ def steps(made: Stacks, count: int = 3, **options: Any) -> tuple[Any, Any]:
     return program(*ours, batch), plain(*theirs, batch)
 
 
+@pytest.mark.long("more random examples of the same kind")
 @settings(max_examples=8, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4),
-    chain=st.sampled_from(sorted(CHAINS)),
+    chain=st.sampled_from(sorted(OPTIMIZERS)),
     dtype=st.sampled_from([jnp.float32, jnp.bfloat16]),
     how=st.sampled_from([(0, False), (0, True), (2, False), (2, True)]),
     axis=st.sampled_from([0, 1]),
     seed=st.integers(0, 1 << 16),
 )
-def test_any_step_over_a_stack_is_that_of_jax(
+def test_steps_over_a_random_stack_equal_plain_jax(
     sizes: list[int], chain: str, dtype: Any, how: tuple[int, bool], axis: int, seed: int
 ) -> None:
-    made = stacks(sizes, CHAINS[chain], dtype=dtype, microbatches=how[0], moved=how[1], axis=axis, seed=seed)
+    made = stacks(sizes, OPTIMIZERS[chain], dtype=dtype, microbatches=how[0], moved=how[1], axis=axis, seed=seed)
     ours, theirs = steps(made, donate_argnums=(0, 1))
-    equal(ours, theirs, 1e-5 if dtype == jnp.float32 else 5e-2)
+    assert_equal(ours, theirs, 1e-5 if dtype == jnp.float32 else 5e-2)
     params, state, _ = ours
     assert params["mix"].axis == axis and params["mix"].sizes == tuple(sizes)
     for leaf in tree.leaves((params, state)):
         assert isinstance(leaf, ArrayInPieces) == (leaf.ndim > 0)
 
 
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each", keep=("False-1f1b",))
 @pytest.mark.parametrize("schedule", ["program", "1f1b"])
 @pytest.mark.parametrize("moved", [False, True])
 def test_no_parameter_leaves_its_slice(schedule: str, moved: bool) -> None:
@@ -99,16 +101,17 @@ def test_no_parameter_leaves_its_slice(schedule: str, moved: bool) -> None:
         assert mine <= held <= mine + 4 * 8 * width, "and the batch, on the first"
 
 
-MADE = stacks((2, 1, 3), ADAMW)
+STACKS = stacks((2, 1, 3), ADAMW)
 
 
 def trained() -> Any:
-    return MADE.program()(*MADE.arguments)[0]
+    """Returns the parameters after one step."""
+    return STACKS.program()(*STACKS.arguments)[0]
 
 
-def test_pieces_are_one_array_to_their_user() -> None:
+def test_an_array_in_pieces_acts_as_one_array() -> None:
     w: Any = trained()["mix"]
-    plain: Any = jax.jit(MADE.plain)(*MADE.arguments)[0]["mix"]
+    plain: Any = jax.jit(STACKS.plain)(*STACKS.arguments)[0]["mix"]
     assert (
         type(w) is ArrayInPieces
         and issubclass(ArrayInPieces, pw.Array)
@@ -138,7 +141,7 @@ def test_pieces_are_one_array_to_their_user() -> None:
         np.asarray(w)
 
 
-def test_the_sharding_of_pieces_says_which_slice_has_what() -> None:
+def test_the_sharding_of_pieces_names_the_slice_of_each_piece() -> None:
     w = trained()["mix"]
     sharding = w.sharding
     assert sharding.sizes == (2, 1, 3) and sharding.axis == 0 and len(sharding.pieces) == 3
@@ -153,63 +156,62 @@ def test_the_sharding_of_pieces_says_which_slice_has_what() -> None:
     assert "2 on slice" in repr(sharding)
 
 
-def test_the_same_pieces_are_taken_as_they_are() -> None:
-    """No copy: the buffers of the results are those that the next step reads; those it is given up, it overwrites."""
-    program = MADE.program(donate_argnums=(0, 1))
-    params, state, _ = program(*MADE.arguments)
+def test_an_array_in_pieces_is_donated_to_the_next_step() -> None:
+    """Donates an array in pieces: it and each of its pieces become unusable, a copy of it stays usable."""
+    program = STACKS.program(donate_argnums=(0, 1))
+    params, state, _ = program(*STACKS.arguments)
     kept = params["mix"].copy()
-    again, *_ = program(params, state, MADE.arguments[2])
+    again, *_ = program(params, state, STACKS.arguments[2])
     assert params["mix"].is_deleted() and not kept.is_deleted()
     assert all(p.is_deleted() for p in params["mix"].pieces) and "donated to step" in repr(params["mix"])
     assert not again["mix"].is_deleted()
     with pytest.raises(pw.PathwaysError, match="PWC0207"):
-        program(params, state, MADE.arguments[2])
+        program(params, state, STACKS.arguments[2])
 
 
-def test_other_pieces_and_wholes_go_through_the_host() -> None:
-    params, state, _ = MADE.program()(*MADE.arguments)
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each")
+def test_a_program_accepts_arrays_in_other_pieces_and_whole_arrays() -> None:
+    params, state, _ = STACKS.program()(*STACKS.arguments)
     host = tree.map(np.asarray, (params, state))
     other = stacks((3, 3), ADAMW)
-    ours = other.program(donate_argnums=0)(params, state, MADE.arguments[2])
-    equal(ours, jax.jit(other.plain)(*tree.map(jnp.asarray, host), MADE.arguments[2]))
+    ours = other.program(donate_argnums=0)(params, state, STACKS.arguments[2])
+    assert_equal(ours, jax.jit(other.plain)(*tree.map(jnp.asarray, host), STACKS.arguments[2]))
     assert ours[0]["mix"].sizes == (3, 3)
     assert params["mix"].is_deleted() and not tree.leaves(state)[1].is_deleted(), "donated, though it was copied"
     whole = pw.program(lambda w: w.sum(0))(ours[0]["mix"])
     np.testing.assert_allclose(whole, np.asarray(ours[0]["mix"]).sum(0), rtol=1e-5)
-    back = other.program()(tree.map(lambda w: pw.program(lambda x: x * 1)(w), ours[0]), ours[1], MADE.arguments[2])
+    back = other.program()(tree.map(lambda w: pw.program(lambda x: x * 1)(w), ours[0]), ours[1], STACKS.arguments[2])
     assert back[0]["mix"].sizes == (3, 3)
 
 
-def test_what_does_not_fit_is_refused_by_its_name() -> None:
-    program = MADE.program()
-    compiled = program.lower(*MADE.arguments).compile()
-    params, state, batch = MADE.arguments
+def test_an_argument_of_another_shape_is_refused_by_name() -> None:
+    program = STACKS.program()
+    compiled = program.lower(*STACKS.arguments).compile()
+    params, state, batch = STACKS.arguments
     with pytest.raises(pw.PathwaysError, match=r"PWC0501.*params\['mix'\] of step") as caught:
         compiled({**params, "mix": params["mix"][:5]}, state, batch)
     assert "float32 [5, 8, 8]" in str(caught.value) and "float32 [6, 8, 8]" in str(caught.value)
 
 
-def test_a_plan_from_a_file_has_pieces_too(tmp_path: Path) -> None:
-    compiled = MADE.program().lower(*MADE.arguments).compile()
+def test_a_plan_loaded_from_a_file_keeps_its_pieces(tmp_path: Path) -> None:
+    compiled = STACKS.program().lower(*STACKS.arguments).compile()
     compiled.save(tmp_path / "plan.bin")
     loaded: Compiled = pw.load(tmp_path / "plan.bin")
     assert loaded.plan.inputs == compiled.plan.inputs and loaded.plan.results == compiled.plan.results
-    ours: Any = loaded(*MADE.arguments)
-    equal(list(tree.leaves(ours)), tree.leaves(jax.jit(MADE.plain)(*MADE.arguments)))
-    assert [type(x) for x in tree.leaves(loaded(*ours[:2], MADE.arguments[2]))].count(ArrayInPieces) == 6
+    ours: Any = loaded(*STACKS.arguments)
+    assert_equal(list(tree.leaves(ours)), tree.leaves(jax.jit(STACKS.plain)(*STACKS.arguments)))
+    assert [type(x) for x in tree.leaves(loaded(*ours[:2], STACKS.arguments[2]))].count(ArrayInPieces) == 6
 
 
-def test_a_snapshot_of_pieces_is_one_array_and_comes_back_in_any_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = MADE.program()
-    ours: Any = program(*MADE.arguments)[:2]
+def test_a_snapshot_of_pieces_is_restored_in_any_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = STACKS.program()
+    ours: Any = program(*STACKS.arguments)[:2]
     host = tree.map(np.asarray, ours)
     pw.save(ours, tmp_path / "small")
     monkeypatch.setattr(snapshots, "LARGE", 0)
     pw.save(ours, tmp_path / "large")
     other = stacks((3, 3), ADAMW).program()
-    cut = other(*MADE.arguments)[:2]
+    cut = other(*STACKS.arguments)[:2]
     asked = tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), cut)
     plain = tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), cut)
     for path in (tmp_path / "small", tmp_path / "large"):
@@ -220,12 +222,12 @@ def test_a_snapshot_of_pieces_is_one_array_and_comes_back_in_any_pieces(
             for leaf in tree.leaves(back):
                 assert isinstance(leaf, ArrayInPieces) == (is_cut and leaf.ndim > 0)
                 assert not isinstance(leaf, ArrayInPieces) or leaf.sizes == sizes
-            again = (program if sizes == (2, 1, 3) else other)(*back, MADE.arguments[2])
-            equal(again, jax.jit(MADE.plain)(*host, MADE.arguments[2]))
+            again = (program if sizes == (2, 1, 3) else other)(*back, STACKS.arguments[2])
+            assert_equal(again, jax.jit(STACKS.plain)(*host, STACKS.arguments[2]))
 
 
-def test_no_host_sees_the_whole_of_a_large_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is fetched has a limit; what is written and read beside the file has none."""
+def test_pieces_above_the_fetch_limit_are_saved_and_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks that the fetch limit does not apply to arrays that are saved beside the snapshot file."""
     monkeypatch.setattr(snapshots, "LARGE", 0)
     params = trained()
     monkeypatch.setattr(process().controller, "fetch_limit", 8)
@@ -239,7 +241,6 @@ def test_no_host_sees_the_whole_of_a_large_snapshot(tmp_path: Path, monkeypatch:
 
 SOURCE = """
 import optax, pathways as pw
-from support.processes import pwc_here
 from support.stacked import stacks
 
 made = stacks((2, 1, 3), optax.chain(optax.clip_by_global_norm(0.05), optax.adamw(1e-2, eps=1e-3)))
@@ -247,11 +248,11 @@ step = pw.program(made.step, example_args=made.arguments)
 """
 
 
-def test_files_of_the_command_line_have_whole_arrays(tmp_path: Path) -> None:
+def test_command_line_files_hold_whole_arrays(tmp_path: Path) -> None:
     source, plan, out = tmp_path / "model.py", tmp_path / "plan.bin", tmp_path / "out.npz"
     source.write_text(SOURCE)
     assert pwc_here("compile", f"{source}:step", "-o", str(plan))[0] == 0
-    params, state, batch = MADE.arguments
+    params, state, batch = STACKS.arguments
     names = {**{f"params['{k}']": v for k, v in params.items()}, "batch": batch, "state[1][0].count": state[1][0].count}
     moments = {"mu": state[1][0].mu, "nu": state[1][0].nu}
     names |= {f"state[1][0].{m}['{k}']": v for m, of in moments.items() for k, v in of.items()}
@@ -261,8 +262,8 @@ def test_files_of_the_command_line_have_whole_arrays(tmp_path: Path) -> None:
         "run", str(plan), "--inputs", str(tmp_path / "in.npz"), "--outputs", str(out), "--reference"
     )
     assert code == 0 and "reference: equal" in shown + said and "out[0]['mix']: float32[6, 8, 8]" in shown
-    wanted: Any = jax.jit(MADE.plain)(*MADE.arguments)
-    equal(pw.restore(wanted, out), wanted)
+    wanted: Any = jax.jit(STACKS.plain)(*STACKS.arguments)
+    assert_equal(pw.restore(wanted, out), wanted)
     shown = " ".join(pwc_here("inspect", str(plan))[1].split())
     assert "inputs 8 arrays" in shown
     assert "params['mix'] float32[6, 8, 8] in 3 pieces island0, island1, island2" in shown
@@ -271,8 +272,8 @@ def test_files_of_the_command_line_have_whole_arrays(tmp_path: Path) -> None:
     assert refused[0] and "PWC0803" in refused[2]
 
 
-def test_plans_whose_pieces_make_up_no_array_are_refused() -> None:
-    plan = MADE.program().lower(*MADE.arguments).compile().plan
+def test_plans_whose_pieces_form_no_whole_array_are_refused() -> None:
+    plan = STACKS.program().lower(*STACKS.arguments).compile().plan
     first, second, *rest = plan.inputs
     assert first.piece is not None and second.piece is not None
     bad = [
@@ -296,8 +297,9 @@ def test_plans_whose_pieces_make_up_no_array_are_refused() -> None:
         read_piece('["w", 0, 1]')
 
 
-def test_islands_in_processes_give_the_same() -> None:
-    """Pieces lie on islands that are processes of their own, and pass from step to step without this one."""
+@pytest.mark.long("a cluster runs what one process ran above: 6 s")
+def test_training_in_pieces_on_a_cluster_equals_plain_jax() -> None:
+    """Keeps pieces on three islands in separate processes from one step to the next."""
     outer = process()
     made = stacks((2, 1, 3), ADAMW, microbatches=2, moved=True)
     with pw.cluster("islands=3,devices=1"):
@@ -313,8 +315,8 @@ def test_islands_in_processes_give_the_same() -> None:
     tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), ours, tree.map(np.asarray, theirs))
 
 
-def test_a_loss_over_a_stack_that_is_pipelined_is_in_pieces() -> None:
-    """`pw.pipeline` cuts the loop over layers, and takes from the stack what each stage needs."""
+def test_pipelining_a_loss_over_a_stack_splits_it_into_pieces() -> None:
+    """Has `pw.pipeline` cut the loop over layers and give each stage only the layers that it needs."""
     made = pw.make_virtual_device_set()
     meshes = [made.add_slice(devices=1).mesh("x") for _ in range(3)]
     params, state, batch = stacks((2, 2, 2), ADAMW, batch=8).arguments
@@ -326,5 +328,5 @@ def test_a_loss_over_a_stack_that_is_pipelined_is_in_pieces() -> None:
     plan = program.lower(params, state, batch).compile(schedule="1f1b").plan
     assert {a.type.shape for a, _ in channels(plan)} == {(), (2, 8)}, "activations of a microbatch, and scalars"
     ours = program(params, state, batch)
-    equal(ours, jax.jit(training_step(loss, ADAMW))(params, state, batch))
+    assert_equal(ours, jax.jit(training_step(loss, ADAMW))(params, state, batch))
     assert ours[0]["mix"].sizes == (2, 2, 2)

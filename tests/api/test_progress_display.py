@@ -1,4 +1,4 @@
-"""What a terminal shows while something takes its time, and that nothing of it is left: by pyte, and in pipes."""
+"""Tests the progress rows that a terminal shows during slow calls, and that it erases them; pipes receive none."""
 
 import io
 import re
@@ -30,18 +30,20 @@ from pathways.dialect.activities import Activity
 PROGRAM = ("-m", "support.slow_program")
 SOURCE = str(ROOT / "tests" / "support" / "slow_program.py")
 PWC = ("-c", "import support.slow_program; from pathways.cli.main import main; main()")
-"""`pwc` that shows what it waits for at once."""
-MOVES = b"\x1b["
-"""What begins every sequence that moves a cursor or erases."""
+"""`pwc` that shows progress rows without delay."""
+CONTROL_SEQUENCE = b"\x1b["
+"""Start of every sequence that moves the cursor or erases text."""
 NOTE = "note: no tpu devices here, cpu devices take their place"
 
 
 @contextmanager
-def slow(where: str, *arguments: str, **environment: str) -> Generator[Terminal]:
+def run_slow_program(where: str, *arguments: str, **environment: str) -> Generator[Terminal]:
+    """Runs a program in a terminal that waits at a given step until a line is typed."""
     with terminal(*(arguments or PROGRAM), environment=environment | {"PATHWAYS_TEST_WHERE": where}) as shown:
         yield shown
 
 
+@pytest.mark.long("more things that a script waits for", keep=("trace-rows0", "memory-rows4"))
 @pytest.mark.parametrize(
     ("where", "rows"),
     [
@@ -52,8 +54,8 @@ def slow(where: str, *arguments: str, **environment: str) -> Generator[Terminal]
         ("memory", ["step waits for its turn", "lacks 4.0 KiB on island0; holder#1 holds 8.0 KiB"]),
     ],
 )
-def test_a_script_says_what_it_waits_for_and_leaves_nothing(where: str, rows: list[str]) -> None:
-    with slow(where) as shown:
+def test_a_script_shows_rows_for_its_waits_and_erases_them(where: str, rows: list[str]) -> None:
+    with run_slow_program(where) as shown:
         shown.wait_until(lambda: all(map(shown.shows, rows)), f"one of {rows}")
         shown.type("\n")
         left = shown.end()
@@ -62,8 +64,8 @@ def test_a_script_says_what_it_waits_for_and_leaves_nothing(where: str, rows: li
     assert b"\x1b[?25l" not in shown.raw, "the cursor is never hidden: nothing has to bring it back"
 
 
-def test_hosts_that_start_are_counted() -> None:
-    with slow("hosts") as shown:
+def test_starting_hosts_are_counted() -> None:
+    with run_slow_program("hosts") as shown:
         shown.wait_for("0 of 2 hosts")
         shown.type("\n")
         shown.wait_for("1 of 2 hosts")
@@ -71,7 +73,8 @@ def test_hosts_that_start_are_counted() -> None:
         assert shown.end() == ["hosts are there"]
 
 
-def test_a_wait_on_a_shared_cluster_says_who_holds_what() -> None:
+@pytest.mark.long("a shared cluster is started for it: 4 s")
+def test_a_wait_on_a_shared_cluster_names_the_client_that_holds_memory() -> None:
     larger = np.ones((1, 1024), np.float32)
     devices = pw.make_virtual_device_set().add_slice(tpu_devices=1).tpus
     copy = jax.pmap(lambda x: x + 1.0, devices=devices)
@@ -81,7 +84,7 @@ def test_a_wait_on_a_shared_cluster_says_who_holds_what() -> None:
         pw.connect(cluster.address, name="holder"),
     ):
         held = [pw.program(lambda x: copy(x))(larger).block_until_ready() for _ in range(2)]
-        with slow("cluster", PATHWAYS_ADDRESS=cluster.address) as shown:
+        with run_slow_program("cluster", PATHWAYS_ADDRESS=cluster.address) as shown:
             rows = ("a run waits for its turn", "lacks 8.0 KiB on island0; main of holder 1 holds 8.0 KiB")
             shown.wait_until(lambda: all(map(shown.shows, rows)), f"one of {rows}")
             held.clear()
@@ -89,8 +92,8 @@ def test_a_wait_on_a_shared_cluster_says_who_holds_what() -> None:
     assert left == [NOTE, "result 3.0"] and shown.process.returncode == 0
 
 
-def test_what_is_printed_meanwhile_comes_out_above_and_stays() -> None:
-    with slow("prints") as shown:
+def test_text_printed_meanwhile_appears_above_the_rows_and_stays() -> None:
+    with run_slow_program("prints") as shown:
         shown.wait_until(
             lambda: shown.shows("tracing step") and shown.lines()[0] == "one", "a line that is not at its end"
         )
@@ -101,8 +104,8 @@ def test_what_is_printed_meanwhile_comes_out_above_and_stays() -> None:
         assert shown.end() == ["one line", "to stderr", NOTE, "result [3.]"]
 
 
-def test_ctrl_c_leaves_a_clean_screen_and_a_whole_error() -> None:
-    with slow("trace") as shown:
+def test_ctrl_c_erases_the_rows_and_prints_the_whole_traceback() -> None:
+    with run_slow_program("trace") as shown:
         shown.wait_for("tracing step")
         shown.interrupt()
         left = shown.end()
@@ -114,8 +117,8 @@ def test_ctrl_c_leaves_a_clean_screen_and_a_whole_error() -> None:
     )
 
 
-def test_an_error_leaves_a_clean_screen_and_is_whole() -> None:
-    with slow("trace", *PWC, "compile", SOURCE) as shown:
+def test_an_error_erases_the_rows_and_is_printed_whole() -> None:
+    with run_slow_program("trace", *PWC, "compile", SOURCE) as shown:
         shown.wait_for("tracing step")
         shown.type("fail\n")
         left = shown.end()
@@ -124,15 +127,15 @@ def test_an_error_leaves_a_clean_screen_and_is_whole() -> None:
     assert not any("tracing step" in line or "preparing" in line for line in left)
 
 
-def test_ctrl_c_ends_pwc_without_a_trace() -> None:
-    with slow("trace", *PWC, "compile", SOURCE) as shown:
+def test_ctrl_c_ends_pwc_without_a_traceback() -> None:
+    with run_slow_program("trace", *PWC, "compile", SOURCE) as shown:
         shown.wait_for("tracing step")
         shown.interrupt()
         assert shown.end() == ["", "Aborted!"] and shown.process.returncode == 1
 
 
 def test_repeated_runs_are_counted() -> None:
-    with slow("run", *PWC, "run", SOURCE, "--repeat", "3") as shown:
+    with run_slow_program("run", *PWC, "run", SOURCE, "--repeat", "3") as shown:
         for number in range(3):
             shown.wait_for(f"{number} of 3 runs")
             shown.type("\n")
@@ -141,6 +144,7 @@ def test_repeated_runs_are_counted() -> None:
     assert not any("of 3 runs" in line for line in left)
 
 
+@pytest.mark.long("more ways to say that nothing shall be shown", keep=("group", "script-quick"))
 @pytest.mark.parametrize(
     ("arguments", "environment"),
     [
@@ -155,23 +159,25 @@ def test_repeated_runs_are_counted() -> None:
     ],
     ids=["group", "command", "dumb", "environment", "quick", "script-dumb", "script-quick", "python"],
 )
-def test_nothing_is_shown_where_nothing_shall_be(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
-    """The last are quick: by their clock no second passes."""
-    with slow("", *arguments, **environment) as shown:
+def test_no_rows_are_shown_if_progress_is_off_or_calls_are_quick(
+    arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    """The clock of `quick` and `script-quick` stands still, so that their calls take no time."""
+    with run_slow_program("", *arguments, **environment) as shown:
         shown.end()
     assert shown.process.returncode == 0, shown.raw
-    assert MOVES not in shown.raw and b"preparing" not in shown.raw and b"compiling" not in shown.raw
+    assert CONTROL_SEQUENCE not in shown.raw and b"preparing" not in shown.raw and b"compiling" not in shown.raw
 
 
-def test_a_pipe_gets_nothing() -> None:
+def test_a_pipe_receives_no_progress_rows() -> None:
     path = str(ROOT / "tests")
     code = "import sys, support.slow_program as p; p.main(); assert 'rich' not in sys.modules"
     done = run_python("-c", code, PYTHONPATH=f"{ROOT}:{path}", TERM="xterm-256color")
     assert done.returncode == 0 and done.stderr.splitlines() == [NOTE] and done.stdout == "result [3.]\n"
 
 
-def test_standard_output_that_is_a_file_stays_as_it_is() -> None:
-    """Progress goes to the terminal of standard error alone."""
+def test_rows_are_shown_on_stderr_when_stdout_is_no_terminal() -> None:
+    """Checks that the terminal of standard error shows rows and erases them."""
     with terminal(*PROGRAM, piped=True, environment={"PATHWAYS_TEST_WHERE": "trace"}) as shown:
         shown.wait_for("tracing step")
         shown.type("\n")
@@ -185,7 +191,7 @@ class FakeTerminal(io.StringIO):
 
 @contextmanager
 def held_by_another_thread(lock: Any) -> Generator[None]:
-    """Has a thread hold a lock for the length of a block."""
+    """Holds a lock in another thread for the length of a block."""
     held, end = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -203,8 +209,8 @@ def held_by_another_thread(lock: Any) -> Generator[None]:
         thread.join()
 
 
-class Recorded:
-    """A screen that keeps what it is given."""
+class RecordingScreen:
+    """A screen that records what is drawn on it."""
 
     def __init__(self) -> None:
         self.drawn = threading.Event()
@@ -226,13 +232,13 @@ class Recorded:
 
 
 @pytest.fixture
-def display(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ProgressDisplay, list[Recorded]]]:
-    """A display of its own, which shows everything at once, and the screens that it makes."""
-    made: list[Recorded] = []
-    first = Recorded()
+def display(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ProgressDisplay, list[RecordingScreen]]]:
+    """A separate display that shows activities without delay, and the screens that it creates."""
+    made: list[RecordingScreen] = []
+    first = RecordingScreen()
 
-    def make() -> Recorded:
-        made.append(Recorded() if made else first)
+    def make() -> RecordingScreen:
+        made.append(RecordingScreen() if made else first)
         return made[-1]
 
     monkeypatch.setattr(progress_display, "_way_to_show", lambda stream: lambda: make)
@@ -246,7 +252,7 @@ def display(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ProgressDisplay, 
         activities.follow(before)
 
 
-def test_what_is_shown_is_gone_when_the_block_ends(display: tuple[ProgressDisplay, list[Recorded]]) -> None:
+def test_the_screen_is_closed_when_the_activity_ends(display: tuple[ProgressDisplay, list[RecordingScreen]]) -> None:
     _, made = display
     drawn = threading.Event()
     with Activity("waiting"):
@@ -259,7 +265,9 @@ def test_what_is_shown_is_gone_when_the_block_ends(display: tuple[ProgressDispla
     assert made[1].closed.is_set() and "again, 1 of 4 parts, 0 s" in made[1].lines
 
 
-def test_the_thread_ends_when_nothing_is_under_way(display: tuple[ProgressDisplay, list[Recorded]]) -> None:
+def test_the_display_thread_ends_when_no_activity_is_left(
+    display: tuple[ProgressDisplay, list[RecordingScreen]],
+) -> None:
     _, made = display
     with Activity("waiting"):
         wait_for(lambda: bool(made) and made[0].drawn.is_set(), threading.Event())
@@ -268,8 +276,8 @@ def test_the_thread_ends_when_nothing_is_under_way(display: tuple[ProgressDispla
     assert thread.name == "pathways-progress" and thread.daemon and not thread.is_alive()
 
 
-def test_a_display_that_was_closed_or_is_quiet_starts_no_thread(
-    display: tuple[ProgressDisplay, list[Recorded]],
+def test_a_closed_or_quiet_display_starts_no_thread(
+    display: tuple[ProgressDisplay, list[RecordingScreen]],
 ) -> None:
     shown, made = display
     shown.quiet = True
@@ -282,7 +290,7 @@ def test_a_display_that_was_closed_or_is_quiet_starts_no_thread(
     assert not made
 
 
-def test_a_forked_process_shows_nothing(display: tuple[ProgressDisplay, list[Recorded]]) -> None:
+def test_a_forked_process_shows_nothing(display: tuple[ProgressDisplay, list[RecordingScreen]]) -> None:
     shown, made = display
     with Activity("in the parent"):
         wait_for(lambda: bool(made) and made[0].drawn.is_set(), threading.Event())
@@ -292,7 +300,7 @@ def test_a_forked_process_shows_nothing(display: tuple[ProgressDisplay, list[Rec
         assert len(made) == 1
 
 
-def test_of_a_row_that_is_too_long_the_words_at_its_end_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_too_long_for_the_terminal_has_its_detail_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     out = FakeTerminal()
     lines = TerminalLines(out)
@@ -302,8 +310,8 @@ def test_of_a_row_that_is_too_long_the_words_at_its_end_are_cut(monkeypatch: pyt
     assert "a run waits for its turn" in drawn and "…" in drawn and "75 s" in drawn
 
 
-def test_a_forked_process_prints_while_its_parent_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lock of what the parent draws may be held where it forks, by a thread that the child does not have."""
+def test_a_forked_process_can_print_while_its_parent_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of the parent may hold the drawing lock during the fork; the child lacks the thread that releases it."""
     out = FakeTerminal()
     monkeypatch.setattr(sys, "stdout", out)
     lines = TerminalLines(out)
@@ -316,15 +324,15 @@ def test_a_forked_process_prints_while_its_parent_draws(monkeypatch: pytest.Monk
         assert sys.stdout is out and out.getvalue() == drawn + "child\n"
 
 
-def test_a_terminal_that_is_gone_ends_the_display(
-    display: tuple[ProgressDisplay, list[Recorded]], monkeypatch: pytest.MonkeyPatch
+def test_a_lost_terminal_ends_the_display_thread(
+    display: tuple[ProgressDisplay, list[RecordingScreen]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def draw(self: Recorded, rows: list[ProgressRow]) -> None:
+    def draw(self: RecordingScreen, rows: list[ProgressRow]) -> None:
         self.threads.append(threading.current_thread())
         self.drawn.set()
         raise OSError("no terminal")
 
-    monkeypatch.setattr(Recorded, "draw", draw)
+    monkeypatch.setattr(RecordingScreen, "draw", draw)
     _, made = display
     with Activity("waiting"):
         wait_for(lambda: bool(made) and made[0].drawn.is_set(), threading.Event())
@@ -332,7 +340,7 @@ def test_a_terminal_that_is_gone_ends_the_display(
         assert not made[0].threads[0].is_alive()
 
 
-def test_a_notebook_has_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_one_line_and_clears_it(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, str]] = []
 
     class Handle:
@@ -356,7 +364,7 @@ def test_a_notebook_has_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch)
     assert shown == [{"text/plain": "", "text/html": ""}]
 
 
-def test_only_the_kernel_of_a_notebook_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_notebook_kernel_counts_as_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not in_notebook()
 
     class ZMQInteractiveShell:
@@ -373,7 +381,7 @@ def progress_threads() -> list[threading.Thread]:
 
 
 def wait_for(true: Callable[[], bool], moment: threading.Event) -> None:
-    """Waits for what a thread does."""
+    """Polls until a condition is true, for at most PATIENCE seconds."""
     end = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""When something is shown, and in what words: pure."""
+"""Tests which activities become progress rows, and the text of the rows."""
 
 from pathways.api.progress_rows import MOST_ROWS, ProgressRow, one_line, progress_rows, time_to_show
 from pathways.dialect.activities import BYTES, ELSEWHERE, Activity
@@ -10,7 +10,7 @@ def activity(name: str, begun: float, thread: int = 1, total: int = 0, unit: str
     return made
 
 
-def test_something_is_shown_when_the_outermost_has_taken_long_enough() -> None:
+def test_rows_appear_once_the_outermost_activity_took_long_enough() -> None:
     quick = [activity("preparing", 10.0), activity("tracing", 10.8)]
     assert time_to_show([], 10.0, 1.0) is None
     assert time_to_show(quick, 10.9, 1.0) == 1.0 - (10.9 - 10.0) and progress_rows(quick, 10.9, 1.0) == []
@@ -18,12 +18,12 @@ def test_something_is_shown_when_the_outermost_has_taken_long_enough() -> None:
     assert [row.name for row in progress_rows(quick, 11.0, 1.0)] == ["preparing", "tracing"]
 
 
-def test_a_thread_that_is_quick_is_not_shown_beside_one_that_is_not() -> None:
+def test_a_quick_thread_gets_no_rows_beside_a_slow_one() -> None:
     both = [activity("slow", 0.0, thread=1), activity("quick", 4.5, thread=2), activity("inner", 4.9, thread=1)]
     assert [(row.depth, row.name) for row in progress_rows(both, 5.0, 1.0)] == [(0, "slow"), (1, "inner")]
 
 
-def test_counts_and_bytes_are_words() -> None:
+def test_counts_and_bytes_are_formatted_as_text() -> None:
     calls = activity("merging", 0.0, total=12, unit="calls", done=3)
     sent = activity("sending", 0.0, thread=2, total=3 << 20, unit=BYTES, done=1 << 20)
     sent.detail = "x"
@@ -36,18 +36,18 @@ def test_counts_and_bytes_are_words() -> None:
     assert progress_rows([activity("unknown", 0.0, done=7)], 2.0, 1.0) == [ProgressRow(0, "unknown", "", None, "", 2)]
 
 
-def test_more_than_there_was_is_all_of_it() -> None:
+def test_an_activity_beyond_its_total_counts_as_complete() -> None:
     assert progress_rows([activity("grows", 0.0, total=2, done=3)], 2.0, 1.0)[0].part == 1.0
 
 
-def test_a_wait_elsewhere_is_shown_when_it_is_known_what_for() -> None:
+def test_a_wait_elsewhere_is_shown_once_its_reason_is_known() -> None:
     wait = activity("a run waits", 0.0, unit=ELSEWHERE)
     assert progress_rows([wait], 2.0, 1.0) == []
     wait.detail = "behind 1 run of main"
     assert [row.detail for row in progress_rows([wait], 2.0, 1.0)] == ["behind 1 run of main"]
 
 
-def test_threads_that_wait_elsewhere_for_the_same_are_one_row() -> None:
+def test_threads_that_wait_elsewhere_for_one_reason_share_a_row() -> None:
     waits = [activity("a run waits", float(thread), thread, unit=ELSEWHERE) for thread in range(3)]
     for wait, detail in zip(waits, ("behind 1 run of main", "behind 1 run of main", "lacks memory"), strict=True):
         wait.detail = detail
@@ -55,6 +55,6 @@ def test_threads_that_wait_elsewhere_for_the_same_are_one_row() -> None:
     assert [(row.detail, row.seconds) for row in rows] == [("behind 1 run of main", 5), ("lacks memory", 3)]
 
 
-def test_many_rows_are_cut() -> None:
+def test_rows_beyond_the_maximum_are_dropped() -> None:
     many = [activity(str(n), 0.0, thread=n) for n in range(2 * MOST_ROWS)]
     assert [row.name for row in progress_rows(many, 2.0, 1.0)] == [str(n) for n in range(MOST_ROWS)]

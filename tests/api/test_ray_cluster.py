@@ -1,4 +1,7 @@
-"""Clusters whose hosts Ray starts: results are those of one process, whatever fails is replaced, nothing stays."""
+"""Tests clusters whose hosts are started by Ray: results equal those of one process, and lost hosts are replaced.
+
+A stopped cluster leaves no processes and no files.
+"""
 
 import os
 import signal
@@ -20,6 +23,8 @@ import pathways as pw
 from pathways.runtime.launch.local_cluster import MemberPort
 from pathways.runtime.launch.ray_cluster import ray_of
 
+pytestmark = pytest.mark.long("a Ray takes 15 s to start, and its hosts are processes of its own")
+
 pytest.importorskip("ray", reason="the extra [ray] is not installed")
 
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
@@ -33,10 +38,10 @@ def both(x: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[TrialRay]:
-    """Two nodes, and a head that has no CPUs."""
+    """Starts a Ray cluster of two nodes, and a head node without CPUs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATHWAYS_HOST_TIMEOUT", "3")
-        with trial_ray(2, 16) as made:  # more than is ever asked for: Ray may put all on one node
+        with trial_ray(2, 16) as made:  # enough for all tests on one node: Ray may use only one
             yield made
 
 
@@ -47,8 +52,8 @@ def cluster(ray: TrialRay) -> Iterator[SharedCluster]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_programs_equal_those_of_one_process(cluster: SharedCluster, seed: int) -> None:
-    """Of three, two have control flow on data."""
+def test_random_programs_give_the_results_of_one_process(cluster: SharedCluster, seed: int) -> None:
+    """Two of three programs have control flow on data."""
     rng = np.random.default_rng(seed)
     given = [0.5 * rng.standard_normal(SHAPE).astype(np.float32) for _ in range(INPUTS)]
     placed, _ = (draw_irregular if seed % 3 else draw)(seed)
@@ -59,7 +64,7 @@ def test_random_programs_equal_those_of_one_process(cluster: SharedCluster, seed
             assert np.asarray(ours).tobytes() == theirs.tobytes()
 
 
-def test_samples_equal_plain_jax(cluster: SharedCluster, root: Path) -> None:
+def test_sample_losses_match_plain_jax(cluster: SharedCluster, root: Path) -> None:
     with pw.connect(cluster.address):
         for ours, plain in load_file(root / "samples" / "train_lm.py").train(2):
             assert ours == pytest.approx(plain, rel=1e-5)
@@ -70,14 +75,14 @@ def test_samples_equal_plain_jax(cluster: SharedCluster, root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["figure2", "speculative_decoding"])
-def test_samples_print_what_they_do_in_one_process(cluster: SharedCluster, root: Path, name: str) -> None:
+def test_samples_print_the_same_as_in_one_process(cluster: SharedCluster, root: Path, name: str) -> None:
     file = str(root / "samples" / f"{name}.py")
     shared, alone = run_python(file, PATHWAYS_ADDRESS=cluster.address), run_python(file)
     assert shared.returncode == 0 and shared.stdout == alone.stdout != "", shared.stderr
     assert cluster.is_empty()
 
 
-def test_nothing_listens_for_other_machines(ray: TrialRay, cluster: SharedCluster) -> None:
+def test_no_process_listens_for_other_machines(ray: TrialRay, cluster: SharedCluster) -> None:
     assert {cluster.pid, *cluster.pids()} <= ray.processes()
     seen = 0
     for pid in ray.processes():
@@ -87,7 +92,7 @@ def test_nothing_listens_for_other_machines(ray: TrialRay, cluster: SharedCluste
 
 
 @pytest.mark.parametrize("what", ["kill", "freeze", "kill its actor"])
-def test_a_host_that_is_gone_is_replaced(cluster: SharedCluster, what: str) -> None:
+def test_a_lost_host_is_replaced(cluster: SharedCluster, what: str) -> None:
     wanted = np.asarray(both(X)[0])
     with pw.connect(cluster.address):
         kept, lost = both(X)
@@ -103,10 +108,12 @@ def test_a_host_that_is_gone_is_replaced(cluster: SharedCluster, what: str) -> N
     assert cluster.is_empty()
 
 
-def test_islands_of_several_hosts_lie_on_nodes_of_their_own(ray: TrialRay) -> None:
-    """Where a raylet is killed its hosts end by themselves; an island waits for a node, and goes on with it."""
+def test_hosts_of_one_island_run_on_different_nodes(ray: TrialRay) -> None:
+    """When a raylet is killed, its hosts exit. The island waits for a new node, and then runs again."""
     with ray.cluster("islands=1,hosts=2,devices=2") as gang, ray.cluster("islands=1,devices=1") as lone:
-        assert gang.becomes(lambda said: said["islands"][0]["state"] == "up")  # nodes may not be free at once
+        assert gang.becomes(
+            lambda said: said["islands"][0]["state"] == "up"
+        )  # the CPUs of earlier clusters may not be free yet
         hosts = gang.hosts()
         raylets = {name: parent_of(parent_of(pid)) for name, pid in hosts.items()}
         assert len(set(raylets.values())) == 2
@@ -129,8 +136,8 @@ def test_islands_of_several_hosts_lie_on_nodes_of_their_own(ray: TrialRay) -> No
             assert float(wide(X)) == float((X * 2 + 1).sum())
 
 
-def test_a_controller_that_dies_takes_its_hosts_and_its_places(ray: TrialRay) -> None:
-    for _ in range(2):  # Ray has places for one of them
+def test_a_killed_controller_ends_its_hosts_and_frees_its_ray_resources(ray: TrialRay) -> None:
+    for _ in range(2):  # the second needs the resources of the first
         with ray.cluster("islands=1,devices=2") as cluster, pw.connect(cluster.address):
             array = pw.program(lambda x: f(x))(X)
             array.block_until_ready()
@@ -140,7 +147,7 @@ def test_a_controller_that_dies_takes_its_hosts_and_its_places(ray: TrialRay) ->
             end_all(pids)
 
 
-def test_what_no_node_has_is_refused_at_once(ray: TrialRay, short_path: Path) -> None:
+def test_requests_that_no_node_can_satisfy_are_refused(ray: TrialRay, short_path: Path) -> None:
     for arguments, said in (
         (["islands=1,devices=17"], "for island0 a node with 17 CPU free"),
         (["islands=10,devices=4"], "40 CPU for 10 islands together"),
@@ -154,14 +161,14 @@ def test_what_no_node_has_is_refused_at_once(ray: TrialRay, short_path: Path) ->
         assert not (short_path / "c").exists()
 
 
-def test_a_ray_that_is_not_there_is_said_not_to_be(short_path: Path) -> None:
+def test_an_unreachable_ray_is_reported(short_path: Path) -> None:
     arguments = ["--address", str(short_path / "c"), "islands=1,devices=1"]
     code, _, errors = pwc_here("cluster", "start", "--ray", "127.0.0.1:1", *arguments)
     assert code != 0 and "PWC0928" in errors
 
 
-def test_a_cluster_with_a_ray_of_its_own_is_gone_without_a_trace(short_path: Path) -> None:
-    """Without a topology, each node is an island."""
+def test_stopping_a_cluster_also_stops_the_ray_that_it_started(short_path: Path) -> None:
+    """No topology is given, so each node is an island."""
     address = str(short_path / "c")
     code, shown, errors = pwc_here("cluster", "start", "--ray", "local:1", "--address", address)
     assert code == 0, errors
@@ -176,7 +183,7 @@ def test_a_cluster_with_a_ray_of_its_own_is_gone_without_a_trace(short_path: Pat
     assert not Path(address).exists() and not Path(said["token"]).parent.exists()
 
 
-def test_hosts_of_any_machine_come_under_tls_with_keys_that_ray_brings(ray: TrialRay, tmp_path: Path) -> None:
+def test_hosts_connect_by_tls_with_keys_that_ray_distributes(ray: TrialRay, tmp_path: Path) -> None:
     names, keys = ["island0", "island1/0", "island1/1"], tmp_path / "keys"
     assert pwc_here("cluster", "keys", str(keys), "--hosts", ",".join(names), "--clients", "alice")[0] == 0
     topology = tmp_path / "pods.toml"
@@ -192,5 +199,5 @@ def test_hosts_of_any_machine_come_under_tls_with_keys_that_ray_brings(ray: Tria
             np.testing.assert_allclose(np.asarray(there(X)), wanted, rtol=1e-6)
             cluster.send("island1/1", signal.SIGKILL)
             assert cluster.becomes(lambda said: said["islands"][1]["epoch"] == 1)
-            assert becomes(lambda: not code_of(lambda: np.asarray(there(X))))  # a call of that moment may be lost
+            assert becomes(lambda: not code_of(lambda: np.asarray(there(X))))  # calls during the restart may fail
             np.testing.assert_allclose(np.asarray(there(X)), wanted, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Computations of a plan as JAX itself runs them."""
+"""Tests the export of a plan's computations as modules that JAX itself can run."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ jit: Any = jax.jit
 
 
 @pytest.mark.parametrize("platform", list(PLATFORMS))
-def test_modules_are_for_what_jax_calls_the_platform(platform: str) -> None:
-    """JAX lowers for `cuda` or `rocm` where its backend is called `gpu`, and refuses to run what is for another."""
+def test_modules_are_exported_under_the_lowering_name_of_their_platform(platform: str) -> None:
+    """JAX lowers for `cuda` or `rocm`, although its backend is named `gpu`, and refuses modules for other platforms."""
     where = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
     f = jit(lambda x: x + 1, in_shardings=where)
     (computation,) = pw.program(lambda x: f(x)).lower(np.ones(3, np.float32)).compile().plan.computations
     (name,) = exported(computation, platform, 1).platforms
-    assert name == PLATFORMS[platform].lowered_as[0]  # of a platform that is not here, the first
+    assert name == PLATFORMS[platform].lowered_as[0]  # the first, if this machine lacks the platform

@@ -1,4 +1,4 @@
-"""Host callbacks of programs on a cluster run in the process of who has called the program, and in no other."""
+"""Tests host callbacks of programs on a cluster: they run only in the client process that called the program."""
 
 import os
 import signal
@@ -38,19 +38,19 @@ def inside(request: pytest.FixtureRequest, cluster: SharedCluster) -> Iterator[N
         yield
 
 
-def on(place: Any, function: Any) -> Any:
+def jit_on(place: Any, function: Any) -> Any:
     return jit(function, in_shardings=place, out_shardings=place)
 
 
 def calling(function: Any) -> Any:
-    """A program that calls a function on one island, and reads what it returned on another."""
-    first = on(HERE, lambda x: jax.pure_callback(function, F32(x.shape, x.dtype), x))
-    second = on(THERE, lambda x: x * 2)
+    """Makes a program that calls back `function` on one island, and doubles its result on another."""
+    first = jit_on(HERE, lambda x: jax.pure_callback(function, F32(x.shape, x.dtype), x))
+    second = jit_on(THERE, lambda x: x * 2)
     return pw.program(lambda x: second(first(x)))
 
 
 @pytest.mark.usefixtures("inside")
-def test_a_function_of_this_process_is_called_with_what_it_closes_over() -> None:
+def test_a_callback_runs_in_this_process_with_its_closure() -> None:
     seen: list[tuple[int, str]] = []
 
     def sine(x: Any) -> Any:
@@ -64,14 +64,14 @@ def test_a_function_of_this_process_is_called_with_what_it_closes_over() -> None
 
 
 @pytest.mark.usefixtures("inside")
-def test_effects_happen_as_often_as_they_are_called(capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_effectful_callback_runs_exactly_once(capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[float] = []
 
     def step(x: Any) -> Any:
         io_callback(lambda v: seen.append(float(v.sum())), None, x)
         return x * 2
 
-    call = on(HERE, step)
+    call = jit_on(HERE, step)
 
     def three(x: Any) -> Any:
         x = call(call(call(x)))
@@ -86,7 +86,7 @@ def test_effects_happen_as_often_as_they_are_called(capfd: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("inside")
-def test_an_exception_is_that_of_the_results_and_of_nothing_else() -> None:
+def test_an_exception_in_a_callback_fails_only_its_run() -> None:
     def picky(x: Any) -> Any:
         if x[0, 0] > 5:
             raise KeyError("too large")
@@ -101,25 +101,25 @@ def test_an_exception_is_that_of_the_results_and_of_nothing_else() -> None:
 
 
 @pytest.mark.usefixtures("inside")
-def test_a_program_is_not_called_from_inside_of_a_callback() -> None:
-    inner = pw.program(lambda x: on(HERE, lambda v: v + 1)(x))
+def test_calling_a_program_inside_a_callback_is_refused() -> None:
+    inner = pw.program(lambda x: jit_on(HERE, lambda v: v + 1)(x))
     with pytest.raises(pw.PathwaysError, match="PWC0511"):
         np.asarray(calling(lambda x: np.asarray(inner(np.asarray(x))))(X))
 
 
 @pytest.mark.usefixtures("inside")
-def test_element_types_come_and_go_as_they_are() -> None:
+def test_callbacks_keep_element_types() -> None:
     def both(x: Any, n: Any) -> Any:
         return np.asarray(x) * 2, np.asarray(n) + 1, np.asarray(n) > 1
 
     types = (F32((4,), jax.numpy.bfloat16), F32((), np.int32), F32((), np.bool_))
-    program = pw.program(lambda x, n: on(WHOLE, lambda x, n: jax.pure_callback(both, types, x, n))(x, n))
+    program = pw.program(lambda x, n: jit_on(WHOLE, lambda x, n: jax.pure_callback(both, types, x, n))(x, n))
     x, n, large = program(jax.numpy.arange(4, dtype=jax.numpy.bfloat16), np.int32(3))
     assert np.asarray(x).astype(float).tolist() == [0, 2, 4, 6] and int(n) == 4 and bool(large)
 
 
 @pytest.mark.usefixtures("inside")
-def test_a_client_that_ends_waits_for_its_callbacks() -> None:
+def test_closing_a_client_waits_for_its_callbacks() -> None:
     begun, seen = threading.Event(), list[float]()
 
     def late(x: Any) -> None:
@@ -132,25 +132,26 @@ def test_a_client_that_ends_waits_for_its_callbacks() -> None:
         return x
 
     with pw.Client("brief"):
-        pw.program(lambda x: on(HERE, call)(x))(X)
+        pw.program(lambda x: jit_on(HERE, call)(x))(X)
         begun.set()
     assert seen == [6.0]
 
 
-def test_a_function_is_called_in_its_own_client_alone(cluster: SharedCluster) -> None:
+def test_callbacks_run_only_in_the_process_of_their_client(cluster: SharedCluster) -> None:
     with cluster.clients(("callbacks", 1), ("callbacks", 2)) as clients:
         assert [end_of(each) for each in clients] == [["1", "right"], ["2", "right"]]
     assert cluster.is_empty()
 
 
-def test_what_is_printed_is_printed_before_the_process_ends(cluster: SharedCluster) -> None:
-    """As JAX does at its exit, and a process with devices of its own."""
+def test_a_client_process_exits_only_after_its_callbacks_have_printed(cluster: SharedCluster) -> None:
+    """JAX waits for effects at exit as well, and so does a process with local devices."""
     with cluster.client("prints") as client:
         assert end_of(client) == ["printed", "6.0"]
 
 
-def test_a_call_ends_when_its_client_does(cluster: SharedCluster) -> None:
-    """No other loses anything: the host goes on."""
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_a_callback_is_abandoned_when_its_client_is_killed_or_frozen(cluster: SharedCluster) -> None:
+    """Other clients lose no arrays, and the host keeps running."""
     with pw.connect(cluster.address):
         program = calling(lambda x: np.asarray(x))
         kept = program(X)
@@ -165,15 +166,18 @@ def test_a_call_ends_when_its_client_does(cluster: SharedCluster) -> None:
             client.send_signal(signal.SIGSTOP)
             np.testing.assert_array_equal(np.asarray(program(X)), 2 * X)
             client.send_signal(signal.SIGCONT)
-            assert line_of(client) in ("PWC0504", "PWC0917")  # its host gave it up, or its controller did before
+            assert line_of(client) in (
+                "PWC0504",
+                "PWC0917",
+            )  # the host abandoned the call, or the controller dropped the client first
             go_on(client)
         np.testing.assert_array_equal(np.asarray(kept), 2 * X)
         assert cluster.hosts() == hosts
     assert cluster.is_empty()
 
 
-def test_islands_of_several_hosts_do_not_call_back() -> None:
+def test_callbacks_on_islands_of_several_hosts_are_refused() -> None:
     with shared_cluster("islands=1,hosts=2,devices=1") as wide, pw.connect(wide.address):
         with pytest.raises(pw.PathwaysError, match="island0, which has 2 hosts") as caught:
-            pw.program(lambda x: on(HERE, lambda v: jax.pure_callback(np.sin, F32(v.shape, v.dtype), v))(x))(X)
+            pw.program(lambda x: jit_on(HERE, lambda v: jax.pure_callback(np.sin, F32(v.shape, v.dtype), v))(x))(X)
         assert caught.value.code == "PWC0912" and caught.value.diagnostic.where is not None

@@ -1,4 +1,7 @@
-"""A cluster that many processes use: each has its share and its arrays, and whatever fails takes only what was its."""
+"""Tests a cluster that several client processes share: shares, arrays, memory limits, and failures.
+
+The failure of a client or a host does not affect the arrays and runs of others.
+"""
 
 import os
 import signal
@@ -12,23 +15,13 @@ from jax import lax
 from support.clusters import becomes, code_of, is_alive
 from support.processes import ROOT, pwc_here, run_python
 from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
-from support.two_islands import f, g
+from support.two_islands import X, both, f, g, here, there
 
 import pathways as pw
 
-X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
-here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))
-
 
 @pw.program
-def both(x: Any) -> Any:
-    for _ in range(3):
-        x = g(f(x)) / 100
-    return x, f(x)
-
-
-@pw.program
-def turns(x: Any, n: Any) -> Any:
+def repeat(x: Any, n: Any) -> Any:
     return lax.while_loop(lambda c: c[1] < n, lambda c: (g(f(c[0])) * 0 + c[0] + 1, c[1] + 1), (x, 0))
 
 
@@ -40,11 +33,11 @@ def cluster() -> Iterator[SharedCluster]:
             yield made
 
 
-def test_results_are_those_of_one_process(cluster: SharedCluster) -> None:
-    wanted = [np.asarray(v) for v in (*both(X), *turns(X, 7))]
+def test_results_equal_those_of_one_process(cluster: SharedCluster) -> None:
+    wanted = [np.asarray(v) for v in (*both(X), *repeat(X, 7))]
     with pw.connect(cluster.address) as topology:
         assert topology.names == ("island0", "island1")
-        found = [np.asarray(v) for v in (*both(X), *turns(X, 7))]
+        found = [np.asarray(v) for v in (*both(X), *repeat(X, 7))]
         a = here(X)
         np.testing.assert_array_equal(np.asarray(there(a)), np.asarray(there(np.asarray(a))))
         assert "island0  2 x cpu" in str(pw.status())
@@ -53,8 +46,9 @@ def test_results_are_those_of_one_process(cluster: SharedCluster) -> None:
     assert cluster.is_empty()
 
 
-def test_clients_have_their_shares(cluster: SharedCluster) -> None:
-    """On a machine that others use; exactly: tests/runtime/control/test_dispatcher.py."""
+@pytest.mark.long("the shares of clients need many runs: 10 s")
+def test_clients_run_in_proportion_to_their_weights(cluster: SharedCluster) -> None:
+    """Approximate on a busy machine. The exact shares are tested in tests/runtime/control/test_dispatcher.py."""
     with cluster.clients(("share", 1, 200), ("share", 3, 200)) as clients:
         for each in clients:
             assert line_of(each) == "ready"
@@ -69,14 +63,14 @@ def test_clients_have_their_shares(cluster: SharedCluster) -> None:
     assert cluster.is_empty()
 
 
-def test_programs_that_span_islands_meet_in_one_order(cluster: SharedCluster) -> None:
+def test_programs_over_two_islands_run_in_the_same_order_on_both(cluster: SharedCluster) -> None:
     with cluster.clients(("sums", 0, 250), ("sums", 1, 250)) as clients:
         assert [end_of(each) for each in clients] == [["0", "0"]] * 2
     assert cluster.is_empty()
 
 
-def test_a_client_that_is_killed_leaves_nothing(cluster: SharedCluster) -> None:
-    """Its loop, which would hold the island for ever, ends with it."""
+def test_a_killed_client_leaves_no_arrays_and_no_runs(cluster: SharedCluster) -> None:
+    """The endless loop of the client is cancelled, so that the island is free for others."""
     with pw.connect(cluster.address):
         kept = here(X)
         kept.block_until_ready()
@@ -90,7 +84,7 @@ def test_a_client_that_is_killed_leaves_nothing(cluster: SharedCluster) -> None:
     assert cluster.is_empty()
 
 
-def test_no_client_sees_another_s_arrays(cluster: SharedCluster) -> None:
+def test_arrays_of_a_client_are_unreadable_after_it_disconnects(cluster: SharedCluster) -> None:
     with pw.connect(cluster.address):
         mine = here(X)
         with pw.connect(cluster.address, name="other"):
@@ -99,8 +93,9 @@ def test_no_client_sees_another_s_arrays(cluster: SharedCluster) -> None:
     assert code_of(np.asarray, mine) in ("PWC0910", "PWC0917")
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("9",))
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_host_that_is_gone_takes_what_lay_there(cluster: SharedCluster, how: signal.Signals) -> None:
+def test_a_lost_host_loses_only_its_arrays_and_is_replaced(cluster: SharedCluster, how: signal.Signals) -> None:
     with pw.connect(cluster.address):
         both(X)  # places the slices
         kept, lost = there(X), here(X)
@@ -117,7 +112,8 @@ def test_a_host_that_is_gone_takes_what_lay_there(cluster: SharedCluster, how: s
     assert cluster.is_empty()
 
 
-def test_clients_go_on_while_hosts_are_killed(cluster: SharedCluster) -> None:
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_clients_keep_running_while_hosts_are_killed(cluster: SharedCluster) -> None:
     with cluster.clients(*(("sums", seed, 100) for seed in range(8))) as clients:
         for number in range(3):
             assert cluster.becomes(lambda said: sum(c["runs"] for c in said["clients"]) > 0)
@@ -127,7 +123,7 @@ def test_clients_go_on_while_hosts_are_killed(cluster: SharedCluster) -> None:
     assert cluster.is_empty()
 
 
-def test_the_commands_show_it(cluster: SharedCluster) -> None:
+def test_pwc_status_stack_and_logs_show_a_shared_cluster(cluster: SharedCluster) -> None:
     with cluster.client("hold") as client:
         assert line_of(client) == "ready"
         _, shown, _ = pwc_here("status", "--address", cluster.address)
@@ -141,11 +137,11 @@ def test_the_commands_show_it(cluster: SharedCluster) -> None:
     assert cluster.is_empty()
 
 
-def test_nothing_is_where_no_cluster_is() -> None:
+def test_connecting_to_a_missing_cluster_is_refused() -> None:
     assert code_of(lambda: pw.connect("nowhere-at-all").__enter__()) == "PWC0918"
 
 
-def test_a_controller_that_dies_takes_its_hosts_and_says_so() -> None:
+def test_a_killed_controller_fails_its_clients_and_ends_its_hosts() -> None:
     with shared_cluster() as cluster:
         pids = cluster.pids()
         with pw.connect(cluster.address):
@@ -157,8 +153,8 @@ def test_a_controller_that_dies_takes_its_hosts_and_says_so() -> None:
             assert becomes(lambda: not any(map(is_alive, pids)))
 
 
-def test_what_a_refused_run_would_have_made_is_its_cause_everywhere() -> None:
-    """Also where later runs read it, which were on their way already."""
+def test_runs_that_read_results_of_a_refused_run_raise_its_error() -> None:
+    """This holds for runs that were already enqueued, and for later ones."""
     with shared_cluster("islands=1,devices=2,memory=64KiB") as cluster, pw.connect(cluster.address):
         held = [here(np.zeros((64, 64), np.float32)) for _ in range(4)]
         for each in held:
@@ -174,7 +170,7 @@ def test_what_a_refused_run_would_have_made_is_its_cause_everywhere() -> None:
         assert cluster.island("island0")["epoch"] == 0
 
 
-def test_suspended_arrays_come_back(cluster: SharedCluster) -> None:
+def test_suspended_arrays_are_resumed(cluster: SharedCluster) -> None:
     with pw.connect(cluster.address), pw.Client("sleeper") as client:
         large = here(np.ones((4, 1 << 20), np.float32))
         large.block_until_ready()
@@ -185,7 +181,7 @@ def test_suspended_arrays_come_back(cluster: SharedCluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a b", "", "full"])
-def test_no_folder_but_a_cluster_s_is_made_empty(name: str, tmp_path: Path) -> None:
+def test_starting_a_cluster_does_not_empty_a_foreign_folder(name: str, tmp_path: Path) -> None:
     kept = tmp_path / "full" / "thesis.txt"
     kept.parent.mkdir()
     kept.write_text("years")
@@ -195,7 +191,7 @@ def test_no_folder_but_a_cluster_s_is_made_empty(name: str, tmp_path: Path) -> N
     assert kept.read_text() == "years"
 
 
-def test_a_controller_that_freezes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_abandons_a_frozen_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "1.5")
     with shared_cluster() as cluster, pw.connect(cluster.address):
         array = here(X)
@@ -208,7 +204,7 @@ def test_a_controller_that_freezes_is_given_up(monkeypatch: pytest.MonkeyPatch) 
             os.kill(cluster.pid, signal.SIGCONT)
 
 
-def test_a_child_that_was_forked_leaves_the_cluster_to_its_parent(cluster: SharedCluster) -> None:
+def test_a_forked_child_does_not_close_the_connection_of_its_parent(cluster: SharedCluster) -> None:
     script = """
 import os, sys
 import numpy as np
@@ -228,7 +224,7 @@ print(float(np.asarray(here(kept)).sum()))
     assert done.stdout.split() == ["112.0"], done.stderr
 
 
-def test_a_run_whose_own_client_has_the_memory_is_refused() -> None:
+def test_a_run_is_refused_when_its_own_client_holds_the_memory() -> None:
     with shared_cluster("islands=1,devices=2,memory=64KiB") as cluster, pw.connect(cluster.address):
         held = [here(np.zeros((64, 64), np.float32)) for _ in range(4)]
         for each in held:
@@ -239,8 +235,8 @@ def test_a_run_whose_own_client_has_the_memory_is_refused() -> None:
         np.testing.assert_array_equal(np.asarray(here(small)), small + 1)
 
 
-def test_what_ran_on_a_cluster_runs_here_when_that_is_left(cluster: SharedCluster) -> None:
-    """Also in a process that has run nothing before."""
+def test_a_program_runs_locally_after_its_cluster_is_disconnected(cluster: SharedCluster) -> None:
+    """The client is a new process, which has run no local program before."""
     script = f"""
 import numpy as np, pathways as pw
 from support.two_islands import f, g

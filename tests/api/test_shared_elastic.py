@@ -1,4 +1,4 @@
-"""Islands of a shared cluster come and go, by whichever client or by the command line: all clients hear of it."""
+"""Tests adding and removing islands of a shared cluster, by clients and by `pwc`: all clients are notified."""
 
 import signal
 from collections.abc import Iterator
@@ -40,19 +40,19 @@ def is_right(results: Any) -> bool:
     return all((np.asarray(v) == w).all() for v, w in zip(results, (2 * X + 1, 4 * X + 3), strict=True))
 
 
-def names() -> set[str]:
+def island_names() -> set[str]:
     return {island.name for island in pw.islands()}
 
 
-def where(array: Any) -> str:
+def island_of(array: Any) -> str:
     return str(array.handle.buffer.origin[1])
 
 
-def test_all_clients_hear_of_islands_that_come_and_go(cluster: SharedCluster) -> None:
+def test_all_clients_are_notified_of_added_and_removed_islands(cluster: SharedCluster) -> None:
     with pw.connect(cluster.address):
         one, both = process(), two_stages()
         first = both(X)
-        assert is_right(first) and where(first[1]) == "island1"
+        assert is_right(first) and island_of(first[1]) == "island1"
         with pw.connect(cluster.address):
             other = two_stages()
             theirs = other(X)
@@ -63,29 +63,29 @@ def test_all_clients_hear_of_islands_that_come_and_go(cluster: SharedCluster) ->
             results = [other(X) for _ in range(20)]
             pid = cluster.hosts()["island1"]
             pw.remove_island("island1")
-            assert names() == {"island0", made.name}
+            assert island_names() == {"island0", made.name}
             assert becomes(lambda: not is_alive(pid))
             assert {code_of(np.asarray, r[1]) for r in results} == {"PWC0922"}
             np.testing.assert_array_equal(np.asarray(results[-1][0]), 2 * X + 1)
             again = other(X)
-            assert is_right(again) and where(again[1]) == made.name
+            assert is_right(again) and island_of(again[1]) == made.name
         with inside_of(one):
-            assert becomes(lambda: names() == {"island0", made.name})
+            assert becomes(lambda: island_names() == {"island0", made.name})
             assert code_of(np.asarray, first[1]) == "PWC0922"
             np.testing.assert_array_equal(np.asarray(first[0]), 2 * X + 1)
             again = both(X)
-            assert is_right(again) and where(again[1]) == made.name and where(again[0]) == "island0"
+            assert is_right(again) and island_of(again[1]) == made.name and island_of(again[0]) == "island0"
             assert set(cluster.hosts()) == {"island0", made.name}
             pw.add_island(pw.Island("island1", devices=2))
             pw.remove_island(made.name, now=True)
             assert is_right(both(X)) and code_of(np.asarray, first[1]) == "PWC0922"
-    with pw.connect(cluster.address) as topology:  # a client that comes later
-        assert names() == {"island0", "island1"} == set(topology.names)
+    with pw.connect(cluster.address) as topology:  # a client that connects later
+        assert island_names() == {"island0", "island1"} == set(topology.names)
         assert is_right(two_stages()(X))
     assert cluster.is_empty()
 
 
-def test_the_command_line_adds_and_removes(cluster: SharedCluster) -> None:
+def test_pwc_cluster_adds_and_removes_islands(cluster: SharedCluster) -> None:
     at = ("--address", cluster.address)
     code, said, _ = pwc_here("cluster", "add", "devices=2", *at)
     made = said.strip()
@@ -94,8 +94,10 @@ def test_the_command_line_adds_and_removes(cluster: SharedCluster) -> None:
         result = pw.program(jit(stage(made)))(X)
         np.testing.assert_array_equal(np.asarray(result), 2 * X + 1)
         assert pwc_here("cluster", "remove", made, *at)[0] == 0
-        assert becomes(lambda: made not in names()) and code_of(np.asarray, result) == "PWC0922"
-        assert code_of(pw.add_island, pw.Island(made, devices=4)) == "PWC0923"  # its numbers are those of two
+        assert becomes(lambda: made not in island_names()) and code_of(np.asarray, result) == "PWC0922"
+        assert (
+            code_of(pw.add_island, pw.Island(made, devices=4)) == "PWC0923"
+        )  # the name keeps its numbers, which are for two devices
         assert code_of(pw.add_island, pw.Island("pod", devices=1, hosts=2)) == "PWC0912"
     for wrong in (("remove", "nowhere"), ("remove", made), ("add", "devices=2,name=island0")):
         code, _, error = pwc_here("cluster", *wrong, *at)
@@ -103,12 +105,12 @@ def test_the_command_line_adds_and_removes(cluster: SharedCluster) -> None:
     assert set(cluster.hosts()) == {"island0", "island1"} and cluster.is_empty()
 
 
-def test_a_host_that_is_killed_is_removed(cluster: SharedCluster) -> None:
+def test_an_island_is_removed_right_after_its_host_is_killed(cluster: SharedCluster) -> None:
     with pw.connect(cluster.address):
         spare, both = pw.add_island(), two_stages()
         first = both(X)
         assert is_right(first)
-        goes = where(first[1])
+        goes = island_of(first[1])
         pid = cluster.send(goes, signal.SIGKILL)
         pw.remove_island(goes, now=True)
         assert becomes(lambda: not is_alive(pid)) and is_right(both(X))
@@ -119,7 +121,7 @@ def test_a_host_that_is_killed_is_removed(cluster: SharedCluster) -> None:
     assert cluster.is_empty()
 
 
-def test_a_client_that_runs_all_the_time_goes_on(cluster: SharedCluster) -> None:
+def test_a_busy_client_keeps_running_while_an_island_is_added_and_removed(cluster: SharedCluster) -> None:
     with cluster.clients(("share", 1, 100)) as clients, pw.connect(cluster.address):
         assert line_of(clients[0]) == "ready"
         go_on(clients[0])

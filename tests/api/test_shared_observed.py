@@ -1,4 +1,4 @@
-"""What is seen of programs on a cluster that others use, too: traces have all hosts, and one client's runs alone."""
+"""Tests traces and injected faults on a shared cluster: a trace has all hosts, but only one client's runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +15,8 @@ import pathways as pw
 from pathways.api.process import inside_of, process
 
 X = np.arange(1.0, 17.0, dtype=np.float32).reshape(4, 4)
-PLACES = [("island0", "double"), ("island0", "double"), ("island1", "square"), ("island1", "square")]
-"""What one run does, on two devices an island."""
+COMPUTATIONS = [("island0", "double"), ("island0", "double"), ("island1", "square"), ("island1", "square")]
+"""The computations of one run, each on the two devices of its island."""
 
 
 def make() -> Any:
@@ -29,12 +29,12 @@ def cluster() -> Iterator[SharedCluster]:
         yield made
 
 
-def places(path: Path) -> list[tuple[str, str]]:
+def computations_in(path: Path) -> list[tuple[str, str]]:
     return [(island, name) for island, name, _ in launched(events_of(path))]
 
 
-def test_a_trace_has_all_hosts_and_this_client_alone(cluster: SharedCluster, tmp_path: Path) -> None:
-    """It begins before the client has called anything, which is when it first meets the hosts."""
+def test_a_trace_has_all_hosts_but_only_the_runs_of_its_client(cluster: SharedCluster, tmp_path: Path) -> None:
+    """The trace starts before the first call of the client, which connects the client to the hosts."""
     with pw.connect(cluster.address):
         other, theirs = process(), make()
         theirs(X).block_until_ready()
@@ -49,14 +49,14 @@ def test_a_trace_has_all_hosts_and_this_client_alone(cluster: SharedCluster, tmp
                         there.block_until_ready()
     events = events_of(tmp_path / "t.json")
     assert sorted(names_of(events).values()) == ["controller", "island0", "island1"]
-    assert sorted(places(tmp_path / "t.json")) == sorted(PLACES * 3)
+    assert sorted(computations_in(tmp_path / "t.json")) == sorted(COMPUTATIONS * 3)
     assert len({run for _, _, run in launched(events)}) == 3
-    assert len({e["id"] for e in events if e["ph"] == "s"}) == 3  # a transfer a run
+    assert len({e["id"] for e in events if e["ph"] == "s"}) == 3  # one transfer per run
     assert cluster.is_empty()
 
 
-def test_two_clients_record_at_once(cluster: SharedCluster, tmp_path: Path) -> None:
-    """What one has run until the other's end is in its file, and what it runs behind that."""
+def test_two_clients_record_traces_at_once(cluster: SharedCluster, tmp_path: Path) -> None:
+    """A trace contains runs from before and after the end of the other client's trace."""
     with pw.connect(cluster.address):
         other, theirs = process(), make()
         theirs(X).block_until_ready()
@@ -68,18 +68,18 @@ def test_two_clients_record_at_once(cluster: SharedCluster, tmp_path: Path) -> N
                 with inside_of(other), pw.trace(tmp_path / "theirs.json"):
                     theirs(X).block_until_ready()
                 ours(X).block_until_ready()
-    assert sorted(places(tmp_path / "ours.json")) == sorted(PLACES * 2)
-    assert sorted(places(tmp_path / "theirs.json")) == sorted(PLACES)
+    assert sorted(computations_in(tmp_path / "ours.json")) == sorted(COMPUTATIONS * 2)
+    assert sorted(computations_in(tmp_path / "theirs.json")) == sorted(COMPUTATIONS)
 
 
-def test_a_trace_of_islands_of_several_hosts_has_all_of_their_devices(tmp_path: Path) -> None:
+def test_a_trace_of_islands_of_several_hosts_has_all_devices(tmp_path: Path) -> None:
     with shared_cluster("islands=2,hosts=2,devices=1") as wide, pw.connect(wide.address):
         with pw.trace(tmp_path / "t.json"):
             make()(X).block_until_ready()
-        assert sorted(places(tmp_path / "t.json")) == sorted(PLACES)
+        assert sorted(computations_in(tmp_path / "t.json")) == sorted(COMPUTATIONS)
 
 
-def test_a_fault_comes_to_hosts_that_the_client_has_not_met(cluster: SharedCluster) -> None:
+def test_a_fault_reaches_hosts_that_the_client_has_not_used_before(cluster: SharedCluster) -> None:
     with pw.connect(cluster.address), pw.testing.fault("raise", computation="double") as fault:
         assert code_of(np.asarray, make()(X)) == "PWC0504"
     assert fault.happened == 1

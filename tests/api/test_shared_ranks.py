@@ -1,9 +1,10 @@
-"""A cluster that many processes use, whose islands are two hosts each: results are those of one process."""
+"""Tests a shared cluster whose islands have two hosts each: results equal those of one process."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.forked_python import processes_from_nothing
 from support.processes import ROOT, load_file, run_python
 from support.shared import SharedCluster, end_of, shared_cluster
 
@@ -14,13 +15,15 @@ from pathways.dialect.topology import parse_topology
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[SharedCluster]:
-    with shared_cluster("islands=2,hosts=2,devices=1") as made:
+def cluster(thorough: bool) -> Iterator[SharedCluster]:
+    """With --all the hosts have hash seeds of their own, as in test_cluster_ranks.py."""
+    with processes_from_nothing(thorough), shared_cluster("islands=2,hosts=2,devices=1") as made:
         yield made
 
 
-def test_runs_of_two_clients_that_span_both_islands_meet_in_one_order(cluster: SharedCluster) -> None:
-    """Another order on one host than on another would give wrong sums, or hang."""
+@pytest.mark.long("clients compete for many runs: 16 s")
+def test_runs_of_two_clients_over_both_islands_have_one_order_on_all_hosts(cluster: SharedCluster) -> None:
+    """A different order on one host would give wrong sums, or hang."""
     with cluster.clients(("sums", 0, 500), ("sums", 1, 500)) as clients:
         assert [end_of(each) for each in clients] == [["0", "0"], ["0", "0"]]
     assert cluster.is_empty()
@@ -32,23 +35,25 @@ def wide() -> Iterator[SharedCluster]:
         yield made
 
 
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each", keep=("mixture_of_experts",))
 @pytest.mark.parametrize("name", ["train_lm", "mixture_of_experts"])
-def test_samples_train_as_plain_jax(name: str, wide: SharedCluster) -> None:
+def test_sample_losses_match_plain_jax(name: str, wide: SharedCluster) -> None:
     with pw.connect(wide.address):
         losses = load_file(ROOT / "samples" / f"{name}.py").train(2)
     assert len(losses) == 2 and all(abs(ours - plain) < 1e-3 * abs(plain) for ours, plain in losses)
 
 
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each", keep=("figure2",))
 @pytest.mark.parametrize("name", ["figure2", "speculative_decoding"])
-def test_samples_print_what_they_do_in_one_process(name: str, wide: SharedCluster) -> None:
-    """As scripts that know nothing of clusters: an address in the environment is all."""
+def test_samples_print_the_same_as_in_one_process(name: str, wide: SharedCluster) -> None:
+    """The samples do not mention clusters. The address in the environment is enough."""
     file = str(ROOT / "samples" / f"{name}.py")
     shared, alone = run_python(file, PATHWAYS_ADDRESS=wide.address), run_python(file)
     assert shared.returncode == 0 and shared.stdout == alone.stdout != "", shared.stderr
     assert wide.is_empty()
 
 
-def test_hosts_that_do_not_start_are_named_with_their_last_words(
+def test_hosts_that_fail_to_start_are_named_with_their_last_log_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "logs").mkdir()

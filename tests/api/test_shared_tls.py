@@ -1,4 +1,4 @@
-"""A cluster whose hosts and clients come by TLS, as from other machines: all of it on addresses of this one."""
+"""Tests a cluster whose hosts and clients connect by TLS, as from other machines. Here all use loopback addresses."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from support.clusters import PATIENCE, becomes, code_of, is_alive
 from support.processes import pwc_here, run_python, start_python
 from support.shared import SharedCluster, line_of
-from support.two_islands import f, g, jit
+from support.two_islands import X, both, here, jit, there
 
 import pathways as pw
 from pathways.api.shared_cluster import start_shared
@@ -33,19 +33,10 @@ from pathways.runtime.wire.tls import Listener, join_as, read_keys
 from pathways.runtime.wire.versions import VERSIONS
 
 PWC = "from pathways.cli.main import main; main()"
-X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
-here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))
 
 
-@pw.program
-def both(x: Any) -> Any:
-    for _ in range(3):
-        x = g(f(x)) / 100
-    return x, f(x)
-
-
-class Joined(SharedCluster):
-    """A cluster whose hosts are started one by one, each with an address of its own."""
+class TlsCluster(SharedCluster):
+    """A cluster whose hosts are started one by one, each at its own address."""
 
     def __init__(self, folder: Path, keys: Path, topology: str) -> None:
         self.keys = keys
@@ -58,7 +49,7 @@ class Joined(SharedCluster):
         return ask(self.address, "status", self.keys)
 
     def join(self, name: str) -> None:
-        """Starts a host, and waits until it is there, where it has its island alone."""
+        """Starts a host. If it is the only host of its island, waits until the island is up."""
         ip = f"127.0.0.{int(name[-1]) + 2}"
         island, _, rank = name.partition("/")
         which = (island, "--rank", rank) if rank else (island,)
@@ -66,24 +57,24 @@ class Joined(SharedCluster):
             "-c", PWC, "cluster", "join", self.address, "--island", *which, "--ip", ip, "--keys", str(self.keys)
         )
         if not rank:
-            self.is_up(island)
+            self.wait_until_up(island)
 
-    def is_up(self, island: str) -> None:
+    def wait_until_up(self, island: str) -> None:
         assert self.becomes(lambda said: {i["name"]: i for i in said["islands"]}[island]["state"] == "up")
 
     def kill(self, island: str, how: signal.Signals = signal.SIGKILL) -> None:
         self.started[island].send_signal(how)
 
-    def said_by(self, island: str) -> str:
-        """What a host has printed until its end."""
+    def output_of(self, island: str) -> str:
+        """Waits until a host exits; returns what the host has printed."""
         return "".join(self.started[island].communicate(timeout=PATIENCE))
 
     def close(self) -> None:
-        with contextlib.suppress(pw.PathwaysError):  # it was stopped
+        with contextlib.suppress(pw.PathwaysError):  # already stopped by the test
             ask(self.address, "stop", self.keys)
         assert becomes(lambda: not is_alive(self.pid))
         for process in self.started.values():
-            assert process.wait(PATIENCE) is not None  # each ends with its stream
+            assert process.wait(PATIENCE) is not None  # a host exits when its connection ends
             for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
@@ -101,9 +92,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def joined(keys: Path, topology: str = "islands=2,devices=2") -> Generator[Joined]:
+def tls_cluster(keys: Path, topology: str = "islands=2,devices=2") -> Generator[TlsCluster]:
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
-        made = Joined(Path(folder), keys, topology)
+        made = TlsCluster(Path(folder), keys, topology)
         try:
             yield made
         finally:
@@ -111,17 +102,18 @@ def joined(keys: Path, topology: str = "islands=2,devices=2") -> Generator[Joine
 
 
 @pytest.fixture(scope="module")
-def cluster(keys: Path) -> Iterator[Joined]:
+def cluster(keys: Path) -> Iterator[TlsCluster]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATHWAYS_HOST_TIMEOUT", "3")
-        with joined(keys) as made:
+        with tls_cluster(keys) as made:
             assert [i["state"] for i in made.status()["islands"]] == ["starting"] * 2
             for island in ("island0", "island1"):
                 made.join(island)
             yield made
 
 
-def test_results_are_those_of_one_process(cluster: Joined) -> None:
+@pytest.mark.long("another cluster is started for it: 10 s")
+def test_results_equal_those_of_one_process(cluster: TlsCluster) -> None:
     wanted = [np.asarray(v) for v in both(X)]
     with pw.connect(cluster.address, keys=cluster.keys / "client.alice") as topology:
         assert topology.names == ("island0", "island1")
@@ -132,7 +124,7 @@ def test_results_are_those_of_one_process(cluster: Joined) -> None:
     assert cluster.is_empty()
 
 
-def test_the_environment_names_it(cluster: Joined) -> None:
+def test_a_client_finds_the_cluster_by_environment_variables(cluster: TlsCluster) -> None:
     path = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
     script = """
 import numpy as np, pathways as pw
@@ -147,18 +139,18 @@ print(float(np.asarray(pw.program(lambda x: g(f(x)))(np.ones((4, 4), np.float32)
     assert cluster.is_empty()
 
 
-def test_nothing_listens_but_where_it_is_told(cluster: Joined) -> None:
-    """Every port that a host has is at the address that it was given; of the controller, too."""
+def test_processes_listen_only_at_their_given_addresses(cluster: TlsCluster) -> None:
+    """Checks every listening port of the hosts and of the controller."""
     for pid, wanted in ((cluster.pid, "127.0.0.1"), *((h.pid, f"127.0.0.{n + 2}") for n, h in hosts_of(cluster))):
         assert {ip for ip, _ in listening(pid)} == {wanted}
 
 
-def hosts_of(cluster: Joined) -> "list[tuple[int, subprocess.Popen[str]]]":
+def hosts_of(cluster: TlsCluster) -> "list[tuple[int, subprocess.Popen[str]]]":
     return [(int(name[-1]), process) for name, process in cluster.started.items()]
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
-    """Where a process listens (Linux)."""
+    """Returns the addresses and ports on which a process listens (Linux only)."""
     mine = set[str]()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -173,8 +165,9 @@ def listening(pid: int) -> list[tuple[str, int]]:
     return found
 
 
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("9",))
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_another_host_joins_in_the_place_of_one_that_is_gone(cluster: Joined, how: signal.Signals) -> None:
+def test_a_new_host_joins_in_place_of_a_lost_host(cluster: TlsCluster, how: signal.Signals) -> None:
     with pw.connect(cluster.address, keys=cluster.keys):
         both(X)  # places the slices
         kept, lost = there(X), here(X)
@@ -188,15 +181,15 @@ def test_another_host_joins_in_the_place_of_one_that_is_gone(cluster: Joined, ho
         cluster.join("island0")
         np.testing.assert_array_equal(np.asarray(here(X)), X * 2 + 1)
         assert cluster.island("island0")["epoch"] == epoch + 1
-        old.send_signal(signal.SIGCONT)  # the one that was frozen finds that its stream has ended
+        old.send_signal(signal.SIGCONT)  # a frozen host continues, and finds its connection closed
         said, errors = old.communicate(timeout=PATIENCE)
         assert "island0 joins" in said and ("PWC0910" in errors) == (how == signal.SIGSTOP)
         assert old.returncode == (1 if how == signal.SIGSTOP else -signal.SIGKILL)
     assert cluster.is_empty()
 
 
-def test_who_is_no_member_is_told_so(cluster: Joined, keys: Path, tmp_path: Path) -> None:
-    """With no keys, with another cluster's, and with keys of another role or name."""
+def test_clients_and_hosts_with_wrong_keys_are_refused(cluster: TlsCluster, keys: Path, tmp_path: Path) -> None:
+    """Tries no keys, keys of another cluster, and keys of another role or name."""
     make_folders(tmp_path / "theirs", "keys", ["island0"], ["alice"])
     wrong = tmp_path / "client"
     wrong.mkdir(mode=0o700)
@@ -216,21 +209,21 @@ def test_who_is_no_member_is_told_so(cluster: Joined, keys: Path, tmp_path: Path
         np.testing.assert_array_equal(np.asarray(here(X)), X * 2 + 1)
 
 
-def test_a_client_s_keys_make_no_controller(keys: Path) -> None:
-    """A host that was told another address than its controller's does nothing there."""
+def test_a_controller_with_the_keys_of_a_client_is_refused(keys: Path) -> None:
+    """A host or client that connects to an impostor instead of its controller refuses the connection."""
     refused: queue.SimpleQueue[pw.PathwaysError] = queue.SimpleQueue()
-    poses = Listener(("127.0.0.1", 0), read_keys(keys / "client.alice"), "host", on_refused=refused.put)
+    impostor = Listener(("127.0.0.1", 0), read_keys(keys / "client.alice"), "host", on_refused=refused.put)
     try:
-        address = show_address(poses.address)
+        address = show_address(impostor.address)
         _, _, errors = pwc_here("cluster", "join", address, "--island", "island0", "--keys", str(keys))
         assert "PWC0913" in errors and "that of client alice" in errors
         assert code_of(lambda: pw.connect(address, keys=keys).__enter__()) == "PWC0913"
         refused.get(timeout=PATIENCE)
     finally:
-        poses.close()
+        impostor.close()
 
 
-def test_a_host_lets_in_clients_that_its_controller_knows(cluster: Joined, keys: Path) -> None:
+def test_a_host_accepts_only_clients_with_a_ticket_of_its_controller(cluster: TlsCluster, keys: Path) -> None:
     control = connect_to(cluster.address, keys)
     control.post(m.ComeIn("raw", 1, VERSIONS))
     welcome = next(said for said in iter(control.receive, None) if isinstance(said, m.Welcome))
@@ -249,7 +242,7 @@ def test_a_host_lets_in_clients_that_its_controller_knows(cluster: Joined, keys:
     assert cluster.is_empty()
 
 
-def test_the_commands_show_it_from_elsewhere(cluster: Joined) -> None:
+def test_pwc_status_stack_and_logs_work_over_tls(cluster: TlsCluster) -> None:
     there = ("--address", cluster.address, "--keys", str(cluster.keys))
     assert "island1  2 x cpu" in pwc_here("status", *there)[1]
     assert "island0 |" in pwc_here("stack", *there)[1]
@@ -257,16 +250,16 @@ def test_the_commands_show_it_from_elsewhere(cluster: Joined) -> None:
     assert "pwc cluster join" in pwc_here("cluster", "logs", "--address", cluster.local)[1]
 
 
-def test_a_host_ends_with_its_controller_and_says_so(keys: Path) -> None:
-    with joined(keys) as cluster:
+def test_a_host_exits_with_a_message_when_its_controller_stops(keys: Path) -> None:
+    with tls_cluster(keys) as cluster:
         cluster.join("island0")
         assert pwc_here("cluster", "stop", "--address", cluster.address, "--keys", str(keys))[0] == 0
-        assert "the controller has ended the connection" in cluster.said_by("island0")
+        assert "the controller has ended the connection" in cluster.output_of("island0")
         code, _, errors = pwc_here("status", "--address", cluster.address, "--keys", str(keys))
         assert code and "PWC0913" in errors
 
 
-def test_hosts_that_are_started_here_are_reached_from_here_and_elsewhere(keys: Path) -> None:
+def test_clients_reach_local_hosts_by_tls_and_by_unix_socket(keys: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
         local = str(Path(folder) / "c")
         start = ("cluster", "start", "islands=2,devices=2", "--bind", "127.0.0.1:0", "--address", local, "--keys")
@@ -281,10 +274,10 @@ def test_hosts_that_are_started_here_are_reached_from_here_and_elsewhere(keys: P
             ask(local, "stop")
 
 
-def test_a_cluster_that_cannot_start_so_says_why(keys: Path, short_path: Path) -> None:
+def test_a_cluster_that_cannot_start_reports_the_reason(keys: Path, short_path: Path) -> None:
     start = ("cluster", "start", "--address", str(short_path / "c"), "--keys", str(keys))
     for arguments, said in (
-        (("islands=3,devices=2", "--bind", "127.0.0.1:0"), "host.island2"),  # which has no keys
+        (("islands=3,devices=2", "--bind", "127.0.0.1:0"), "host.island2"),  # island2 has no keys
         (("islands=1,devices=2", "--bind", "192.0.2.1:0", "--join"), "Cannot assign requested address"),
         (("islands=1,devices=2", "--bind", "nowhere"), "is not HOST:PORT"),
         (("islands=1,devices=2", "--join"), "--bind and --keys go together"),
@@ -294,15 +287,16 @@ def test_a_cluster_that_cannot_start_so_says_why(keys: Path, short_path: Path) -
     assert not (short_path / "c").exists()
 
 
-def test_hosts_that_have_an_island_together_join_one_by_one(tmp_path: Path) -> None:
-    """Also where one has ended before the others came, or is gone: they meet anew."""
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_hosts_of_one_island_join_one_by_one(tmp_path: Path) -> None:
+    """Also after one host is killed before the other joins, and after one is lost: both join again."""
     keys = tmp_path / "keys"
     names = ["island0/0", "island0/1"]
     assert pwc_here("cluster", "keys", str(keys), "--hosts", ",".join(names), "--clients", "alice")[0] == 0
     whole = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
     program = pw.program(lambda v: jit(lambda w: w - w.mean(), in_shardings=whole, out_shardings=whole)(v))
     wanted = np.asarray(program(X))
-    with joined(keys, "islands=1,hosts=2,devices=1") as cluster:
+    with tls_cluster(keys, "islands=1,hosts=2,devices=1") as cluster:
         cluster.join(names[0])
         assert line_of(cluster.started[names[0]]) == "island0/0 waits for the other hosts of island0"
         early = cluster.started[names[0]]
@@ -310,7 +304,7 @@ def test_hosts_that_have_an_island_together_join_one_by_one(tmp_path: Path) -> N
         early.communicate(timeout=PATIENCE)
         for name in names:
             cluster.join(name)
-        cluster.is_up("island0")
+        cluster.wait_until_up("island0")
         with pw.connect(cluster.address, keys=keys / "client.alice"):
             np.testing.assert_allclose(np.asarray(program(X)), wanted, rtol=1e-6)
             old = [cluster.started[name] for name in names]
@@ -319,5 +313,5 @@ def test_hosts_that_have_an_island_together_join_one_by_one(tmp_path: Path) -> N
                 process.communicate(timeout=PATIENCE)
             for name in names:
                 cluster.join(name)
-            cluster.is_up("island0")
+            cluster.wait_until_up("island0")
             np.testing.assert_allclose(np.asarray(program(X)), wanted, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""What `pw.restore` refuses: every shape and element type but those that were saved."""
+"""Tests that `pw.restore` refuses every shape and element type except those that were saved."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SAVED: dict[str, Any] = {
 
 @pytest.mark.parametrize("saved", SAVED)
 @pytest.mark.parametrize("wanted", SAVED)
-def test_only_the_type_that_was_saved_is_restored(saved: str, wanted: str, tmp_path: Path) -> None:
+def test_only_the_saved_element_type_is_restored(saved: str, wanted: str, tmp_path: Path) -> None:
     path = tmp_path / "state.npz"
     pw.save({"w": SAVED[saved]}, path)
     if saved == wanted:
@@ -35,14 +35,14 @@ def test_only_the_type_that_was_saved_is_restored(saved: str, wanted: str, tmp_p
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (5,), (4, 1), (1, 4), (2, 2)])
-def test_only_the_shape_that_was_saved_is_restored(shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_shapes_other_than_the_saved_one_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
     path = tmp_path / "state.npz"
     pw.save({"w": SAVED["float32"]}, path)
     with pytest.raises(pw.PathwaysError, match="PWC0514"):
         pw.restore({"w": jax.ShapeDtypeStruct(shape, np.float32)}, path)
 
 
-def test_all_that_does_not_fit_is_said_at_once(tmp_path: Path) -> None:
+def test_all_mismatches_are_reported_in_one_error(tmp_path: Path) -> None:
     path = tmp_path / "state.npz"
     pw.save({"a": SAVED["float32"], "b": SAVED["int32"], "c": SAVED["uint8"]}, path)
     with pytest.raises(pw.PathwaysError) as caught:
@@ -51,8 +51,8 @@ def test_all_that_does_not_fit_is_said_at_once(tmp_path: Path) -> None:
     assert names == ["['a']", "['b']", "['d']"]
 
 
-def test_the_gradient_of_an_integer_comes_back_as_nothing(tmp_path: Path) -> None:
-    """As a program gives it, and as numpy holds it."""
+def test_a_float0_gradient_is_restored_as_float0(tmp_path: Path) -> None:
+    """Restores the gradient of an integer from a program and from a numpy array."""
     path = tmp_path / "state.npz"
     program = pw.program(lambda n: jax.grad(lambda n: (n * 2.0).sum(), allow_int=True)(n))
     nothing = program(np.arange(3))

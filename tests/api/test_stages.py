@@ -1,4 +1,4 @@
-"""What programs, lowered and compiled, say of themselves; and what a schedule says that has nothing to order."""
+"""Tests the repr, summary, costs and memory of stages of a program, and the warning of a schedule without effect."""
 
 import warnings
 from pathlib import Path
@@ -29,7 +29,7 @@ def step(w: Any, x: Any, times: int = 1) -> Any:
 
 
 def statistics(scale: Any, xs: Any) -> Any:
-    """A loop over microbatches of which each depends on the one before, and a schedule finds nothing to order."""
+    """A loop over microbatches, each of which depends on the one before: a schedule has nothing to reorder."""
 
     def body(s: Any, x: Any) -> Any:
         (a, x), (b, y) = first_scaled(s[0], x), second_scaled(s[1], x)
@@ -44,8 +44,9 @@ first_scaled, second_scaled = (
 SCALED = (np.float32(1),) * 2, np.ones((4, 8), np.float32)
 
 
+@pytest.mark.long("more schedules of the same kind", keep=("gpipe",))
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "interleaved", "zero-bubble"])
-def test_a_schedule_of_nothing_warns(schedule: str) -> None:
+def test_a_schedule_without_effect_warns(schedule: str) -> None:
     lowered = pw.program(statistics).lower(*SCALED)
     with pytest.warns(UserWarning, match=f"schedule '{schedule}' changes nothing in statistics: no loop") as caught:
         compiled = lowered.compile(schedule=schedule)
@@ -58,7 +59,7 @@ def test_a_schedule_of_nothing_warns(schedule: str) -> None:
         pipe(slices=2, microbatches=4).lowered().compile(schedule=schedule if schedule != "interleaved" else "gpipe")
 
 
-def test_without_a_line_of_the_users_a_warning_is_a_note(
+def test_a_warning_without_a_user_line_is_printed_as_a_note(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pathways.api.warn.caller", lambda: None)
@@ -66,7 +67,7 @@ def test_without_a_line_of_the_users_a_warning_is_a_note(
     assert capsys.readouterr().err.startswith("note: schedule '1f1b' changes nothing in statistics")
 
 
-def test_the_summary_is_what_the_command_prints(tmp_path: Path) -> None:
+def test_the_summary_equals_the_output_of_pwc_compile(tmp_path: Path) -> None:
     source = Path(__file__).parents[2] / "samples" / "mixture_of_experts.py"
     plan = tmp_path / "plan.bin"
     exit_code, printed, _ = pwc_here("compile", str(source), "-o", str(plan))
@@ -79,7 +80,7 @@ def test_the_summary_is_what_the_command_prints(tmp_path: Path) -> None:
     assert here.startswith("program  step for cpu: 2 inputs, 2 results") and "time     " in here
 
 
-def test_what_they_look_like(tmp_path: Path) -> None:
+def test_reprs_show_arguments_results_slices_and_signatures(tmp_path: Path) -> None:
     program = pw.program(lambda w, *, x: first(w, x))
     assert repr(program).startswith(f"<pw.Program <lambda>(w, *, x) at {__file__}:")
     assert repr(program).endswith("signatures compiled: 0>")
@@ -94,7 +95,7 @@ def test_what_they_look_like(tmp_path: Path) -> None:
     assert repr(program).endswith("signatures compiled: 1>")
 
 
-def test_costs_by_the_names_of_jax(tmp_path: Path) -> None:
+def test_cost_analysis_uses_the_keys_of_jax(tmp_path: Path) -> None:
     compiled = step.lower(X, X).compile("islands=2,devices=2")
     jax_one = jax.jit(lambda w, x: jnp.tanh(x @ w)).lower(X, X).compile().cost_analysis()
     assert jax_one is not None
@@ -112,7 +113,7 @@ def test_costs_by_the_names_of_jax(tmp_path: Path) -> None:
         compiled.cost_analysis("island9")
 
 
-def test_memory_by_the_names_of_jax() -> None:
+def test_memory_analysis_uses_the_attribute_names_of_jax() -> None:
     compiled = step.lower(X, X).compile("islands=2,devices=2")
     whole = compiled.memory_analysis()
     names = [f"{n}_size_in_bytes" for n in ("argument", "output", "alias", "temp", "generated_code")]
@@ -130,12 +131,12 @@ def test_memory_by_the_names_of_jax() -> None:
         compiled.memory_analysis("nowhere")
 
 
-def test_costs_of_what_calls_back_and_of_nothing() -> None:
-    def shout(x: Any) -> Any:
+def test_cost_analysis_covers_host_callbacks_and_empty_programs() -> None:
+    def add_one_on_the_host(x: Any) -> Any:
         return jax.pure_callback(lambda v: np.asarray(v) + 1, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
-    loud = jax.jit(shout, in_shardings=NamedSharding(meshes[0], P()))
-    compiled = pw.program(lambda x: loud(x) * 2).lower(X).compile()
+    placed = jax.jit(add_one_on_the_host, in_shardings=NamedSharding(meshes[0], P()))
+    compiled = pw.program(lambda x: placed(x) * 2).lower(X).compile()
     assert compiled.cost_analysis()["bytes accessed"] > 0
     assert np.allclose(compiled(X), (X + 1) * 2)
     nothing = pw.program(lambda x: x).lower(X).compile()

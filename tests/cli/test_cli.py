@@ -1,4 +1,4 @@
-"""`pwc` as users call it."""
+"""Tests the commands `pwc compile`, `opt`, `run` and `inspect` as users call them."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,7 @@ from support.processes import ROOT, load_file, pwc, pwc_here
 
 from pathways.dialect.phases import Phase
 
-MOE = str(ROOT / "samples" / "mixture_of_experts.py")
-
-SMALL = """
+SMALL_SOURCE = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 import pathways as pw
@@ -38,7 +36,7 @@ def second(x, n):
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.py"
-    path.write_text(SMALL)
+    path.write_text(SMALL_SOURCE)
     return path
 
 
@@ -49,8 +47,9 @@ def test_help_has_an_example(command: list[str]) -> None:
     assert not command or f"pwc {command[0]} " in stdout
 
 
-def test_plan_of_a_trained_model_runs_elsewhere(tmp_path: Path) -> None:
-    """Compile in one process, run in another, on inputs and outputs in files: equal to plain JAX."""
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each")
+def test_the_plan_of_a_training_step_runs_in_another_process(tmp_path: Path) -> None:
+    """Compiles in one process, runs in another with inputs and outputs in files, and compares with plain JAX."""
     plan, inputs, outputs = tmp_path / "a.bin", tmp_path / "in.npz", tmp_path / "out.npz"
     assert pwc("compile", str(ROOT / "samples" / "train_lm.py"), "-o", str(plan)).returncode == 0
     sample = load_file(ROOT / "samples" / "train_lm.py")
@@ -70,11 +69,11 @@ def test_plan_of_a_trained_model_runs_elsewhere(tmp_path: Path) -> None:
         assert len(leaves) == len(results.files)
         for path, leaf in leaves:  # pyright: ignore
             name = "out" + jax.tree_util.keystr(path)  # pyright: ignore
-            # Adam divides gradients by their size: the smallest ones decide by their noise.
+            # Adam divides gradients by their size, so that rounding noise decides the smallest ones.
             np.testing.assert_allclose(results[name], np.asarray(leaf), rtol=1e-4, atol=1e-4)  # pyright: ignore
 
 
-def test_dumps_compile_on_to_the_same_plan(small: Path, tmp_path: Path) -> None:
+def test_the_dump_of_every_phase_compiles_to_the_same_plan(small: Path, tmp_path: Path) -> None:
     plan, dumps = tmp_path / "plan.bin", tmp_path / "dumps"
     arguments = ("compile", f"{small}:step", "-o", str(plan), "--dump-phases-to", str(dumps))
     exit_code, stdout, _ = pwc_here(*arguments)
@@ -91,7 +90,7 @@ def test_dumps_compile_on_to_the_same_plan(small: Path, tmp_path: Path) -> None:
         assert again.read_bytes() == plan.read_bytes(), phase
 
 
-def test_opt_runs_passes_one_by_one(small: Path, tmp_path: Path) -> None:
+def test_opt_runs_the_passes_of_a_given_pipeline(small: Path, tmp_path: Path) -> None:
     dumps = tmp_path / "dumps"
     assert pwc_here("compile", f"{small}:step", "--dump-phases-to", str(dumps))[0] == 0
     pipeline = "propagate-shardings,place{policy=spread},insert-transfers,order-calls,plan-islands,per-device"
@@ -104,12 +103,12 @@ def test_opt_runs_passes_one_by_one(small: Path, tmp_path: Path) -> None:
     assert exit_code == 2 and "PWC0705" in stderr
 
 
-def test_compile_to_a_phase_prints_it(small: Path) -> None:
+def test_compile_to_prints_the_ir_of_that_phase(small: Path) -> None:
     exit_code, stdout, _ = pwc_here("compile", f"{small}:step", "--compile-to", "shard")
     assert exit_code == 0 and 'pw.phase = "shard"' in stdout and "out_shardings" in stdout
 
 
-def test_print_ir_after(small: Path) -> None:
+def test_print_ir_after_prints_the_requested_passes(small: Path) -> None:
     exit_code, _, stderr = pwc_here("compile", f"{small}:step", "--print-ir-after", "place")
     assert exit_code == 0
     assert stderr.count("// ----- after") == 1 and "// ----- after place" in stderr
@@ -117,14 +116,14 @@ def test_print_ir_after(small: Path) -> None:
     assert stderr.count("// ----- after") == 8
 
 
-def test_run_a_source_on_its_example_and_compare(small: Path) -> None:
+def test_run_uses_the_example_of_a_source_and_compares_with_jax(small: Path) -> None:
     exit_code, stdout, stderr = pwc_here("run", f"{small}:step", "--reference", "--repeat", "2")
     assert exit_code == 0, stderr
     assert "out['y']: float32[8]" in stdout and "reference: equal" in stdout
     assert "random" not in stderr
 
 
-def test_run_without_inputs_says_so(small: Path, tmp_path: Path) -> None:
+def test_run_without_inputs_notes_that_its_data_is_random(small: Path, tmp_path: Path) -> None:
     plan = tmp_path / "second.bin"
     assert pwc_here("compile", f"{small}:second", "-o", str(plan))[0] == 0
     exit_code, stdout, stderr = pwc_here("run", str(plan), "--json", "--reference")
@@ -134,7 +133,7 @@ def test_run_without_inputs_says_so(small: Path, tmp_path: Path) -> None:
     assert all(r["close"] for r in row["reference"])
 
 
-def test_inputs_from_files_and_values(small: Path, tmp_path: Path) -> None:
+def test_run_reads_inputs_from_files_and_values(small: Path, tmp_path: Path) -> None:
     import ml_dtypes
 
     plan, x, out = tmp_path / "second.bin", tmp_path / "x.npy", tmp_path / "out.npz"
@@ -147,7 +146,7 @@ def test_inputs_from_files_and_values(small: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, 6 * np.arange(8, dtype=np.float32))
 
 
-def test_inspect(moe_plan: Path) -> None:
+def test_inspect_prints_the_requested_views_of_a_plan(moe_plan: Path) -> None:
     exit_code, stdout, _ = pwc_here("inspect", str(moe_plan), "--all")
     assert exit_code == 0
     for part in ("params['router']", "out[1]", "island0", "send %", "recv %", "free %", "peak"):
@@ -162,7 +161,7 @@ def test_inspect(moe_plan: Path) -> None:
     assert exit_code == 0 and 'pw.phase = "place"' in stdout
 
 
-def test_mismatch_with_the_reference_is_exit_1(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mismatch_with_the_reference_exits_with_1(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "pathways.cli.run.run_reference", lambda plan, arguments: [np.zeros(8, np.float32), np.zeros(3, np.float32)]
     )

@@ -1,4 +1,4 @@
-"""Errors of the command line that need a case of their own, and what refused options leave behind."""
+"""Tests errors of `pwc` that need a case of their own, and which files refused options leave."""
 
 import tempfile
 from dataclasses import replace
@@ -18,8 +18,9 @@ in_own_process = doctor._in_own_process  # pyright: ignore[reportPrivateUsage]
 PIPELINE = str(ROOT / "tests" / "golden" / "errors" / "schedule-unsuitable.py")
 
 
+@pytest.mark.long("more platforms of the same kind", keep=("tpu",))
 @pytest.mark.parametrize("platform", ["gpu", "tpu", "abacus"])
-def test_a_plan_for_another_platform_is_exit_6(platform: str, moe_plan: Path, tmp_path: Path) -> None:
+def test_running_a_plan_for_another_platform_exits_with_6(platform: str, moe_plan: Path, tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"
     path.write_bytes(write_plan(replace(load_plan(moe_plan), platform=platform)))
     exit_code, _, stderr = pwc_here("run", str(path))
@@ -27,7 +28,7 @@ def test_a_plan_for_another_platform_is_exit_6(platform: str, moe_plan: Path, tm
     assert f"the platform {platform}" in stderr and "runs on cpu" in stderr
     with pytest.raises(pw.PathwaysError, match="PWC0605"):
         pw.load(path)
-    assert pwc_here("inspect", str(path))[0] == 0  # to look at it needs no device
+    assert pwc_here("inspect", str(path))[0] == 0  # inspecting needs no device
 
 
 def test_a_plan_compiled_for_another_platform_is_refused_when_run(tmp_path: Path) -> None:
@@ -39,7 +40,8 @@ def test_a_plan_compiled_for_another_platform_is_refused_when_run(tmp_path: Path
     assert exit_code == 6 and "error[PWC0605]" in stderr
 
 
-def test_a_phase_that_the_plan_does_not_hold(moe_plan: Path, tmp_path: Path) -> None:
+@pytest.mark.long("a model is compiled for it: 6 s")
+def test_printing_a_phase_that_the_plan_lacks_is_refused(moe_plan: Path, tmp_path: Path) -> None:
     plan = load_plan(moe_plan)
     without = tmp_path / "without.bin"
     without.write_bytes(write_plan(replace(plan, phases={})))
@@ -56,7 +58,7 @@ def test_a_phase_that_the_plan_does_not_hold(moe_plan: Path, tmp_path: Path) -> 
         assert exit_code == 2 and "error[PWC0805]" in stderr
 
 
-def test_doctor_counts_what_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_counts_failed_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     well = doctor.Check("python", lambda: ("3.11", ""))
     crashing = doctor.Check("devices", lambda: in_own_process("import os; os._exit(7)", "another driver"))
     killed = doctor.Check("run", lambda: in_own_process("import os; os.kill(os.getpid(), 9)", "file a bug"))
@@ -71,27 +73,28 @@ def test_doctor_counts_what_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None
     assert pwc_here("doctor")[0] == 0
 
 
-_AS_OF_A_HOST = """
+_WITH_FIXED_DEVICES = """
 from dataclasses import replace
 from pathways.dialect.platforms import PLATFORMS
 PLATFORMS["cpu"] = replace(PLATFORMS["cpu"], made_at_will=None, apart=0)
 """
 
 
+@pytest.mark.long("more counts of devices", keep=("1-*",))
 @pytest.mark.parametrize(
     ("devices", "said"),
     [(1, "one slice of the only device"), (2, "two slices of 1, a transfer"), (4, "two slices of 2, a transfer")],
 )
-def test_doctor_runs_a_program_on_whatever_devices_a_host_has(
+def test_doctor_runs_a_program_on_any_number_of_devices(
     devices: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of a GPU host are: not made at will."""
+    """Treats CPU devices like those of a GPU host, whose number is fixed."""
     monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count={devices}")
-    found, advice = in_own_process(_AS_OF_A_HOST + doctor._TWO_SLICES, "file a bug")  # pyright: ignore[reportPrivateUsage]
+    found, advice = in_own_process(_WITH_FIXED_DEVICES + doctor._TWO_SLICES, "file a bug")  # pyright: ignore[reportPrivateUsage]
     assert advice == "" and found.startswith(f"{said}, right: "), found
 
 
-def test_doctor_finds_a_check_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_a_check_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CHECK_SECONDS", 0.5)
     hanging = doctor.Check(
         "run", lambda: in_own_process("import threading; threading.Event().wait()", "another driver")
@@ -101,7 +104,7 @@ def test_doctor_finds_a_check_that_hangs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert exit_code == 3 and "no answer for 0.5 s" in stdout and "error[PWC0809]: 1 of" in stderr
 
 
-def test_every_layer_s_errors_are_explained() -> None:
+def test_errors_of_every_layer_are_in_the_catalogs() -> None:
     modules = {cls.__module__ for cls in catalogs()}
     for layer in ("dialect", "compiler", "runtime", "cli", "pathways/api"):
         for file in (ROOT / layer).rglob("errors.py"):
@@ -111,7 +114,7 @@ def test_every_layer_s_errors_are_explained() -> None:
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files."""
+    """An empty folder in which `tempfile` creates files."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -136,14 +139,14 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (PIPELINE, ["--schedule", "gpipe", "--emit-schedule", "/nowhere/s.csv"], "PWC0606"),
     ],
 )
-def test_a_refused_option_leaves_nothing_behind(source: str, options: list[str], code: str, scratch: Path) -> None:
+def test_a_refused_option_leaves_no_temporary_files(source: str, options: list[str], code: str, scratch: Path) -> None:
     exit_code, _, stderr = pwc_here("compile", source, *options)
     assert exit_code in (2, 3) and (not code or f"error[{code}]" in stderr), stderr
     assert not list(scratch.iterdir()) and "note:" not in stderr
 
 
-def test_a_pass_that_fails_leaves_what_it_was_given(scratch: Path, tmp_path: Path) -> None:
-    """Of a program that does not fit, of a placement that raises, and of a pass of one's own that does."""
+def test_a_failed_pass_saves_its_input(scratch: Path, tmp_path: Path) -> None:
+    """Covers a program that does not fit, a placement that raises, and a user's pass that raises."""
     mine = tmp_path / "mine.py"
     mine.write_text(
         "from pathways.compiler.passes.base import Pass\n"
@@ -165,13 +168,13 @@ def test_a_pass_that_fails_leaves_what_it_was_given(scratch: Path, tmp_path: Pat
         assert len(list(scratch.iterdir())) == count
 
 
-def test_a_folder_that_was_named_gets_it_in_any_case(tmp_path: Path) -> None:
+def test_a_named_reproducer_folder_is_written_even_for_a_refused_option(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     assert pwc_here("compile", SAMPLE, "--schedule", "nothing", "--crash-reproducer", str(saved))[0] == 2
     assert (saved / "reproduce.sh").is_file()
 
 
-def test_why_offers_the_lines_that_it_knows(moe_plan: Path) -> None:
+def test_why_suggests_the_nearest_known_lines(moe_plan: Path) -> None:
     plan = load_plan(moe_plan)
     lines = sorted({d.where.line for d in plan.decisions if d.where is not None})
     file = "mixture_of_experts.py"

@@ -1,4 +1,4 @@
-"""Exit codes of `pwc diff` and `pwc check`: 0 only where plans are the same, and where everything was checked."""
+"""Tests that `pwc diff` exits with 0 only for equal plans, and `pwc check` only for plans with valid modules."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,13 +16,14 @@ from pathways.dialect.schedule_figures import Schedule
 SAMPLE = ROOT / "samples" / "mixture_of_experts.py"
 
 
-def written(plan: Plan, path: Path) -> str:
+def saved(plan: Plan, path: Path) -> str:
+    """Saves a plan and returns its path."""
     save_plan(plan, path)
     return str(path)
 
 
-def other_line(plan: Plan) -> Plan:
-    """The same calls, the first of them from another line: no slice, layout, order or byte differs."""
+def with_other_line(plan: Plan) -> Plan:
+    """Moves the first call to another source line; no slice, layout, order or byte differs."""
     first = plan.streams[0]
     at = next(i for i, x in enumerate(first.instructions) if isinstance(x, Run) and x.where is not None)
     run = first.instructions[at]
@@ -32,19 +33,20 @@ def other_line(plan: Plan) -> Plan:
     return replace(plan, streams=(replace(first, instructions=instructions), *plan.streams[1:]))
 
 
-def computation(plan: Plan, change: Callable[[Computation], Computation]) -> Plan:
+def with_first_computation(plan: Plan, change: Callable[[Computation], Computation]) -> Plan:
+    """Changes the first computation of a plan."""
     return replace(plan, computations=(change(plan.computations[0]), *plan.computations[1:]))
 
 
-OTHERS = {"add": "subtract", "subtract": "add", "multiply": "divide", "divide": "multiply", "tanh": "sine"}
-"""Operations of StableHLO, each with one of the same types."""
+REPLACEMENTS = {"add": "subtract", "subtract": "add", "multiply": "divide", "divide": "multiply", "tanh": "sine"}
+"""Operations of StableHLO, each with another one of the same types."""
 
 
-def other_module(plan: Plan, field: str = "module") -> Plan:
-    """A computation does another operation than it did: its module alone shows it."""
+def with_other_module(plan: Plan, field: str = "module") -> Plan:
+    """Replaces one operation of a computation; only its module differs."""
     for at, was in enumerate(plan.computations):
         text = text_of(raw) if (raw := getattr(was, field)) else ""
-        for operation, other in OTHERS.items():
+        for operation, other in REPLACEMENTS.items():
             if (now := text.replace(f"= stablehlo.{operation} %", f"= stablehlo.{other} %", 1)) != text:
                 found = [*plan.computations]
                 found[at] = replace(was, **{field: module_of(now)})
@@ -52,47 +54,49 @@ def other_module(plan: Plan, field: str = "module") -> Plan:
     raise AssertionError("no such operation")
 
 
-def spare(plan: Plan) -> Plan:
+def with_spare_computation(plan: Plan) -> Plan:
+    """Adds a computation that no call uses."""
     return replace(plan, computations=(*plan.computations, replace(plan.computations[0], name="spare")))
 
 
-UNSEEN = {
-    "only lines": other_line,
-    "what a computation does": other_module,
-    "what it does on one device": lambda p: other_module(p, "local"),
+DIFFERENCES = {
+    "only lines": with_other_line,
+    "what a computation does": with_other_module,
+    "what it does on one device": lambda p: with_other_module(p, "local"),
     "a decision": lambda p: replace(p, decisions=p.decisions[:-1]),
     "a schedule's time": lambda p: replace(p, schedule=replace(p.schedule, estimated_seconds=1.0)),
     "the placement": lambda p: replace(p, placement=f"{p.placement}, or so"),
     "whether it is reproducible": lambda p: replace(p, reproducible=False),
-    "a computation that nothing calls": spare,
+    "a computation that nothing calls": with_spare_computation,
     "an unused schedule": lambda p: replace(p, schedule=Schedule("program", note="another note")),
 }
 
 
-@pytest.mark.parametrize("what", UNSEEN)
+@pytest.mark.long("the same differences with another option", keep=("option0-*",))
+@pytest.mark.parametrize("difference", DIFFERENCES)
 @pytest.mark.parametrize("option", [[], ["--summary"]])
-def test_whatever_differs_is_exit_1(what: str, option: list[str], moe_plan: Path, tmp_path: Path) -> None:
+def test_any_difference_exits_with_1(difference: str, option: list[str], moe_plan: Path, tmp_path: Path) -> None:
     plan = replace(load_plan(moe_plan), phases={})
-    a, b = written(plan, tmp_path / "a.bin"), written(UNSEEN[what](plan), tmp_path / "b.bin")
+    a, b = saved(plan, tmp_path / "a.bin"), saved(DIFFERENCES[difference](plan), tmp_path / "b.bin")
     for pair in ((a, b), (b, a)):
         exit_code, stdout, stderr = pwc_here("diff", *pair, *option)
         assert exit_code == 1 and stdout and "the plans are the same" not in stdout, stderr
     assert pwc_here("diff", b, b, *option) == (0, "the plans are the same\n", "")
 
 
-def test_lines_alone_are_said_to_be_all(moe_plan: Path, tmp_path: Path) -> None:
+def test_diff_reports_that_only_lines_or_operations_differ(moe_plan: Path, tmp_path: Path) -> None:
     plan = replace(load_plan(moe_plan), phases={})
-    a, b = written(plan, tmp_path / "a.bin"), written(other_line(plan), tmp_path / "b.bin")
+    a, b = saved(plan, tmp_path / "a.bin"), saved(with_other_line(plan), tmp_path / "b.bin")
     exit_code, stdout, _ = pwc_here("diff", a, b)
     assert exit_code == 1 and stdout.startswith("nothing moved, nothing resharded, nothing reordered\n---")
     exit_code, stdout, _ = pwc_here("diff", a, b, "--summary")
     assert (exit_code, stdout) == (1, "nothing moved, nothing resharded, nothing reordered\n")
-    exit_code, stdout, _ = pwc_here("diff", a, written(other_module(plan), tmp_path / "c.bin"))
+    exit_code, stdout, _ = pwc_here("diff", a, saved(with_other_module(plan), tmp_path / "c.bin"))
     assert exit_code == 1 and "computes   " in stdout and ": other operations" in stdout
 
 
-def test_plans_that_run_alike_are_the_same(tmp_path: Path) -> None:
-    """Compiled twice, with dumps and without, with ready code and without."""
+def test_plans_with_and_without_dumps_or_executables_are_the_same(tmp_path: Path) -> None:
+    """Compiles one program plainly, with phase dumps, and with compiled executables."""
     paths: list[str] = []
     for number, options in enumerate(([], ["--with-phases"], ["--with-executables"])):
         paths.append(str(tmp_path / f"{number}.bin"))
@@ -102,15 +106,15 @@ def test_plans_that_run_alike_are_the_same(tmp_path: Path) -> None:
         assert pwc_here("diff", path, paths[0], "--summary")[0] == 0
 
 
-def test_check_looks_into_modules(moe_plan: Path, tmp_path: Path) -> None:
-    """A plan whose numbers all agree, but one of whose modules is of another computation."""
+def test_check_refuses_modules_of_another_computation(moe_plan: Path, tmp_path: Path) -> None:
+    """All numbers of the plan agree, but a module is that of another computation, empty, or no module."""
     plan = load_plan(moe_plan)
     for name, change in (
         ("module", lambda c: replace(c, module=next(o for o in plan.computations if o.inputs != c.inputs).module)),
         ("no module", lambda c: replace(c, module=b"")),
         ("local", lambda c: replace(c, local=b"no module")),
     ):
-        path = written(computation(plan, change), tmp_path / f"{name}.bin")
+        path = saved(with_first_computation(plan, change), tmp_path / f"{name}.bin")
         for command in ("check", "inspect", "run"):
             exit_code, stdout, stderr = pwc_here(command, path)
             assert exit_code == 3 and "error[PWC06" in stderr, (name, command)

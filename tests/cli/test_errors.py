@@ -1,4 +1,4 @@
-"""Bad input: each a coded error with have / need / try and the user's line, its exit code, and no traceback."""
+"""Tests that invalid input gives a coded error with have / need / try, an exit code, and no traceback."""
 
 import re
 from pathlib import Path
@@ -58,7 +58,8 @@ def write(folder: Path, body: str, head: str = HEAD) -> Path:
     return path
 
 
-def check(stderr: str, code: str) -> None:
+def assert_coded_error(stderr: str, code: str) -> None:
+    """Asserts that stderr has a coded error with all its labels, and no traceback."""
     assert f"error[{code}]" in stderr
     assert "Traceback" not in stderr
     for label in ("have:", "need:", "try:"):
@@ -66,11 +67,11 @@ def check(stderr: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_that_cannot_be(name: str, tmp_path: Path) -> None:
+def test_invalid_programs_are_refused_at_the_users_line(name: str, tmp_path: Path) -> None:
     body, code, exit_code = PROGRAMS[name]
     path = write(tmp_path, body)
     got, _, stderr = pwc_here("compile", str(path))
-    check(stderr, code)
+    assert_coded_error(stderr, code)
     assert got == exit_code
     line = next(i for i, text in enumerate(path.read_text().splitlines(), 1) if "# here" in text)
     if name not in ("no array returned",):
@@ -91,20 +92,20 @@ MODULES: dict[str, tuple[str, str, int]] = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_sources_that_cannot_be(name: str, tmp_path: Path) -> None:
+def test_invalid_sources_are_refused(name: str, tmp_path: Path) -> None:
     statement, code, exit_code = MODULES[name]
     path = write(tmp_path, "return f2(x)")
     path.write_text(path.read_text() + f"\n\n{statement}  # here\n")
     got, _, stderr = pwc_here("compile", str(path))
-    check(stderr, code)
+    assert_coded_error(stderr, code)
     assert got == exit_code
 
 
-def test_slices_that_do_not_fit(tmp_path: Path) -> None:
+def test_slices_that_do_not_fit_the_topology_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "return f4(f2(x))")
     for topology in ("devices=2", "islands=3,devices=3", "islands=1,hosts=1,devices=5"):
         got, _, stderr = pwc_here("compile", str(path), "--topology", topology)
-        check(stderr, "PWC0301")
+        assert_coded_error(stderr, "PWC0301")
         assert got == 5 and "s1: 4 devices" in stderr
     assert pwc_here("compile", str(path), "--topology", "islands=1,devices=6")[0] == 0
     got, _, stderr = pwc_here("compile", str(path), "--placement", "pinned")
@@ -114,9 +115,9 @@ def test_slices_that_do_not_fit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "spec", ["islands", "islands=0,devices=2", "devices=x", "devices=2,colour=red", "islands=2", "no.toml"]
 )
-def test_bad_topologies(spec: str, tmp_path: Path) -> None:
+def test_invalid_topologies_are_refused(spec: str, tmp_path: Path) -> None:
     got, _, stderr = pwc_here("compile", str(write(tmp_path, "return f2(x)")), "--topology", spec)
-    check(stderr, "PWC0704")
+    assert_coded_error(stderr, "PWC0704")
     assert got == 2
 
 
@@ -131,15 +132,15 @@ def test_bad_topologies(spec: str, tmp_path: Path) -> None:
         (["--inputs", "nothing.npz"], "PWC0803"),
     ],
 )
-def test_bad_inputs(arguments: list[str], code: str, tmp_path: Path) -> None:
+def test_invalid_inputs_are_refused(arguments: list[str], code: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.bin"
     assert pwc_here("compile", str(write(tmp_path, "return f2(x)")), "-o", str(plan))[0] == 0
     got, _, stderr = pwc_here("run", str(plan), *arguments)
-    check(stderr, code)
+    assert_coded_error(stderr, code)
     assert got == 2
 
 
-def test_files_of_the_wrong_kind(tmp_path: Path) -> None:
+def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     source = write(tmp_path, "return f2(x)")
     ir = tmp_path / "ir.mlir"
     ir.write_text("module {}")
@@ -154,11 +155,11 @@ def test_files_of_the_wrong_kind(tmp_path: Path) -> None:
         (["opt", str(broken)], "PWC0702", 3),
     ):
         got, _, stderr = pwc_here(*arguments)
-        check(stderr, code)
+        assert_coded_error(stderr, code)
         assert got == exit_code, arguments
 
 
-def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_written_or_read_are_reported(tmp_path: Path) -> None:
     source, plan = write(tmp_path, "return f2(x)"), tmp_path / "plan.bin"
     assert pwc_here("compile", str(source), "-o", str(plan))[0] == 0
     array, inputs = tmp_path / "x.npy", tmp_path / "in.npz"
@@ -173,27 +174,27 @@ def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:
         (["opt", str(tmp_path)], "PWC0801"),
     ):
         got, _, stderr = pwc_here(*arguments)
-        check(stderr, code)
+        assert_coded_error(stderr, code)
         assert got == 2
     got, _, stderr = pwc_here("run", str(plan), "--input", "x=[0, 1, 2, 3, 4, 5, 6, 7]")
     assert got == 0, stderr
 
 
-def test_options_that_come_too_late(tmp_path: Path) -> None:
+def test_options_of_phases_already_passed_are_refused(tmp_path: Path) -> None:
     source, dumps = write(tmp_path, "return f2(x)"), tmp_path / "dumps"
     assert pwc_here("compile", str(source), "--dump-phases-to", str(dumps))[0] == 0
     for option in (["--topology", "devices=8"], ["--placement", "pinned"], ["--compile-to", "trace"]):
         got, _, stderr = pwc_here("compile", str(dumps / "04.transfer.mlir"), *option)
-        check(stderr, "PWC0801")
+        assert_coded_error(stderr, "PWC0801")
         assert got == 2 and option[0] in stderr
     typo = (dumps / "01.trace.mlir").read_text().replace('"pw.call"', '"pw.cal"')
     got, _, stderr = pwc_here("opt", "-", stdin=typo)
-    check(stderr, "PWC0701")
+    assert_coded_error(stderr, "PWC0701")
     assert got == 3 and "no op of this dialect" in stderr
 
 
-def test_nothing_of_it_ends_the_process(tmp_path: Path) -> None:
-    """The same in a process of its own: an exit code, a message, no signal."""
+def test_a_refused_program_exits_without_a_traceback_or_signal(tmp_path: Path) -> None:
+    """Runs `pwc` in a separate process, which exits with a code and a message."""
     done = pwc("compile", str(write(tmp_path, PROGRAMS["debug.print"][0])))
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert re.search(r"error\[PWC0102\].*\n +--> .*model\.py:\d+", done.stderr)

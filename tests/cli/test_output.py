@@ -1,4 +1,4 @@
-"""What is printed meets a full disk or a reader that has gone: every command ends, with its exit code, and says why."""
+"""Tests output to a full disk or a closed pipe: every command ends with its exit code and reports the reason."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from support.processes import ROOT, pwc_here
 from pathways.cli.main import COMMANDS
 from pathways.dialect.plan.plan_file import load_plan
 
-ALL = """
+RUN_COMMANDS = """
 import json, sys
 from pathways.cli.main import COMMANDS, main
 codes = []
@@ -31,7 +31,7 @@ LOSS = f"{ROOT / 'tests' / 'support' / 'searched.py'}:loss"
 
 
 def commands(folder: Path, moe_plan: Path) -> dict[str, tuple[list[str], int]]:
-    """Every command, and the exit code that it has where its output arrives."""
+    """Returns every command with the exit code that it has when its output can be written."""
     written, dumps, other = folder / "written.bin", folder / "dumps", folder / "other.bin"
     assert pwc_here("compile", SOURCE, "-o", str(other), "--dump-phases-to", str(dumps))[0] == 0
     return {
@@ -60,9 +60,9 @@ def commands(folder: Path, moe_plan: Path) -> dict[str, tuple[list[str], int]]:
 def codes(
     folder: Path, wanted: list[list[str]], stdout: int, stderr: int = subprocess.PIPE
 ) -> tuple[list[object], str]:
-    """The exit code of each command, run with these streams; and what was printed on stderr."""
+    """Runs each command with these streams; returns the exit codes and the text printed on stderr."""
     result = folder / "codes.json"
-    arguments = [sys.executable, "-c", ALL, str(result), json.dumps(wanted)]
+    arguments = [sys.executable, "-c", RUN_COMMANDS, str(result), json.dumps(wanted)]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(arguments, env=env, check=False, timeout=600, text=True, stdout=stdout, stderr=stderr)
     assert done.returncode == 0, done.stderr
@@ -71,29 +71,30 @@ def codes(
 
 @pytest.fixture
 def full() -> Iterator[int]:
+    """A file on a full disk."""
     with open("/dev/full", "wb", buffering=0) as file:
         yield file.fileno()
 
 
 @pytest.fixture
 def closed() -> Iterator[int]:
-    """A pipe that nothing reads."""
+    """The write end of a pipe whose read end is closed."""
     reading, writing = os.pipe()
     os.close(reading)
     yield writing
     os.close(writing)
 
 
-def test_every_command_is_tried(tmp_path: Path, moe_plan: Path) -> None:
+def test_every_command_without_a_cluster_is_covered(tmp_path: Path, moe_plan: Path) -> None:
     tried = {arguments[0] for arguments, _ in commands(tmp_path, moe_plan).values()}
-    stay = {"doctor", "cluster", "status", "stack", "top"}  # need processes that run for long
-    assert set(COMMANDS) - tried == stay
+    untested = {"doctor", "cluster", "status", "stack", "top"}  # they need long-running processes
+    assert set(COMMANDS) - tried == untested
 
 
-def test_a_full_disk_is_an_error_at_the_end(tmp_path: Path, moe_plan: Path, full: int) -> None:
+def test_a_full_disk_is_reported_as_an_error(tmp_path: Path, moe_plan: Path, full: int) -> None:
     wanted = commands(tmp_path, moe_plan)
     got, stderr = codes(tmp_path, [a for a, _ in wanted.values()], stdout=full)
-    silent = {"why nothing", "a wrong option"}  # print on stderr alone
+    silent = {"why nothing", "a wrong option"}  # they print only on stderr
     assert dict(zip(wanted, got, strict=True)) == {n: code or 1 for n, (_, code) in wanted.items()}
     assert "Traceback" not in stderr and "Exception ignored" not in stderr
     assert stderr.count("error[PWC0810]") == len(wanted) - len(silent)
@@ -101,7 +102,7 @@ def test_a_full_disk_is_an_error_at_the_end(tmp_path: Path, moe_plan: Path, full
     assert load_plan(tmp_path / "written.bin").name == "f" and (tmp_path / "out.npz").is_file()
 
 
-def test_a_reader_that_has_gone_changes_nothing(tmp_path: Path, moe_plan: Path, closed: int) -> None:
+def test_a_closed_pipe_changes_no_exit_code(tmp_path: Path, moe_plan: Path, closed: int) -> None:
     wanted = commands(tmp_path, moe_plan)
     got, stderr = codes(tmp_path, [a for a, _ in wanted.values()], stdout=closed)
     assert dict(zip(wanted, got, strict=True)) == {n: code for n, (_, code) in wanted.items()}
@@ -119,8 +120,8 @@ def test_errors_that_cannot_be_printed_keep_their_exit_code(
     assert got == [code for _, code in wanted]
 
 
-def test_a_pipe_that_does_not_block_gets_everything(moe_plan: Path) -> None:
-    """More than a pipe holds, read slowly."""
+def test_a_nonblocking_pipe_receives_the_whole_output(moe_plan: Path) -> None:
+    """Prints more than a pipe holds, so that writes would block."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     arguments = ["-c", "from pathways.cli.main import main; main()", "inspect", str(moe_plan), "--ir", "plan"]
@@ -133,12 +134,12 @@ def test_a_pipe_that_does_not_block_gets_everything(moe_plan: Path) -> None:
     assert read.decode() == pwc_here("inspect", str(moe_plan), "--ir", "plan")[1] and len(read) > 1 << 16
 
 
-def test_errors_as_json_are_json_where_the_disk_is_full(tmp_path: Path, full: int) -> None:
+def test_json_errors_stay_json_when_the_disk_is_full(tmp_path: Path, full: int) -> None:
     got, stderr = codes(tmp_path, [["explain", "--error-format", "json"]], stdout=full)
     assert got == [1] and json.loads(stderr)["errors"][0]["code"] == "PWC0810"
 
 
-def test_input_that_is_no_text_or_closed(tmp_path: Path) -> None:
+def test_standard_input_that_is_closed_or_not_text_is_refused(tmp_path: Path) -> None:
     for stdin in (b"\xff\xfe", None):
         arguments = ["-c", "from pathways.cli.main import main; main()", "opt", "-"]
         command = " ".join(["exec", '"$0"', '"$@"', "<&-"]) if stdin is None else 'exec "$0" "$@"'

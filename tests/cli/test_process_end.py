@@ -1,4 +1,4 @@
-"""What a command leaves to the end of its process is not looked through for cycles; inside of another, it is."""
+"""Tests that `pwc` skips garbage collection when its process exits, but not when another process calls it."""
 
 import gc
 from pathlib import Path
@@ -20,15 +20,16 @@ main()
 
 
 @pytest.mark.parametrize("command", ["passes", "viz"])
-def test_a_process_ends_without_a_search_for_cycles(command: str, tmp_path: Path) -> None:
-    (no_plan := tmp_path / "plan.txt").write_text("no plan")  # an error is an end, too
+def test_a_pwc_process_exits_without_garbage_collection(command: str, tmp_path: Path) -> None:
+    (no_plan := tmp_path / "plan.txt").write_text("no plan")  # an error ends the process, too
     arguments = [command, str(no_plan)] if command == "viz" else [command]
     done = run_python("-c", AS_A_PROCESS.format(arguments=arguments))
     assert done.stdout.splitlines()[-1] == "frozen True True", done.stderr
 
 
-def test_inside_of_another_process_all_is_looked_at() -> None:
+def test_garbage_collection_resumes_inside_another_process() -> None:
+    frozen = gc.get_freeze_count()
     assert CliRunner().invoke(main, ["passes"]).exit_code == 0
     with left_to_the_process():
         assert not gc.isenabled()
-    assert gc.isenabled() and gc.get_freeze_count() == 0
+    assert gc.isenabled() and gc.get_freeze_count() <= frozen

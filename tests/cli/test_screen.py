@@ -1,4 +1,4 @@
-"""One screen: what `pwc inspect` and `pwc run` print of programs with many arguments and results; `--all` is all."""
+"""Tests that `pwc inspect` and `pwc run` print at most one screen of a large program, and everything with `--all`."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.plan.plan_file import load_plan
 
-SCREEN = 50
+SCREEN_LINES = 50
 """Lines of a terminal."""
 
 
@@ -34,7 +34,7 @@ NAMES = st.builds(
 
 
 @given(NAMES)
-def test_key_paths_are_cut_between_their_steps(name: str) -> None:
+def test_key_paths_are_split_between_their_steps(name: str) -> None:
     assert "".join(keys(name)) == name and re.fullmatch(r"\w+", keys(name)[0])
     assert all(step[0] in "[." for step in keys(name)[1:])
     assert keys("params['it]s'][0].mu") == ["params", "['it]s']", "[0]", ".mu"]
@@ -50,11 +50,11 @@ def test_every_array_is_in_one_group_or_left_out(names: list[str], rows: int) ->
         assert [ports[i] for i in group.members] == list(group.ports)
         assert all(p.name.startswith(group.name) for p in group.ports)
         assert group.single is None or group.name == group.single.name
-    if len(ports) <= rows and not left:
-        assert left == []
+    if len(ports) <= rows:
+        assert not left
 
 
-def test_groups_say_what_is_in_them() -> None:
+def test_groups_report_counts_bytes_islands_and_donation() -> None:
     layers = [port(f"params[0]['layers'][{i}]", donated=i < 26, island=f"island{i % 2}") for i in range(26)]
     (params, tokens), left = grouped([*layers, port("tokens")])
     assert params.name == "params[0]['layers']" or params.name.startswith("params")
@@ -71,15 +71,16 @@ def test_groups_say_what_is_in_them() -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled plan of the training sample."""
     path = tmp_path_factory.mktemp("plans") / "train.bin"
     assert pwc_here("compile", str(ROOT / "samples" / "train_lm.py"), "-o", str(path))[0] == 0
     return path
 
 
-def test_inspect_is_one_screen(trained: Path) -> None:
+def test_inspect_fits_one_screen(trained: Path) -> None:
     exit_code, brief, _ = pwc_here("inspect", str(trained))
     lines = brief.splitlines()
-    assert exit_code == 0 and len(lines) <= SCREEN
+    assert exit_code == 0 and len(lines) <= SCREEN_LINES
     (params,) = [line.split() for line in lines if line.startswith("  params[0]")]
     assert params == ["params[0]", "14", "arrays,", "456.0", "KiB", "island0", "donated"]
     assert "inputs   83 arrays, 2.7 MiB" in lines and "tokens" in brief and "out[2]" in brief
@@ -91,7 +92,7 @@ def test_inspect_is_one_screen(trained: Path) -> None:
     assert len(everything.splitlines()) > sum(len(s.buffers) + len(s.instructions) for s in plan.streams)
 
 
-def test_a_plan_of_many_islands_and_bodies_is_one_screen(tmp_path: Path) -> None:
+def test_a_plan_of_many_islands_and_bodies_fits_one_screen(tmp_path: Path) -> None:
     path, plan = tmp_path / "model.py", tmp_path / "plan.bin"
     path.write_text(
         "import jax, jax.numpy as jnp\n"
@@ -111,11 +112,11 @@ def test_a_plan_of_many_islands_and_bodies_is_one_screen(tmp_path: Path) -> None
     exit_code, _, stderr = pwc_here("compile", str(path), "-o", str(plan))
     assert exit_code == 0, stderr
     exit_code, brief, _ = pwc_here("inspect", str(plan))
-    assert exit_code == 0 and len(brief.splitlines()) <= SCREEN and "... and " in brief and "body " in brief
+    assert exit_code == 0 and len(brief.splitlines()) <= SCREEN_LINES and "... and " in brief and "body " in brief
     assert max(map(len, brief.splitlines())) < 250
 
 
-def test_run_prints_one_screen_and_everything_if_asked(trained: Path, moe_plan: Path) -> None:
+def test_run_prints_one_screen_or_everything_with_all(trained: Path, moe_plan: Path) -> None:
     exit_code, brief, _ = pwc_here("run", str(trained))
     assert exit_code == 0 and "out[0][0]: 14 arrays, 456.0 KiB" in brief and "out[2]: float32[] " in brief
     assert len(brief.splitlines()) == 5
@@ -127,6 +128,6 @@ def test_run_prints_one_screen_and_everything_if_asked(trained: Path, moe_plan: 
     assert few.count("out[") == 6 and "out[0]['router']: float32[16, 4] [" in few
 
 
-def test_the_brief_view_takes_any_plan(moe_plan: Path) -> None:
+def test_the_overview_counts_the_inputs_of_a_plan(moe_plan: Path) -> None:
     plan = load_plan(moe_plan)
     assert "inputs   7 arrays" in overview(plan, lambda _, p: [p.name, "", "", ""])

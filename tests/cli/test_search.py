@@ -1,4 +1,4 @@
-"""`pwc search`, and what `pwc compile` makes of its choice."""
+"""Tests `pwc search`, and that `pwc compile` applies its choice."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_a_loss_is_searched_and_its_choice_compiled(source: str, tmp_path: Path)
     assert made.schedule.name == found.schedule
 
 
-def test_a_choice_says_schedule_and_slices(source: str, tmp_path: Path) -> None:
+def test_a_choice_sets_the_schedule_and_the_slices(source: str, tmp_path: Path) -> None:
     path, plan = tmp_path / "choice.toml", tmp_path / "plan.bin"
     path.write_text(write_choice(SplitChoice(2, 2, 2, 1, 4, "interleaved", islands=("island0", "island1"))))
     options = ("--choice", str(path), "-o", str(plan))
@@ -77,13 +77,15 @@ def test_a_program_is_searched(source: str) -> None:
         ((":loss", "--topology", "devices=1,memory=1KiB"), "PWC0118", 5, "do not fit"),
     ],
 )
-def test_what_is_refused(source: str, words: tuple[str, ...], code: str, exit_code: int, says: str) -> None:
+def test_invalid_searches_are_refused(
+    source: str, words: tuple[str, ...], code: str, exit_code: int, says: str
+) -> None:
     given = f"{source}{words[0]}", *MACHINES, *words[1:]
     got, _, stderr = pwc_here("search", *given)
     assert got == exit_code and code in stderr and says in stderr, stderr
 
 
-def test_a_program_without_a_choice_is_refused(source: str, tmp_path: Path) -> None:
+def test_a_missing_or_invalid_choice_is_refused(source: str, tmp_path: Path) -> None:
     exit_code, _, stderr = pwc_here("compile", f"{source}:step", *MACHINES)
     assert exit_code == 2 and "PWC0116" in stderr
     (tmp_path / "broken.toml").write_text("stages = 0")
@@ -91,7 +93,7 @@ def test_a_program_without_a_choice_is_refused(source: str, tmp_path: Path) -> N
     assert exit_code == 2 and "PWC0115" in stderr
 
 
-def test_a_choice_that_nothing_takes_is_refused(tmp_path: Path) -> None:
+def test_a_choice_for_a_program_without_a_pipeline_is_refused(tmp_path: Path) -> None:
     choice, plain = tmp_path / "choice.toml", tmp_path / "plain.py"
     choice.write_text(write_choice(SplitChoice()))
     plain.write_text(

@@ -1,4 +1,4 @@
-"""The compiler as a tool: printing, timing, reproducing; `check`, `why`, `diff`; errors as JSON."""
+"""Tests the tools of the compiler: IR printing, timing, reproducers, `check`, `why`, `diff`, and errors as JSON."""
 
 import json
 import os
@@ -27,12 +27,13 @@ def dumps(sample: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compiled(sample: str, path: Path, *options: str) -> str:
+    """Compiles a source to a plan file and returns the text printed on stdout."""
     exit_code, stdout, stderr = pwc_here("compile", sample, *MACHINES, "-o", str(path), *options)
     assert exit_code == 0, stderr
     return stdout
 
 
-def test_ir_is_printed_before_after_and_where_it_changes(dumps: Path, tmp_path: Path) -> None:
+def test_ir_is_printed_before_and_after_passes_and_on_changes(dumps: Path, tmp_path: Path) -> None:
     pipeline = "--pass-pipeline=propagate-shardings,place,insert-transfers"
     trace = str(dumps / "01.trace.mlir")
     _, _, stderr = pwc_here(
@@ -64,7 +65,7 @@ def test_a_pass_that_changes_nothing_is_not_printed(dumps: Path) -> None:
     assert not said
 
 
-def test_timing_and_statistics(dumps: Path) -> None:
+def test_timing_and_pass_statistics_are_printed(dumps: Path) -> None:
     _, _, stderr = pwc_here(
         "opt", str(dumps / "03.place.mlir"), "--pass-pipeline=insert-transfers", "--timing", "--pass-statistics"
     )
@@ -89,14 +90,14 @@ def test_a_failure_can_be_reproduced(sample: str, tmp_path: Path) -> None:
     assert pwc_here(*command[1:])[0] == 0
 
 
-def test_without_a_folder_a_failure_is_saved_in_a_temporary_one(sample: str) -> None:
+def test_a_failure_is_saved_in_a_temporary_folder_by_default(sample: str) -> None:
     _, _, stderr = pwc_here("compile", sample, "--topology", "devices=1")
     (note,) = [line for line in stderr.splitlines() if line.startswith("note: ")]
     saved = next(word for word in shlex.split(note) if word.endswith("02.shard.mlir"))
     assert Path(saved).is_file() and os.path.basename(os.path.dirname(saved)).startswith("pwc-")
 
 
-def test_files_are_split_and_errors_expected(dumps: Path, tmp_path: Path) -> None:
+def test_opt_splits_input_files_and_verifies_expected_errors(dumps: Path, tmp_path: Path) -> None:
     good = (dumps / "04.transfer.mlir").read_text().rstrip()
     path = tmp_path / "several.mlir"
     path.write_text(f"{good}\n// -----\n{good}\n")
@@ -121,7 +122,7 @@ def test_files_are_split_and_errors_expected(dumps: Path, tmp_path: Path) -> Non
     assert exit_code == 3 and stderr.count("error[PWC0701]") == 2 and "pw.call" in stdout
 
 
-def test_check(sample: str, dumps: Path, tmp_path: Path) -> None:
+def test_check_accepts_sources_dumps_and_plans_that_fit(sample: str, dumps: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.bin"
     compiled(sample, plan)
     for source in (sample, str(dumps / "03.place.mlir"), str(plan)):
@@ -137,7 +138,7 @@ def test_check(sample: str, dumps: Path, tmp_path: Path) -> None:
     assert pwc_here("check", str(plan))[0] == 3
 
 
-def test_why(sample: str, tmp_path: Path) -> None:
+def test_why_prints_the_reason_of_every_decision(sample: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.bin"
     said = compiled(sample, plan, "--explain", "--placement", "min-cut")
     decisions = load_plan(plan).decisions
@@ -178,7 +179,7 @@ def test_every_reshard_is_listed_with_bytes_and_line(tmp_path: Path) -> None:
     assert "s0(x, -) -> s0(-, x) by ici" in row and "128.0 KiB" in row and "cos takes it" in row
 
 
-def test_diff(sample: str, tmp_path: Path) -> None:
+def test_diff_prints_moves_and_changed_instructions(sample: str, tmp_path: Path) -> None:
     a, b = tmp_path / "a.bin", tmp_path / "b.bin"
     compiled(sample, a, "--with-phases")
     assert pwc_here("diff", str(a), str(a)) == (0, "the plans are the same\n", "")
@@ -193,7 +194,7 @@ def test_diff(sample: str, tmp_path: Path) -> None:
     assert exit_code == 1 and "@@" not in stdout  # the dumps before placement are the same
 
 
-def test_errors_as_json(sample: str, tmp_path: Path) -> None:
+def test_errors_are_printed_as_json_on_request(sample: str, tmp_path: Path) -> None:
     for arguments in (("compile", sample, "--topology", "devices=1", "--error-format", "json"),
                       ("--error-format=json", "compile", sample, "--topology", "devices=1")):  # fmt: skip
         exit_code, _, stderr = pwc_here(*arguments)
@@ -202,7 +203,7 @@ def test_errors_as_json(sample: str, tmp_path: Path) -> None:
         assert row["errors"][0]["where"]["line"] > 0 and "pwc opt" in row["notes"][0]
 
 
-def test_a_plan_keeps_its_decisions_and_old_plans_have_none(sample: str, tmp_path: Path) -> None:
+def test_a_plan_keeps_its_decisions_in_a_small_file(sample: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.bin"
     compiled(sample, plan)
     assert load_plan(plan).decisions and load_plan(plan).placement.startswith("spread: about ")
@@ -210,7 +211,7 @@ def test_a_plan_keeps_its_decisions_and_old_plans_have_none(sample: str, tmp_pat
         assert len(archive.read("plan.pb")) < 100_000
 
 
-ORDER = """
+USER_PASSES = """
 from dataclasses import dataclass
 
 from pathways.compiler.passes.base import Pass
@@ -256,20 +257,21 @@ class Renamed(Pass):
         for op in program.slices.values():
             op.prefer = "gpu"
 """
-BEFORE, AFTER = "propagate-shardings,{mine}:Renamed,place,insert-transfers", "plan-islands"
+FIRST_PASSES, LAST_PASS = "propagate-shardings,{mine}:Renamed,place,insert-transfers", "plan-islands"
 
 
-def test_a_pass_of_ones_own_takes_the_place_of_a_built_in_one(sample: str, tmp_path: Path) -> None:
+@pytest.mark.long("a model of another library is compiled: 1 to 60 s each")
+def test_a_users_pass_replaces_a_built_in_pass(sample: str, tmp_path: Path) -> None:
     mine, plan = tmp_path / "mine.py", tmp_path / "plan.bin"
-    mine.write_text(ORDER)
-    before = BEFORE.format(mine=mine)
-    said = compiled(sample, plan, "--pass-pipeline", f"{before},{mine}:Spaced{{by=3 quietly=True}},{AFTER}")
+    mine.write_text(USER_PASSES)
+    before = FIRST_PASSES.format(mine=mine)
+    said = compiled(sample, plan, "--pass-pipeline", f"{before},{mine}:Spaced{{by=3 quietly=True}},{LAST_PASS}")
     assert "spaced" in said and "renamed" in said
     steps = {i.step for s in load_plan(plan).streams for i in s.instructions}
     assert all(step % 3 == 0 for step in steps) and {s.prefer for s in load_plan(plan).slices} == {"gpu"}
     assert pwc_here("run", str(plan), "--reference")[0] == 0
     for pipeline, code, exit_code in (
-        (f"{before},{mine}:Wrong,{AFTER}", "PWC0701", 3),
+        (f"{before},{mine}:Wrong,{LAST_PASS}", "PWC0701", 3),
         (before, "PWC0703", 3),
         (f"{before},{mine}:Missing", "PWC0705", 2),
         (f"{before},{mine}:dataclass", "PWC0705", 2),
@@ -277,7 +279,7 @@ def test_a_pass_of_ones_own_takes_the_place_of_a_built_in_one(sample: str, tmp_p
         (f"{before},{mine}:Spaced{{to=3}}", "PWC0705", 2),
         (f"{before},{mine}:Spaced{{by=three}}", "PWC0705", 2),
         (f"{before},{mine}:Spaced{{quietly=maybe}}", "PWC0705", 2),
-        (f"{before},{mine}:Broken,{AFTER}", "PWC0706", 3),
+        (f"{before},{mine}:Broken,{LAST_PASS}", "PWC0706", 3),
     ):
         got, _, stderr = pwc_here("compile", sample, *MACHINES, "--pass-pipeline", pipeline)
         assert got == exit_code and f"error[{code}]" in stderr, (pipeline, stderr)

@@ -1,4 +1,4 @@
-"""`pwc top`: its figures and its screen, pure, and on a real cluster in a real terminal."""
+"""Tests `pwc top`: its figures, its screen, and the command on a real cluster in a terminal."""
 
 import json
 from collections.abc import Iterator
@@ -19,11 +19,13 @@ TRAIN, TEST = "main of train 1", "main of test 2"
 
 
 def island(name: str, ended: int = 0, **other: Any) -> dict[str, Any]:
-    said = {"name": name, "kind": "cpu", "devices": 2, "state": "up", "waits": "", "held": {}, "reserved": 0}
-    return said | {"memory": None, "ended": ended, "running": [], "waiting": []} | other
+    """The status of an island."""
+    row = {"name": name, "kind": "cpu", "devices": 2, "state": "up", "waits": "", "held": {}, "reserved": 0}
+    return row | {"memory": None, "ended": ended, "running": [], "waiting": []} | other
 
 
 def client(name: str, number: int, pid: int, **had: tuple[float, int, float]) -> dict[str, Any]:
+    """The status of a client; `had` gives weight, runs and seconds of each of its programs."""
     inside = {
         f"{k} of {name} {number}": {"weight": weight, "runs": runs, "seconds": seconds}
         for k, (weight, runs, seconds) in had.items()
@@ -31,16 +33,17 @@ def client(name: str, number: int, pid: int, **had: tuple[float, int, float]) ->
     return {"name": name, "number": number, "pid": pid, "runs": 0, "had": inside}
 
 
-def said(clock: float, islands: list[dict[str, Any]], clients: list[dict[str, Any]]) -> dict[str, Any]:
+def status_of(clock: float, islands: list[dict[str, Any]], clients: list[dict[str, Any]]) -> dict[str, Any]:
+    """The status of a cluster when its clock shows `clock` seconds."""
     return {"policy": "stride", "clock": clock, "islands": islands, "clients": clients}
 
 
-BEFORE = said(
+PREVIOUS = status_of(
     10.0,
     [island("island0", 100), island("island1", 7, memory=1 << 30)],
     [client("train", 1, 41, main=(3.0, 100, 5.0)), client("idle", 3, 43)],
 )
-NOW = said(
+NOW = status_of(
     12.0,
     [
         island("island0", 150, running=[[TRAIN, "step"]] * 2, waiting=[[TRAIN, "step"], [TEST, "eval"]]),
@@ -58,21 +61,22 @@ NOW = said(
 
 
 def shown(figures: TopFigures, width: int = 160) -> list[str]:
+    """Returns the lines of the screen."""
     console = Console(width=width, no_color=True)
     with console.capture() as captured:
         console.print(screen_of(figures, "default", keys=True))
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def test_rates_are_those_since_the_last_look() -> None:
-    figures = top_figures(NOW, BEFORE)
+def test_rates_count_runs_since_the_last_poll() -> None:
+    figures = top_figures(NOW, PREVIOUS)
     assert [i.rate for i in figures.islands] == [25.0, 0.0]
     train, test, idle = figures.clients
     assert (train.rate, test.rate, idle.rate) == (20.0, 5.0, None) and figures.rate == 25.0
 
 
-def test_shares_are_what_is_due_and_what_was_had() -> None:
-    train, test, idle = top_figures(NOW, BEFORE).clients
+def test_shares_show_the_time_due_and_the_time_received() -> None:
+    train, test, idle = top_figures(NOW, PREVIOUS).clients
     assert (train.due, test.due, idle.due) == (0.75, 0.25, None)
     assert (train.time, test.time, idle.time) == (0.75, 0.25, None)
     assert (train.weight, test.weight, idle.weight) == (3.0, 1.0, None)
@@ -80,20 +84,20 @@ def test_shares_are_what_is_due_and_what_was_had() -> None:
     assert (train.held, test.held, idle.held) == (1 << 28, 1 << 20, 0)
 
 
-def test_without_a_look_before_nothing_is_said_of_rates() -> None:
+def test_the_first_poll_shows_no_rates() -> None:
     figures = top_figures(NOW)
     assert figures.rate is None and not any(i.rate for i in figures.islands)
     assert all(c.rate is None and c.time is None for c in figures.clients)
     assert shown(figures)[0].endswith("policy stride   - runs/s")
 
 
-def test_an_island_that_is_new_or_began_anew_has_no_rate_below_zero() -> None:
-    after = said(13.0, [island("island0", 0), island("island9", 4)], [])
+def test_a_new_or_restarted_island_has_no_negative_rate() -> None:
+    after = status_of(13.0, [island("island0", 0), island("island9", 4)], [])
     assert [i.rate for i in top_figures(after, NOW).islands] == [0.0, None]
 
 
-def test_the_screen_is_tables_of_all_of_it() -> None:
-    lines = shown(top_figures(NOW, BEFORE))
+def test_the_screen_has_tables_of_islands_clients_and_queues() -> None:
+    lines = shown(top_figures(NOW, PREVIOUS))
     assert lines[0] == "default   2 islands, 4 devices   policy stride   25.0 runs/s"
     text = "\n".join(" ".join(line.split()) for line in lines)
     assert "island0 2 x cpu up 0 B + 0 B 25.0 2 2" in text
@@ -104,20 +108,20 @@ def test_the_screen_is_tables_of_all_of_it() -> None:
     assert f"waiting step of {TRAIN}, eval of {TEST}" in text and lines[-1] == "q ends it"
 
 
-def test_a_cluster_without_clients_says_so_and_an_island_what_it_waits_for() -> None:
+def test_the_screen_shows_no_clients_and_the_resource_an_island_waits_for() -> None:
     starting = island("island0", state="starting", waits="a node with 4 GPUs")
-    text = "\n".join(shown(top_figures(said(1.0, [starting], []))))
+    text = "\n".join(shown(top_figures(status_of(1.0, [starting], []))))
     assert "starting, waits for a node with 4 GPUs" in text and "no clients" in text and "queue" not in text
 
 
-def test_many_programs_are_cut() -> None:
+def test_a_list_of_many_programs_is_cut() -> None:
     many = island("island0", running=[[f"main of c {n}", "step"] for n in range(9)])
-    text = "\n".join(shown(top_figures(said(1.0, [many], []))))
+    text = "\n".join(shown(top_figures(status_of(1.0, [many], []))))
     assert "step of main of c 2, ..." in text and "main of c 3" not in text
 
 
-def test_every_look_is_compared_with_the_one_before() -> None:
-    answers = iter([BEFORE, NOW, NOW | {"clock": 13.0}])
+def test_every_poll_is_compared_with_the_previous_one() -> None:
+    answers = iter([PREVIOUS, NOW, NOW | {"clock": 13.0}])
     pauses: list[None] = []
     frames = looks(lambda: next(answers), lambda: pauses.append(None))
     assert [next(frames).rate, next(frames).rate] == [25.0, 0.0] and len(pauses) == 2
@@ -130,16 +134,19 @@ def cluster() -> Iterator[SharedCluster]:
 
 
 def top(cluster: SharedCluster, *options: str, command: str = "top", **environment: str) -> Any:
+    """Runs `pwc top`, or another command, in a terminal."""
     arguments = (command, *options, "--address", cluster.address)
     return terminal(*PWC, *arguments, environment=environment)
 
 
 def wait_for_frame(screen: Terminal) -> None:
+    """Waits for a frame that shows the cluster and the run of its client."""
     screen.wait_for("2 islands, 4 devices   policy stride")
     screen.wait_for("endless of main of client_programs")
 
 
-def test_it_shows_a_cluster_until_q(cluster: SharedCluster) -> None:
+@pytest.mark.long("a cluster is watched for several seconds")
+def test_top_shows_a_cluster_until_q_is_pressed(cluster: SharedCluster) -> None:
     with cluster.client("hold") as client:
         assert line_of(client) == "ready"
         with top(cluster, "--interval", "0.05") as screen:
@@ -152,7 +159,8 @@ def test_it_shows_a_cluster_until_q(cluster: SharedCluster) -> None:
             assert screen.raw.endswith(b"\x1b[?25h\x1b[?1049l"), "the cursor and the screen are back"
 
 
-def test_ctrl_c_ends_it_as_well(cluster: SharedCluster) -> None:
+@pytest.mark.long("a cluster is watched for several seconds")
+def test_ctrl_c_ends_status_with_watch(cluster: SharedCluster) -> None:
     with cluster.client("hold") as client:
         assert line_of(client) == "ready"
         with top(cluster, "--watch", command="status") as screen:
@@ -161,7 +169,7 @@ def test_ctrl_c_ends_it_as_well(cluster: SharedCluster) -> None:
             assert screen.end() == [] and screen.process.returncode == 0
 
 
-def test_one_frame_goes_to_a_pipe(cluster: SharedCluster) -> None:
+def test_top_once_prints_one_frame_to_a_pipe(cluster: SharedCluster) -> None:
     with cluster.client("hold") as client:
         assert line_of(client) == "ready"
         code, out, err = pwc_here("top", "--once", "--interval", "0.01", "--address", cluster.address)
@@ -174,18 +182,18 @@ def test_one_frame_goes_to_a_pipe(cluster: SharedCluster) -> None:
     assert cluster.is_empty()
 
 
-def test_runs_that_have_ended_are_counted(cluster: SharedCluster) -> None:
+def test_completed_runs_are_counted(cluster: SharedCluster) -> None:
     before = {i["name"]: i["ended"] for i in cluster.status()["islands"]}
     with cluster.client("share", 2, 5) as client:
         assert line_of(client) == "ready"
-        assert cluster.becomes(lambda said: said["clients"][0]["had"] != {})
+        assert cluster.becomes(lambda status: status["clients"][0]["had"] != {})
         (had,) = cluster.status()["clients"][0]["had"].values()
         assert had["weight"] == 2 and had["runs"] >= 1 and had["seconds"] > 0
         after = {i["name"]: i["ended"] for i in cluster.status()["islands"]}
         assert sum(after.values()) - sum(before.values()) == had["runs"]
 
 
-def test_where_nothing_can_be_drawn_it_says_what_can_be_done(cluster: SharedCluster) -> None:
+def test_top_without_a_usable_terminal_suggests_once(cluster: SharedCluster) -> None:
     code, _, err = pwc_here("top", "--address", cluster.address)
     assert code == 2 and "error[PWC0713]" in err and "--once" in err
     with top(cluster, TERM="dumb") as screen:
@@ -193,7 +201,7 @@ def test_where_nothing_can_be_drawn_it_says_what_can_be_done(cluster: SharedClus
         assert screen.process.returncode == 2 and screen.shows("PWC0713") and screen.shows("TERM=dumb")
 
 
-def test_a_cluster_that_ends_meanwhile_is_an_error_on_the_screen_that_stays() -> None:
+def test_a_cluster_that_stops_meanwhile_is_reported_as_an_error() -> None:
     with shared_cluster("islands=1,devices=1") as cluster, top(cluster, "--interval", "0.05") as screen:
         screen.wait_for("1 island, 1 device")
         assert pwc_here("cluster", "stop", "--address", cluster.address)[0] == 0

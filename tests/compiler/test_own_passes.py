@@ -1,4 +1,4 @@
-"""Whole passes of one's own: as the guide writes them, phases as text, and what is said of those that are wrong."""
+"""Tests compiler passes of users: the guide's pass, phases given as text, and errors for invalid passes."""
 
 import re
 from collections.abc import Callable
@@ -24,21 +24,21 @@ from pathways.dialect.topology import parse_topology
 
 GUIDE = (ROOT / "docs" / "writing-a-placement-pass.md").read_text()
 SAMPLES = ["mixture_of_experts", "speculative_decoding"]
-HEAD = "from dataclasses import dataclass\nfrom pathways.compiler.passes.base import Pass\n"
+PASS_IMPORTS = "from dataclasses import dataclass\nfrom pathways.compiler.passes.base import Pass\n"
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Callable[[str], Path]:
+def write_pass(tmp_path: Path) -> Callable[[str], Path]:
     def write(body: str) -> Path:
         path = tmp_path / "mine.py"
-        path.write_text(f"{HEAD}\n\n{body}")
+        path.write_text(f"{PASS_IMPORTS}\n\n{body}")
         return path
 
     return write
 
 
 def guide_pass(folder: Path) -> Path:
-    """The code block of the guide that holds the pass, alone in a file of its own."""
+    """Writes the guide's code block that defines the pass into a file of its own."""
     (code,) = [c for c in re.findall(r"```python[^\n]*\n(.*?)```", GUIDE, re.S) if "(Pass)" in c]
     path = folder / "my_order.py"
     path.write_text(code)
@@ -46,7 +46,7 @@ def guide_pass(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_the_pass_of_the_guide(sample: str, tmp_path: Path) -> None:
+def test_the_pass_of_the_guide_compiles_samples_that_run(sample: str, tmp_path: Path) -> None:
     (pipeline,) = re.findall(r"'(propagate-shardings,[^']*my_order[^']*)'", GUIDE)
     pipeline = pipeline.replace("my_order.py", str(guide_pass(tmp_path)))
     plan, source = tmp_path / "plan.bin", str(ROOT / "samples" / f"{sample}.py")
@@ -56,7 +56,7 @@ def test_the_pass_of_the_guide(sample: str, tmp_path: Path) -> None:
     assert exit_code == 0 and "reference: equal" in stdout, stderr
 
 
-TWO = """
+TWO_SLICES = """
 import jax, jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
 import pathways as pw
@@ -74,11 +74,11 @@ def step(x):
 """
 
 
-def test_the_pass_of_the_guide_lets_senders_go_first(tmp_path: Path) -> None:
-    source, mine, plan = tmp_path / "two.py", guide_pass(tmp_path), tmp_path / "plan.bin"
-    source.write_text(TWO)
+def test_the_pass_of_the_guide_schedules_sending_calls_first(tmp_path: Path) -> None:
+    source, order_pass, plan = tmp_path / "two.py", guide_pass(tmp_path), tmp_path / "plan.bin"
+    source.write_text(TWO_SLICES)
     for places, first in ((8, "cos"), (1, "sin")):
-        order = f"{mine}:SendersFirst{{places={places}}}"
+        order = f"{order_pass}:SendersFirst{{places={places}}}"
         pipeline = f"propagate-shardings,place,insert-transfers,{order},plan-islands"
         exit_code, _, stderr = pwc_here("compile", str(source), "-o", str(plan), "--pass-pipeline", pipeline)
         assert exit_code == 0, stderr
@@ -87,15 +87,15 @@ def test_the_pass_of_the_guide_lets_senders_go_first(tmp_path: Path) -> None:
         assert pwc_here("run", str(plan), "--reference")[0] == 0
 
 
-def test_the_phases_of_the_guide_are_those_there_are() -> None:
+def test_the_guide_names_every_phase() -> None:
     for phase in Phase:
         assert re.search(rf"\b{phase}\b", GUIDE)
     for pass_ in PASSES.values():
         assert all(isinstance(p, Phase) for p in pass_.phases())
 
 
-def test_a_pass_in_one_phase_needs_to_set_nothing(mine: Callable[[str], Path], tmp_path: Path) -> None:
-    path = mine(
+def test_a_pass_within_one_phase_need_not_set_the_phase(write_pass: Callable[[str], Path], tmp_path: Path) -> None:
+    path = write_pass(
         "class Prefers(Pass):\n"
         "    name, requires, ensures = 'prefers', 'shard', 'shard'\n"
         "    def apply(self, program, session):\n"
@@ -108,9 +108,9 @@ def test_a_pass_in_one_phase_needs_to_set_nothing(mine: Callable[[str], Path], t
     assert exit_code == 0 and {s.prefer for s in load_plan(plan).slices} == {"gpu"}, stderr
 
 
-def test_what_a_pass_says_it_ensures_is_verified(mine: Callable[[str], Path]) -> None:
-    """It need not set the phase; but then it must have done the work of the phase."""
-    path = mine(
+def test_the_phase_that_a_pass_ensures_is_verified(write_pass: Callable[[str], Path]) -> None:
+    """A pass need not set the phase that it ensures, but must do the work of that phase."""
+    path = write_pass(
         "class Lazy(Pass):\n"
         "    name, requires, ensures = 'lazy', 'transfer', 'schedule'\n"
         "    def apply(self, program, session):\n        assert len(program.flow) == len(list(program.flow)) > 0\n"
@@ -122,7 +122,7 @@ def test_what_a_pass_says_it_ensures_is_verified(mine: Callable[[str], Path]) ->
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "message"),
     [
         ("class Mine(Pass):\n    requires, ensures = 'shard', 'place'\n", "has no name"),
         ("class Mine(Pass):\n    name, ensures = 'mine', 'place'\n", "no phase that it requires"),
@@ -144,19 +144,21 @@ def test_what_a_pass_says_it_ensures_is_verified(mine: Callable[[str], Path]) ->
         ("raise SystemExit(3)\n", "SystemExit"),
     ],
 )
-def test_passes_that_are_none_are_refused(body: str, says: str, mine: Callable[[str], Path]) -> None:
+def test_invalid_passes_are_refused(body: str, message: str, write_pass: Callable[[str], Path]) -> None:
     source = str(ROOT / "samples" / "figure2.py")
-    path = mine(body)
+    path = write_pass(body)
     exit_code, _, stderr = pwc_here("compile", source, "--pass-pipeline", f"propagate-shardings,{path}:Mine")
-    assert exit_code == 2 and "error[PWC0705]" in stderr and says in stderr and "Traceback" not in stderr
-    if "phase" in says:
+    assert exit_code == 2 and "error[PWC0705]" in stderr and message in stderr and "Traceback" not in stderr
+    if "phase" in message:
         assert f"{path}:" in stderr and "known: trace, shard, place, transfer, schedule, plan" in stderr.replace(
             "try:   ", ""
         )
 
 
-def test_a_pass_that_raises_names_the_command_that_fails_again(mine: Callable[[str], Path], tmp_path: Path) -> None:
-    path = mine(
+def test_the_error_of_a_raising_pass_shows_a_command_that_reproduces_it(
+    write_pass: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = write_pass(
         "class Broken(Pass):\n    name, requires, ensures = 'broken', 'shard', 'place'\n"
         "    def apply(self, program, session):\n        return program.nothing_of_this_name\n"
     )
@@ -170,8 +172,8 @@ def test_a_pass_that_raises_names_the_command_that_fails_again(mine: Callable[[s
     assert (tmp_path / "saved" / "reproduce.sh").is_file()
 
 
-def test_options_keep_their_types(mine: Callable[[str], Path]) -> None:
-    path = mine(
+def test_pass_options_have_the_types_of_their_fields(write_pass: Callable[[str], Path]) -> None:
+    path = write_pass(
         "@dataclass(frozen=True)\nclass Mine(Pass):\n    name, requires, ensures = 'mine', 'transfer', 'schedule'\n"
         "    by: int = 1\n    share: float = 0.5\n    loud: bool = False\n    of: str | None = None\n"
     )
@@ -182,7 +184,7 @@ def test_options_keep_their_types(mine: Callable[[str], Path]) -> None:
 
 @dataclass(frozen=True)
 class Breaks(Pass):
-    """Names a mesh that is not there: a mistake of whoever wrote it."""
+    """A faulty pass: it moves a call to a mesh that does not exist."""
 
     name: ClassVar[str] = "breaks"
     requires: ClassVar[Phase] = Phase.TRACE
@@ -193,8 +195,8 @@ class Breaks(Pass):
 
 
 @pytest.mark.parametrize(("spelled", "code"), [("", "PWC0710"), ("mine.py:Breaks", "PWC0701")])
-def test_whose_mistake_it_is(spelled: str, code: str) -> None:
-    """A pass of ours that breaks a rule is a bug of ours; one of the user's breaks the rule that it is told of."""
+def test_built_in_and_user_passes_that_break_a_rule_raise_different_codes(spelled: str, code: str) -> None:
+    """A built-in pass raises PWC0710, a bug of this compiler. A user's pass raises PWC0701, which names the rule."""
     made = type("Made", (Breaks,), {"spelled": spelled})
     lowered = pw.program(lambda x: x + 1).lower(np.ones(2, np.float32))
     compilation = Compilation(ProgramIR(lowered.module), lowered.constants, Session(parse_topology("devices=1")))
@@ -203,8 +205,8 @@ def test_whose_mistake_it_is(spelled: str, code: str) -> None:
     assert caught.value.code == code and ("breaks" in str(caught.value)) == (not spelled)
 
 
-def test_streams_are_checked_behind_a_users_pass_whatever_it_states(mine: Callable[[str], Path]) -> None:
-    path = mine(
+def test_streams_are_verified_after_a_user_pass_that_declares_no_writes(write_pass: Callable[[str], Path]) -> None:
+    path = write_pass(
         "class Breaks(Pass):\n"
         "    name, requires, ensures, writes = 'breaks', 'plan', 'plan', frozenset()\n"
         "    def apply(self, program, session):\n"

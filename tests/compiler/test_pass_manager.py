@@ -1,4 +1,4 @@
-"""What the pass manager says of passes that break rules: whose mistake it was."""
+"""Tests that the pass manager verifies what built-in passes write and names the pass at fault."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ def program() -> Any:
     return pw.program(lambda x: call(x))
 
 
-def test_a_mistake_of_a_pass_of_ours_is_called_ours(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_built_in_pass_that_breaks_a_plan_is_reported_as_a_compiler_bug(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = PlanIslands.apply
 
     def wrong(self: PlanIslands, program: ProgramIR, session: Session) -> None:
@@ -47,8 +49,8 @@ def test_a_mistake_of_a_pass_of_ours_is_called_ours(program: Any, monkeypatch: p
     assert caught.value.diagnostic.where is not None and caught.value.diagnostic.where.file == Path(__file__).name
 
 
-def _spoils(monkeypatch: pytest.MonkeyPatch, step: Any, name: str, value: Any) -> None:
-    """Lets a pass of ours write something wrong to every call, beside what it is there for."""
+def _patch_to_write(monkeypatch: pytest.MonkeyPatch, step: Any, name: str, value: Any) -> None:
+    """Patches a built-in pass to also write a wrong value to an attribute of every call."""
     right = step.apply
 
     def wrong(self: Any, program: ProgramIR, session: Session) -> None:
@@ -60,35 +62,33 @@ def _spoils(monkeypatch: pytest.MonkeyPatch, step: Any, name: str, value: Any) -
 
 
 @pytest.mark.parametrize(
-    ("step", "name", "value", "said"),
+    ("step", "name", "value", "message"),
     [
         (PASSES["find-pipeline"], "action", "7G1", "has the action 7G1"),
         (Place, "island", "elsewhere", "is on @elsewhere"),
         (OrderCalls, "step", -1, "has step -1 behind step -1"),
     ],
 )
-def test_what_a_pass_states_that_it_writes_is_verified_behind_it(
-    program: Any, monkeypatch: pytest.MonkeyPatch, step: Any, name: str, value: Any, said: str
+def test_attributes_that_a_pass_declares_as_written_are_verified_after_it(
+    program: Any, monkeypatch: pytest.MonkeyPatch, step: Any, name: str, value: Any, message: str
 ) -> None:
     assert name in step.writes
-    _spoils(monkeypatch, step, name, value)
+    _patch_to_write(monkeypatch, step, name, value)
     with pytest.raises(pw.PathwaysError) as caught:
         program.lower(X).compile()
     assert caught.value.code == "PWC0710" and f"the pass {step.name}" in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_what_a_pass_does_not_state_is_found_where_the_plan_is_made(
-    program: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _spoils(monkeypatch, OrderCalls, "action", "7G1")
+def test_undeclared_writes_are_verified_when_the_plan_is_made(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _patch_to_write(monkeypatch, OrderCalls, "action", "7G1")
     with pytest.raises(pw.PathwaysError) as caught:
         program.lower(X).compile()
     assert caught.value.code == "PWC0710" and "has the action 7G1" in str(caught.value)
 
 
 @pytest.mark.parametrize("passes", ["rematerialize{when=nonsense}", "merge-calls{limit=abc}"])
-def test_an_option_that_is_none_is_refused_before_anything_runs(passes: str) -> None:
+def test_invalid_pass_options_are_refused_before_any_pass_runs(passes: str) -> None:
     with pytest.raises(pw.PathwaysError) as caught:
         read_passes(passes)
     assert caught.value.code == "PWC0705"

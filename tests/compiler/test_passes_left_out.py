@@ -1,4 +1,4 @@
-"""A pass of the default pipeline is left out: in Python, and on the command line."""
+"""Tests leaving out passes of the default pipeline, in Python and on the command line."""
 
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from pathways.compiler.pass_text import read_passes
 from pathways.dialect.jax_api import jit
 
 X = np.ones(4, np.float32)
-LEADING = {name: cls.phases() for name, cls in PASSES.items() if cls.phases()[0] is not cls.phases()[1]}
-"""The passes that lead from a phase to the next."""
+PHASE_CHANGING = {name: cls.phases() for name, cls in PASSES.items() if cls.phases()[0] is not cls.phases()[1]}
+"""Passes that advance a program to the next phase."""
 
 
 @pytest.fixture
@@ -26,24 +26,24 @@ def lowered() -> Any:
     return pw.program(lambda x: two(one(x))).lower(X)
 
 
-@pytest.mark.parametrize("name", sorted(PASSES.keys() - LEADING.keys()))
-def test_what_leads_to_no_phase_can_be_left_out(lowered: Any, name: str) -> None:
+@pytest.mark.parametrize("name", sorted(PASSES.keys() - PHASE_CHANGING.keys()))
+def test_passes_that_change_no_phase_can_be_left_out(lowered: Any, name: str) -> None:
     compiled = lowered.compile(without=name)
     assert name not in compiled.timing.passes
     assert {p.name for p in default_passes()} - set(compiled.timing.passes) <= {name}
     np.testing.assert_array_equal(np.asarray(compiled(X)), [4, 4, 4, 4])
 
 
-def test_what_is_left_out_is_left_out_whenever_the_plan_is_made(lowered: Any) -> None:
+def test_several_passes_can_be_left_out_at_once(lowered: Any) -> None:
     passes = set(lowered.compile(without=("per-device", "merge-calls")).timing.passes)
     assert not passes & {"per-device", "merge-calls"} and "plan-islands" in passes
     plan = lowered.compile(without=["merge-calls"]).plan
     assert len(plan.computations) == 2 and len(lowered.compile().plan.computations) == 1
 
 
-@pytest.mark.parametrize("name", LEADING)
-def test_what_leads_to_a_phase_is_needed(lowered: Any, name: str) -> None:
-    requires, ensures = LEADING[name]
+@pytest.mark.parametrize("name", PHASE_CHANGING)
+def test_passes_that_advance_the_phase_cannot_be_left_out(lowered: Any, name: str) -> None:
+    requires, ensures = PHASE_CHANGING[name]
     with pytest.raises(pw.PathwaysError) as caught:
         lowered.compile(without=(name,))
     assert caught.value.code == "PWC0711"
@@ -51,15 +51,15 @@ def test_what_leads_to_a_phase_is_needed(lowered: Any, name: str) -> None:
     assert f"--compile-to {requires}" in str(caught.value)
 
 
-def test_a_pass_that_there_is_not_cannot_be_left_out(lowered: Any) -> None:
+def test_leaving_out_an_unknown_pass_is_refused(lowered: Any) -> None:
     with pytest.raises(pw.PathwaysError) as caught:
         lowered.compile(without="merge")
     assert caught.value.code == "PWC0705" and "'merge'" in str(caught.value)
     assert all(name in str(caught.value) for name in PASSES)
 
 
-def test_a_schedule_that_needs_halves_is_refused_without_them() -> None:
-    """Its order would be planned, and its bubble stated, for calls that there are not."""
+def test_zero_bubble_is_refused_without_split_backward() -> None:
+    """Otherwise the plan would schedule, and state a bubble for, calls that do not exist."""
     left_out = ("split-backward",)
     with pytest.raises(pw.PathwaysError) as caught:
         default_passes(Options(schedule="zero-bubble", without=left_out))
@@ -67,7 +67,7 @@ def test_a_schedule_that_needs_halves_is_refused_without_them() -> None:
     assert default_passes(Options(schedule="1f1b", without=left_out)) == default_passes(Options(schedule="1f1b"))
 
 
-def test_a_pass_of_the_users_own_is_left_out_as_it_is_spelled(tmp_path: Path) -> None:
+def test_a_user_pass_is_left_out_by_its_file_and_class(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "from pathways.compiler.passes.base import Pass\n"
@@ -86,7 +86,7 @@ def dumps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return folder
 
 
-def test_the_command_line_leaves_out(dumps: Path) -> None:
+def test_pwc_compile_leaves_out_passes_or_refuses(dumps: Path) -> None:
     trace = str(dumps / "01.trace.mlir")
     exit_code, stdout, stderr = pwc_here("compile", trace, "--timing", "--without", "merge-calls, per-device")
     assert exit_code == 0 and "plan-islands" in stdout + stderr
@@ -99,13 +99,13 @@ def test_the_command_line_leaves_out(dumps: Path) -> None:
     assert exit_code == 2 and "PWC0705" in stderr and "known: find-pipeline, " in stderr
 
 
-def test_what_comes_before_or_has_happened_needs_no_pass(dumps: Path) -> None:
+def test_passes_of_phases_that_are_not_compiled_can_be_left_out(dumps: Path) -> None:
     trace, placed = str(dumps / "01.trace.mlir"), str(dumps / "03.place.mlir")
     assert pwc_here("compile", trace, "--without", "place", "--compile-to", "shard")[0] == 0
     assert pwc_here("compile", placed, "--without", "place")[0] == 0
 
 
-def test_opt_leaves_out_of_its_own_passes(dumps: Path) -> None:
+def test_pwc_opt_leaves_out_passes_of_its_pipeline(dumps: Path) -> None:
     placed = str(dumps / "03.place.mlir")
     passes = "--pass-pipeline=insert-transfers,order-calls,merge-calls"
     exit_code, stdout, _ = pwc_here("opt", placed, passes, "--without", "merge-calls,order-calls")

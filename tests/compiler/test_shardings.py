@@ -1,4 +1,4 @@
-"""Shardings as users write them: meshes of one to three axes, automatic, explicit and manual ones, constraints."""
+"""Tests shardings as users write them: meshes of one to three automatic, explicit or manual axes, and constraints."""
 
 from collections.abc import Callable
 from typing import Any
@@ -133,7 +133,7 @@ def explicit_over_two_slices() -> tuple[Model, Model]:
         explicit_over_two_slices,
     ],
 )
-def test_equal_to_plain_jax(make: Callable[[], tuple[Model, Model]]) -> None:
+def test_programs_equal_plain_jax(make: Callable[[], tuple[Model, Model]]) -> None:
     placed, plain = make()
     np.testing.assert_allclose(
         np.asarray(pw.program(lambda x, w: placed(x, w))(X, W)), plain(X, W), rtol=2e-5, atol=2e-5
@@ -141,7 +141,7 @@ def test_equal_to_plain_jax(make: Callable[[], tuple[Model, Model]]) -> None:
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_set_mesh_says_where_a_program_runs(kind: AxisType) -> None:
+def test_set_mesh_determines_where_a_program_runs(kind: AxisType) -> None:
     mesh = square(kind)
     step = pw.program(lambda x, w: jit(layer)(x, w) + 1)
     with jax.set_mesh(mesh):
@@ -153,7 +153,7 @@ def test_set_mesh_says_where_a_program_runs(kind: AxisType) -> None:
     assert step(X, W).sharding.mesh.size == 1  # compiled again: the mesh is part of the signature
 
 
-def test_meshes_of_a_slice_have_the_axis_types_asked_for() -> None:
+def test_meshes_of_a_slice_have_the_requested_axis_types() -> None:
     slice_ = pw.make_virtual_device_set().add_slice(devices=4)
     assert slice_.mesh(("a", "b"), (2, 2)).axis_types == (AxisType.Auto,) * 2
     assert slice_.mesh("a", axis_types=AxisType.Explicit).axis_types == (AxisType.Explicit,)
@@ -161,7 +161,7 @@ def test_meshes_of_a_slice_have_the_axis_types_asked_for() -> None:
     assert slice_.mesh(("a", "b"), (2, 2), axis_types=mixed).axis_types == mixed
 
 
-def test_a_shard_map_without_a_mesh_takes_that_of_set_mesh() -> None:
+def test_a_shard_map_without_a_mesh_uses_the_mesh_of_set_mesh() -> None:
     body = shard_map(lambda x, w: lax.psum(x @ w, "b"), in_specs=(P("a", "b"), P("b", None)), out_specs=P("a", None))
     with jax.set_mesh(square()):
         result = np.asarray(pw.program(lambda x, w: body(x, w))(X, W))
@@ -179,8 +179,8 @@ def lowered_to(phase: str, function: Callable[..., Any], *args: Any) -> ProgramI
     return ProgramIR(parse(text, make_context()))
 
 
-def test_a_value_left_open_lies_where_it_moves_least() -> None:
-    """The first user wants rows, the second the whole: from the whole, rows cost nothing."""
+def test_an_open_value_gets_the_sharding_that_moves_the_fewest_bytes() -> None:
+    """The first consumer needs rows, the second the whole value. Taking rows of the whole value moves no bytes."""
     mesh = mesh_of(("a",), (4,))
     rows, whole, columns = on(mesh, P("a", None), P(), P(None, "a"))
     takes_rows, takes_whole = jit(jnp.sin, in_shardings=rows), jit(jnp.cos, in_shardings=whole)
@@ -195,8 +195,8 @@ def test_a_value_left_open_lies_where_it_moves_least() -> None:
     assert moved.bytes == X.nbytes * 3 // 4
 
 
-def test_what_is_made_is_made_as_it_is_taken() -> None:
-    """The result of an open computation gets the sharding of its user: no reshard between them."""
+def test_an_open_result_gets_the_sharding_of_its_consumer() -> None:
+    """No reshard is inserted between the two calls."""
     mesh = mesh_of(("a",), (4,))
     rows, columns = on(mesh, P("a", None), P(None, "a"))
     first, second = jit(lambda x: x * 2, in_shardings=rows), jit(jnp.sin, in_shardings=columns)
@@ -206,8 +206,8 @@ def test_what_is_made_is_made_as_it_is_taken() -> None:
 
 
 @pytest.mark.parametrize("length", [3, 24])
-def test_backward_propagation_has_no_limit(length: int) -> None:
-    """Only the end of a chain of open computations says how it lies; the beginning follows, however far."""
+def test_backward_propagation_has_no_length_limit(length: int) -> None:
+    """Only the last computation of a chain states a sharding, which must reach the first one at any length."""
     mesh = mesh_of(("a",), (2,))
     anchor, (last,) = jit(lambda x: x, in_shardings=None), on(mesh, P("a", None))
     links = [
@@ -226,8 +226,8 @@ def test_backward_propagation_has_no_limit(length: int) -> None:
     assert x.sharding is not None and x.sharding.dims == (("a",), ())
 
 
-def test_priorities_are_kept() -> None:
-    """Shardy's own priorities, as they may stand in IR, are not overwritten."""
+def test_shardy_priorities_in_the_ir_are_kept() -> None:
+    """`write_signature` must not overwrite priorities that Shardy wrote into the IR."""
     from pathways.compiler.computations.shardy import SignatureShardings, write_signature
     from pathways.dialect.ir.program import main_of
     from pathways.dialect.mlir import ir, make_context
@@ -241,8 +241,8 @@ def test_priorities_are_kept() -> None:
         assert "p1" in str(main_of(module.operation).arg_attrs)
 
 
-def test_the_arguments_of_a_program_are_read_once_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read anew for each, 400 arguments took longer than all else that propagation does."""
+def test_propagation_reads_the_arguments_equally_often_for_any_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read again for each argument, 400 arguments took longer than the rest of propagation."""
     read: list[int] = []
     known: Any = ProgramIR.arguments
     counted = property(lambda program: read.append(1) or known.fget(program), known.fset)

@@ -1,4 +1,4 @@
-"""What is under way: one list of all threads, in order; nothing stays in it."""
+"""Activities of all threads are listed in order, and are removed from the list when their blocks end."""
 
 import threading
 from collections.abc import Iterator
@@ -9,28 +9,31 @@ from pathways.dialect import activities
 from pathways.dialect.activities import Activity, under_way
 
 
-class Told:
-    """A display that notes what it is told."""
+class RecordingDisplay:
+    """A display that records the events it is notified of."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.events: list[str] = []
 
     def begun(self) -> None:
-        self.said.append(f"begun, {len(under_way())} there")
+        self.events.append(f"begun, {len(under_way())} there")
 
     def ended(self) -> None:
-        self.said.append("ended")
+        self.events.append("ended")
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    display = Told()
+def recorder() -> Iterator[RecordingDisplay]:
+    """Installs a recording display, and restores the previous display afterwards."""
+    display = RecordingDisplay()
     before = activities.follow(display)
     yield display
     activities.follow(before)
 
 
-def test_activities_are_there_for_as_long_as_their_blocks(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_activity_is_listed_while_its_block_runs(
+    recorder: RecordingDisplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = iter([5.0, 7.0])
     monkeypatch.setattr(activities, "clock", lambda: next(now))
     with Activity("outer") as outer:
@@ -38,16 +41,16 @@ def test_activities_are_there_for_as_long_as_their_blocks(told: Told, monkeypatc
             assert under_way() == [outer, inner] and (outer.begun, inner.begun) == (5.0, 7.0)
             assert outer.thread == inner.thread == threading.get_ident()
         assert under_way() == [outer]
-    assert under_way() == [] and told.said == ["begun, 1 there", "begun, 2 there", "ended"]
+    assert under_way() == [] and recorder.events == ["begun, 1 there", "begun, 2 there", "ended"]
 
 
-def test_an_error_ends_an_activity(told: Told) -> None:
+def test_an_error_ends_an_activity(recorder: RecordingDisplay) -> None:
     with pytest.raises(KeyError), Activity("fails"):
         raise KeyError
-    assert under_way() == [] and told.said[-1] == "ended"
+    assert under_way() == [] and recorder.events[-1] == "ended"
 
 
-def test_a_display_hears_of_the_end_when_no_thread_has_anything(told: Told) -> None:
+def test_a_display_is_notified_when_the_last_activity_ends(recorder: RecordingDisplay) -> None:
     begun, end = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -60,13 +63,13 @@ def test_a_display_hears_of_the_end_when_no_thread_has_anything(told: Told) -> N
         thread.start()
         begun.wait()
         assert [one.name for one in under_way()] == ["here", "elsewhere"]
-    assert "ended" not in told.said
+    assert "ended" not in recorder.events
     end.set()
     thread.join()
-    assert told.said[-1] == "ended" and under_way() == []
+    assert recorder.events[-1] == "ended" and under_way() == []
 
 
-def test_what_has_waited_before_its_block_began_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_since_sets_the_begin_time_of_an_activity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activities, "clock", lambda: 9.0)
     with Activity("waits", since=8.5) as waits:
         assert waits.begun == 8.5

@@ -1,4 +1,4 @@
-"""Arrays in chunks on the disk: every type, any cuts, and nothing that is damaged is read."""
+"""Array files store arrays of every type in chunks, for any sharding. Damaged files are refused."""
 
 import json
 import os
@@ -27,7 +27,8 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
-def written(folder: Path, values: "np.ndarray[Any, Any]", part: tuple[int, ...]) -> ArrayFile:
+def write_array(folder: Path, values: "np.ndarray[Any, Any]", part: tuple[int, ...]) -> ArrayFile:
+    """Writes an array in boxes of shape `part`, and returns its file."""
     type_ = ArrayType(values.shape, str(values.dtype))
     file = ArrayFile("a0", type_, chunk_of(type_, part))
     file.create(folder)
@@ -46,18 +47,18 @@ def code_of_reading(file: ArrayFile, folder: Path) -> tuple[str, Any]:
 
 
 @pytest.mark.parametrize("dtype", stored_names())
-def test_every_type_comes_back_bit_by_bit(dtype: str, tmp_path: Path) -> None:
+def test_arrays_of_every_type_are_read_back_bit_for_bit(dtype: str, tmp_path: Path) -> None:
     for number, (shape, part) in enumerate(SHAPES):
         folder = tmp_path / str(number)
         folder.mkdir()
         values = random_of(dtype, shape, number)
-        file = written(folder, values, part)
+        file = write_array(folder, values, part)
         found = file.read(folder, file.whole)
         assert found.dtype == values.dtype and found.shape == shape and found.tobytes() == values.tobytes()
 
 
 @given(st.data())
-def test_chunks_are_of_one_part_and_not_too_large(data: st.DataObject) -> None:
+def test_chunks_divide_shards_and_cover_the_array(data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(1, 4), max_size=3))
     part = tuple(data.draw(st.integers(1, 40)) for _ in counts)
     shape = tuple(n * p for n, p in zip(counts, part, strict=True))
@@ -74,32 +75,32 @@ def test_chunks_are_of_one_part_and_not_too_large(data: st.DataObject) -> None:
     assert np.prod(chunk) * 4 <= 64 or uncut or prime or any(n > 1 for n in counts)
 
 
-def test_what_is_large_is_cut() -> None:
+def test_large_shards_are_cut_into_chunks() -> None:
     mib = 1 << 20
     for shape, part, chunk in (
         ((mib, 1024), (mib // 4, 1024), (16384, 1024)),
         ((7919, 4096), (7919, 4096), (4096, 4096)),
-        ((2 * 7919, 65536), (7919, 65536), (7919, 2118)),  # rows of a prime number are not cut apart
+        ((2 * 7919, 65536), (7919, 65536), (7919, 2118)),  # a sharded dimension of prime length is not cut
         ((3, mib * 256), (1, mib * 256), (1, mib * 16)),
         ((), (), ()),
     ):
         assert chunk_of(ArrayType(shape, "float32"), part) == chunk
 
 
-def test_any_part_is_read_of_any_chunks(tmp_path: Path) -> None:
+def test_any_box_of_an_array_can_be_read(tmp_path: Path) -> None:
     rng = random.Random(0)
     values = random_of("bfloat16", (12, 10), 1)
-    file = written(tmp_path, values, (3, 5))
+    file = write_array(tmp_path, values, (3, 5))
     for _ in range(50):
         box = tuple(tuple(sorted((rng.randint(0, n), rng.randint(0, n)))) for n in values.shape)
         assert file.read(tmp_path, box).tobytes() == values[tuple(slice(*cut) for cut in box)].tobytes()  # pyright: ignore
 
 
-def test_what_is_damaged_is_refused_or_changes_nothing(tmp_path: Path) -> None:
-    """Every file of it cut, emptied, gone, longer, or with one bit that is another."""
+def test_a_damaged_file_is_refused_or_read_unchanged(tmp_path: Path) -> None:
+    """Each file of the array is removed, emptied, truncated, extended, or has one bit flipped."""
     rng = random.Random(1)
     values = random_of("float32", (8, 4), 2)
-    file = written(tmp_path, values, (4, 2))
+    file = write_array(tmp_path, values, (4, 2))
     files = sorted(p for p in tmp_path.rglob("*") if p.is_file())
     refused = 0
     assert len(files) == 5
@@ -124,7 +125,7 @@ def flip(raw: bytearray, rng: random.Random) -> bytearray:
     return raw
 
 
-def test_zeros_are_written_and_what_is_not_written_is_no_zero(tmp_path: Path) -> None:
+def test_zeros_are_stored_and_missing_chunks_are_refused(tmp_path: Path) -> None:
     type_ = ArrayType((4, 4), "float32")
     file = ArrayFile("a0", type_, (2, 4))
     file.create(tmp_path)
@@ -133,15 +134,15 @@ def test_zeros_are_written_and_what_is_not_written_is_no_zero(tmp_path: Path) ->
     assert code_of_reading(file, tmp_path)[0] == "PWC0615"
 
 
-def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
-    file = written(tmp_path, np.ones((2, 2)), (2, 2))
+def test_creating_an_array_twice_or_writing_without_creating_is_refused(tmp_path: Path) -> None:
+    file = write_array(tmp_path, np.ones((2, 2)), (2, 2))
     with pytest.raises(PathwaysError, match="PWC0606"):
         file.create(tmp_path)
     with pytest.raises(PathwaysError, match="PWC0606"):
         ArrayFile("a1", file.type, file.chunk).write(tmp_path, file.whole, np.ones((2, 2)))
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     file = ArrayFile("a0", ArrayType((1 << 16,), "uint8"), (1 << 13,))
     file.create(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -176,7 +177,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
         {"chunk": []},
     ],
 )
-def test_what_says_no_place_is_refused(bad: Any) -> None:
+def test_an_invalid_array_description_is_refused(bad: Any) -> None:
     good = ArrayFile("a0", ArrayType((4,), "int4"), (2,))
     text = json.loads(json.dumps(good.as_json()))
     assert read_array_file(text) == good

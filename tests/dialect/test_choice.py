@@ -1,4 +1,4 @@
-"""choice.toml: what is written is read back, and what is damaged is refused with the key that is wrong."""
+"""A written choice.toml is read back unchanged. An invalid one is refused with an error that names the wrong key."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ GOOD = 'stages = 2\nmicrobatches = 4\nschedule = "1f1b"\nislands = ["a", "b"]\nc
 
 
 @given(stages=st.integers(1, 4), chunks=st.integers(1, 3), counts=st.tuples(COUNTS, COUNTS, COUNTS), data=st.data())
-def test_what_is_written_is_read_back(
+def test_a_written_choice_is_read_back(
     stages: int, chunks: int, counts: tuple[int, int, int], data: st.DataObject
 ) -> None:
     islands = data.draw(st.one_of(st.just([]), st.lists(NAMES, min_size=stages, max_size=stages)))
@@ -25,12 +25,12 @@ def test_what_is_written_is_read_back(
     assert choice_of(write_choice(choice, ["a step", ""]), "it") == choice
 
 
-def test_what_is_left_out_has_a_default() -> None:
+def test_missing_keys_have_defaults() -> None:
     assert choice_of("stages = 2\nmicrobatches = 4", "it") == SplitChoice(2, microbatches=4)
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "message"),
     [
         ("stages = 2\n", "microbatches= is missing"),
         (GOOD + "stage = 3\n", "unknown key 'stage'"),
@@ -47,14 +47,14 @@ def test_what_is_left_out_has_a_default() -> None:
         ("stages = [", "Invalid value"),
     ],
 )
-def test_damage_is_refused(changed: str, says: str, tmp_path: Path) -> None:
+def test_an_invalid_choice_file_is_refused(changed: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "choice.toml"
     path.write_text(changed)
     with pytest.raises(pw.PathwaysError) as caught:
         load_choice(path)
-    assert caught.value.code == "PWC0115" and says in str(caught.value) and str(path) in str(caught.value)
+    assert caught.value.code == "PWC0115" and message in str(caught.value) and str(path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_choice_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pw.PathwaysError, match="PWC0115"):
         load_choice(tmp_path / "none.toml")

@@ -1,4 +1,4 @@
-"""Errors keep their code, their words and the user's line on the way to another process."""
+"""Errors sent to another process as JSON keep their code, their text and the user's source line."""
 
 import json
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.runtime.errors import ComputationFailed, DeviceLost, Hang
 
 LINE = Where("model.py", 3, "step", "/home/me/model.py")
-SOME: list[Diagnostic] = [
+EXAMPLES: list[Diagnostic] = [
     ComputationFailed(computation="f", island="island0", cause='a "quoted" {cause}\nof two lines', where=LINE),
     ComputationFailed(computation="f", island="island0", cause="no line"),
     DeviceLost(island="pod", device=3, reason="it was away"),
@@ -19,14 +19,14 @@ SOME: list[Diagnostic] = [
 ]
 
 
-@pytest.mark.parametrize("diagnostic", SOME)
-def test_it_is_the_same_behind_the_way(diagnostic: Diagnostic) -> None:
+@pytest.mark.parametrize("diagnostic", EXAMPLES)
+def test_a_diagnostic_is_equal_after_a_round_trip(diagnostic: Diagnostic) -> None:
     read = read_diagnostic(write_diagnostic(diagnostic))
     assert read == diagnostic and str(PathwaysError(read)) == str(PathwaysError(diagnostic))
     assert (None if read.where is None else read.where.here) == (diagnostic.where and diagnostic.where.here)
 
 
-def test_an_error_that_is_not_known_here_keeps_its_words() -> None:
+def test_an_unknown_error_class_keeps_its_text_and_source_line() -> None:
     def made() -> type[Diagnostic]:
         @dataclass(frozen=True)
         class OfAnotherVersion(Diagnostic):
@@ -53,13 +53,13 @@ def test_an_error_that_is_not_known_here_keeps_its_words() -> None:
         json.dumps({"class": "X", "code": "PWC1", "fields": {}, "where": None, "said": {"title": "t"}}),
     ],
 )  # fmt: skip
-def test_what_is_none_is_refused(text: str) -> None:
+def test_text_that_encodes_no_diagnostic_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         read_diagnostic(text)
 
 
-def test_fields_of_another_kind_are_not_believed() -> None:
-    written = json.loads(write_diagnostic(SOME[2]))
+def test_a_field_of_a_wrong_type_gives_a_generic_error() -> None:
+    written = json.loads(write_diagnostic(EXAMPLES[2]))
     written["fields"]["reason"] = ["a", "list"]
     read = read_diagnostic(json.dumps(written))
     assert not isinstance(read, DeviceLost) and PathwaysError(read).code == "PWC0512"

@@ -1,4 +1,7 @@
-"""Files are whole or as they were, whatever is in the way and wherever links lead; caches believe only their owner."""
+"""A written file is complete or unchanged, also on a full disk and through links.
+
+A cache reads only regular files of its own user.
+"""
 
 import ast
 import os
@@ -53,7 +56,7 @@ def plan(source: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @contextmanager
 def full_disk(left: int = 1024) -> Generator[None]:
-    """No file of this process gets larger."""
+    """Simulates a full disk: no file of this process may grow beyond `left` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (left, hard))
     try:
@@ -68,7 +71,7 @@ def refused(call: Callable[[], object]) -> str:
     return caught.value.code
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file_unchanged(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.write_text("as it was")
     with full_disk():
@@ -78,7 +81,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert old.read_text() == "as it was" and os.listdir(tmp_path) == ["old"]
 
 
-def test_a_full_disk_leaves_every_output(source: str, plan: str, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_old_outputs_of_commands_unchanged(source: str, plan: str, tmp_path: Path) -> None:
     names = (
         "plan.bin",
         "ir.mlir",
@@ -112,7 +115,7 @@ def test_a_full_disk_leaves_every_output(source: str, plan: str, tmp_path: Path)
     assert {f for f in found if not f.startswith("dumps/constants/")} == set(names)
 
 
-def test_a_suspended_client_leaves_no_parts_of_files(tmp_path: Path) -> None:
+def test_a_failed_suspend_leaves_no_partial_files(tmp_path: Path) -> None:
     on = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
     double = pw.program(jax.jit(lambda x: x * 2, in_shardings=on))
     with pw.Client("full") as client:
@@ -123,7 +126,7 @@ def test_a_suspended_client_leaves_no_parts_of_files(tmp_path: Path) -> None:
         assert not os.listdir(tmp_path)
 
 
-def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_kill_leaves_the_old_file_unchanged(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.write_text("as it was")
     script = """
@@ -150,7 +153,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     assert refused(lambda: write_whole(tmp_path / "round", "x")) == "PWC0606"
 
 
-def test_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_keep_their_mode_and_private_files_are_0600(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, new = tmp_path / "file", tmp_path / "new"
     path.write_text("old")
     path.chmod(0o640)
@@ -163,11 +166,11 @@ def test_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         os.umask(before)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
     assert modes == {"file": 0o640, "new": 0o640, "mine": 0o600}
-    monkeypatch.setattr(os, "access", lambda *_: False)  # as it is for users who are not root
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write every file, so simulate another user
     assert refused(lambda: write_whole(path, "x")) == "PWC0606" and path.read_text() == "kept"
 
 
-def test_streams_are_written_to(source: str, tmp_path: Path) -> None:
+def test_pipes_and_devices_are_written_in_place(source: str, tmp_path: Path) -> None:
     fifo, got = tmp_path / "fifo", list[bytes]()
     os.mkfifo(fifo)
     reader = threading.Thread(target=lambda: got.append(fifo.read_bytes()))
@@ -186,7 +189,7 @@ def test_streams_are_written_to(source: str, tmp_path: Path) -> None:
     assert out.read_text() == "to stdout" and sorted(os.listdir(tmp_path)) == ["fifo", "out"]
 
 
-def test_inputs_through_a_pipe(plan: str, tmp_path: Path) -> None:
+def test_run_reads_inputs_from_a_pipe_and_refuses_invalid_files(plan: str, tmp_path: Path) -> None:
     archive, fifo = tmp_path / "in.npz", tmp_path / "fifo"
     np.savez(archive, x=np.zeros(4096, np.float32))
     os.mkfifo(fifo)
@@ -212,7 +215,8 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 MODULE = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
 
 
-def compiled_again() -> int:
+def load_and_count_compilations() -> int:
+    """Loads one module through the cache, and returns how many modules were compiled."""
     executables = Executables()
     executables.load(str(parse(MODULE, make_context())), pjrt.make_devices(1))
     return executables.compiled
@@ -222,31 +226,31 @@ def entries(folder: Path) -> list[Path]:
     return [p for p in folder.rglob("*") if not p.is_dir()]
 
 
-def test_a_cache_reads_regular_files_of_its_user(cached: Path, tmp_path: Path) -> None:
-    assert compiled_again() == 1 and compiled_again() == 0
+def test_a_cache_replaces_pipes_and_links_with_regular_files(cached: Path, tmp_path: Path) -> None:
+    assert load_and_count_compilations() == 1 and load_and_count_compilations() == 0
     (entry,) = entries(cached)
     assert stat.S_IMODE(entry.stat().st_mode) == 0o600 and stat.S_IMODE(cached.stat().st_mode) == 0o700
     raw = entry.read_bytes()
     entry.unlink()
-    os.mkfifo(entry)  # a reader would wait for ever
-    assert compiled_again() == 1 and entry.is_file()
+    os.mkfifo(entry)  # opening a pipe to read blocks forever without a writer
+    assert load_and_count_compilations() == 1 and entry.is_file()
     victim = tmp_path / "victim"
     victim.write_bytes(raw)
     entry.unlink()
     entry.symlink_to(victim)
     assert read_own(entry) is None
-    assert compiled_again() == 1 and not entry.is_symlink() and victim.read_bytes() == raw
-    assert entries(cached) == [entry] and compiled_again() == 0
+    assert load_and_count_compilations() == 1 and not entry.is_symlink() and victim.read_bytes() == raw
+    assert entries(cached) == [entry] and load_and_count_compilations() == 0
 
 
-def test_a_cache_that_others_may_change_is_not_used(cached: Path) -> None:
+def test_a_cache_that_others_can_write_is_not_used(cached: Path) -> None:
     cached.mkdir(mode=0o700)
     cached.chmod(0o777)
     with pytest.warns(RuntimeWarning, match="PWC0708"):
-        assert compiled_again() == 1
+        assert load_and_count_compilations() == 1
     assert not entries(cached)
     cached.chmod(0o755)
-    assert shared_with(cached) is None and compiled_again() == 1 and entries(cached)
+    assert shared_with(cached) is None and load_and_count_compilations() == 1 and entries(cached)
 
 
 def test_a_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +263,7 @@ def test_a_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.
         assert shared_with(tmp_path) is not None
 
 
-WRITING = frozenset(
+WRITING_NAMES = frozenset(
     [
         "write_text",
         "write_bytes",
@@ -279,28 +283,28 @@ WRITING = frozenset(
         "O_RDWR",
     ]
 )
-MAY = {
-    "dialect/array_files.py": {"open"},  # by TensorStore, into a folder that no file names yet
-    "dialect/signing.py": {"O_CREAT", "O_WRONLY"},  # a key that is there is never replaced
-    "dialect/plan/modules/vetting_process.py": {"O_WRONLY"},  # os.devnull, in place of what the child may print to
-    "dialect/plan/modules/vet.py": {"TemporaryFile"},  # what the child is asked and answers: files without names
-    "cli/run.py": {"savez"},  # into a whole_file
-    "pathways/api/snapshots.py": {"savez"},  # into a whole_file
-    "runtime/launch/spawn.py": {"open"},  # the log of a process, which that one writes
+ALLOWED_WRITES = {
+    "dialect/array_files.py": {"open"},  # TensorStore writes into a folder that no file names yet
+    "dialect/signing.py": {"O_CREAT", "O_WRONLY"},  # an existing key is never replaced
+    "dialect/plan/modules/vetting_process.py": {"O_WRONLY"},  # os.devnull replaces the child's standard output
+    "dialect/plan/modules/vet.py": {"TemporaryFile"},  # unnamed files for the child's request and reply
+    "cli/run.py": {"savez"},  # inside `whole_file`
+    "pathways/api/snapshots.py": {"savez"},  # inside `whole_file`
+    "runtime/launch/spawn.py": {"open"},  # the log that a spawned process writes
 }
-"""What modules do beside dialect/files.py, and why they may."""
+"""How modules other than dialect/files.py write files. Each comment says why that is allowed."""
 
 
 def writes(path: Path) -> set[str]:
-    """How a module opens files for writing."""
+    """Returns the names of calls and flags with which a module opens files for writing."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and node.attr in WRITING:
+        if isinstance(node, ast.Attribute) and node.attr in WRITING_NAMES:
             of = node.value.id if isinstance(node.value, ast.Name) else ""
             if node.attr.startswith(("O_", "save")) and of not in ("os", "np"):
                 continue
             if node.attr in ("replace", "rename") and of not in ("os", "shutil", "path", "target", "beside"):
-                continue  # of text, of dataclasses
+                continue  # str.replace or dataclasses.replace
             found.add(node.attr)
         if isinstance(node, ast.Call) and not _reads(node):
             found.add("open")
@@ -308,13 +312,13 @@ def writes(path: Path) -> set[str]:
 
 
 def _reads(call: ast.Call) -> bool:
-    """Whether a call opens nothing, or opens to read."""
+    """Tells whether a call opens no file, or opens a file only to read."""
     function = call.func
     if isinstance(function, ast.Name) and function.id == "open":
         mode = call.args[1:2]
     elif isinstance(function, ast.Attribute) and function.attr == "open":
         if isinstance(function.value, ast.Name) and function.value.id == "os":
-            return True  # told by its flags
+            return True  # os.open is recognized by its flags
         mode = call.args[:1]
     else:
         return True
@@ -322,9 +326,9 @@ def _reads(call: ast.Call) -> bool:
     return all(isinstance(m, ast.Constant) and not set(str(m.value)) & set("wax+") for m in modes)
 
 
-def test_no_other_module_opens_files_for_writing() -> None:
+def test_only_the_listed_modules_open_files_for_writing() -> None:
     folders = ("dialect", "compiler", "runtime", "cli", "pathways/api")
     sources = [p for folder in folders for p in (ROOT / folder).rglob("*.py")]
     found = {str(p.relative_to(ROOT)): writes(p) for p in sources}
     assert len(found) > 100 and found.pop("dialect/files.py") >= {"open", "O_CREAT"}
-    assert {name: how for name, how in found.items() if how} == MAY
+    assert {name: how for name, how in found.items() if how} == ALLOWED_WRITES

@@ -1,4 +1,7 @@
-"""Folders beside a file: complete when it names them, gone when it does not, and by no other while they are in use."""
+"""Folders of array data beside a file are complete when the file names them.
+
+Folders that no file names are removed, unless a process uses them.
+"""
 
 import os
 from pathlib import Path
@@ -14,23 +17,23 @@ def never(_: str) -> bool:
     return False
 
 
-def test_a_folder_of_a_file_that_was_not_written_is_removed(tmp_path: Path) -> None:
+def test_a_folder_is_removed_if_its_file_is_not_written(tmp_path: Path) -> None:
     for failure in (ValueError(), KeyboardInterrupt()):
         with pytest.raises(type(failure)), new_folder(tmp_path / "state", never) as folder:
             (folder / "a0").write_text("much")
             raise failure
         assert not os.listdir(tmp_path)
     with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "state", lambda name: True) as folder:
-        raise KeyboardInterrupt  # right behind the file
+        raise KeyboardInterrupt  # just after the file was written
     assert os.listdir(tmp_path) == [folder.name]
 
 
-def test_where_there_is_no_room_for_a_folder_that_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="PWC0606"), new_folder(tmp_path / "none" / "state", never):
         pass
 
 
-def test_what_no_file_names_goes_unless_it_is_in_use(tmp_path: Path) -> None:
+def test_unnamed_folders_are_removed_unless_they_are_in_use(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with new_folder(path, never) as mine, new_folder(path, never) as theirs:
         others = ["state.arrays-", "state.arrays-0", "states.arrays-0123456789abcdef", "arrays-0123456789abcdef"]
@@ -46,7 +49,7 @@ def test_what_no_file_names_goes_unless_it_is_in_use(tmp_path: Path) -> None:
     assert set(os.listdir(tmp_path)) == {mine.name, "state.arrays-ffffffffffffffff", *others}
 
 
-def test_a_file_that_is_a_link_has_its_folder_beside_what_it_links_to(tmp_path: Path) -> None:
+def test_the_folder_of_a_linked_file_lies_beside_the_link_target(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "elsewhere" / "state")
@@ -59,12 +62,12 @@ def test_a_file_that_is_a_link_has_its_folder_beside_what_it_links_to(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "state", f"../{NAMED}", f"/{NAMED}", f"x/{NAMED}", f"{NAMED}/.."])
-def test_other_folders_are_no_names(name: str, tmp_path: Path) -> None:
+def test_invalid_folder_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError), kept_folder(tmp_path / "state", name):
         pass
 
 
-def test_a_host_takes_folders_of_snapshots_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_accepts_only_snapshot_folders_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with new_folder(tmp_path / "state", never) as folder:
         assert own_folder(str(folder)) == folder
     (tmp_path / NAMED).symlink_to(folder)

@@ -34,14 +34,14 @@ def test_a_module_of_the_dialect_is_read_and_lowered_to_ifrt() -> None:
     assert names == ["ifrt.Reshard", "func.return"]
 
 
-def test_what_the_dialect_forbids_is_refused() -> None:
+def test_a_module_that_violates_the_dialect_is_refused() -> None:
     context = make_context()
     shardy_mpmd.register(context)
     with pytest.raises(ir.MLIRError, match="Topology doesn't have a mesh with name: m1"), context:
         ir.Module.parse(MODULE.replace('"m1" :', '"m2" :'))
 
 
-def test_no_name_of_jax_is_left_changed() -> None:
+def test_using_the_dialect_leaves_no_jax_jaxlib_modules() -> None:
     shardy_mpmd.partitioner()
     assert not [name for name in sys.modules if name.startswith("jax.jaxlib")]
 
@@ -53,7 +53,9 @@ def test_no_name_of_jax_is_left_changed() -> None:
         ("jaxlib.mlir._mlir_libs._sdyMpmd", lambda: shardy_mpmd.register(make_context())),
     ],
 )
-def test_a_jaxlib_without_it_is_refused(missing: str, use: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jaxlib_without_the_dialect_is_refused(
+    missing: str, use: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, _, name = missing.rpartition(".")
     monkeypatch.delattr(sys.modules[folder], name, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)

@@ -1,4 +1,4 @@
-"""Programs in files and in modules of packages, as `python FILE` and `python -m PKG.MODULE` would find them."""
+"""Programs are found in files and package modules, as `python FILE` and `python -m PKG.MODULE` find them."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def write(path: Path, imports: str = "", factor: str = "2", inside: str = "pass"
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package with a module that imports relatively, and the folder that holds it as the current one."""
+    """Writes a package with relative imports into the current folder."""
     inner = tmp_path / "ours" / "models"
     write(inner / "small.py", "from ..numbers import FACTOR\nfrom . import sizes", "FACTOR * sizes.ONE")
     (inner / "sizes.py").write_text("ONE = 1\n")
@@ -52,7 +52,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def test_specs_are_read(package: Path) -> None:
+def test_program_specs_are_parsed(package: Path) -> None:
     (package / "plan.out").touch()
     assert read_spec("model.py") == Source(Path("model.py"))
     assert read_spec("a/b.py:step") == Source(Path("a/b.py"), "step")
@@ -66,7 +66,7 @@ def test_specs_are_read(package: Path) -> None:
 @pytest.mark.parametrize(
     "spec", ["ours.models.small:step", "ours.models.small", "ours/models/small.py:step", "ours/models/small.py"]
 )
-def test_modules_of_packages(spec: str, package: Path) -> None:
+def test_a_module_of_a_package_compiles_checks_and_runs(spec: str, package: Path) -> None:
     assert pwc_here("compile", spec, "-o", "plan.bin")[0] == 0
     assert load_plan("plan.bin").name == "step"
     assert pwc_here("check", spec)[0] == 0
@@ -74,14 +74,14 @@ def test_modules_of_packages(spec: str, package: Path) -> None:
     assert exit_code == 0 and "[0., 3., 6., 9.]" in stdout, stderr
 
 
-def test_a_file_of_a_package_from_elsewhere(
+def test_a_file_of_a_package_runs_from_another_folder(
     package: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert pwc_here("run", f"{package}/ours/models/small.py")[0] == 0
 
 
-def test_without_init_files_it_is_a_module_all_the_same(package: Path) -> None:
+def test_relative_imports_without_init_file_need_the_module_form(package: Path) -> None:
     write(package / "plain" / "model.py", "from .numbers import FACTOR", "FACTOR")
     (package / "plain" / "numbers.py").write_text("FACTOR = 5\n")
     exit_code, _, stderr = pwc_here("run", "plain/model.py")
@@ -90,8 +90,8 @@ def test_without_init_files_it_is_a_module_all_the_same(package: Path) -> None:
     assert exit_code == 0 and "15." in stdout
 
 
-def test_what_is_imported_while_tracing_is_found(tmp_path: Path) -> None:
-    """In a process of its own, from another folder, as `python FILE` does; the path is as it was afterwards."""
+def test_imports_during_tracing_are_found(tmp_path: Path) -> None:
+    """Runs in a separate process from another folder, as `python FILE` does. Afterwards sys.path is restored."""
     write(tmp_path / "lazy.py", inside="import beside_it; assert beside_it.THERE")
     (tmp_path / "beside_it.py").write_text("THERE = True\n")
     code = (
@@ -105,7 +105,7 @@ def test_what_is_imported_while_tracing_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "code", "says"),
+    ("spec", "code", "message"),
     [
         ("ours.models.missing:step", "PWC0801", "no module ours.models.missing"),
         ("nowhere_at_all:step", "PWC0801", "no module nowhere_at_all"),
@@ -116,16 +116,16 @@ def test_what_is_imported_while_tracing_is_found(tmp_path: Path) -> None:
         ("ours/text.txt", "PWC0801", "not Python"),
     ],
 )
-def test_modules_that_cannot_be(spec: str, code: str, says: str, package: Path) -> None:
+def test_missing_and_broken_modules_are_refused(spec: str, code: str, message: str, package: Path) -> None:
     (package / "ours" / "broken.py").write_text("import no_such_module_in_it\n")
     (package / "ours" / "text.txt").write_text("text\n")
     exit_code, _, stderr = pwc_here("compile", spec)
-    assert exit_code == (1 if code == "PWC0802" else 2) and f"error[{code}]" in stderr and says in stderr
+    assert exit_code == (1 if code == "PWC0802" else 2) and f"error[{code}]" in stderr and message in stderr
     if code == "PWC0802":
         assert "ours/broken.py:1" in stderr and "python -m ours.broken" in stderr
 
 
-def test_a_folder_whose_name_is_taken_is_a_folder(tmp_path: Path) -> None:
+def test_a_package_named_like_a_stdlib_module_is_read_as_files(tmp_path: Path) -> None:
     path = write(tmp_path / "json" / "model.py")
     (tmp_path / "json" / "__init__.py").touch()
     exit_code, _, stderr = pwc_here("compile", str(path))
@@ -135,7 +135,7 @@ def test_a_folder_whose_name_is_taken_is_a_folder(tmp_path: Path) -> None:
     assert exit_code == 1 and "error[PWC0802]" in stderr and "PKG.MODULE:PROGRAM" in stderr
 
 
-def test_run_takes_what_decides_a_plan(tmp_path: Path) -> None:
+def test_run_takes_topology_placement_and_schedule_of_a_program(tmp_path: Path) -> None:
     path = write(tmp_path / "model.py")
     place = tmp_path / "place.py"
     place.write_text(
@@ -164,9 +164,10 @@ def test_run_takes_what_decides_a_plan(tmp_path: Path) -> None:
         assert got == 2 and "error[PWC0801]" in stderr and option[0] in stderr
 
 
-def test_every_sample_compiles_by_its_name_alone(root: Path) -> None:
+@pytest.mark.long("a model of another library is compiled: 1 to 60 s each")
+def test_every_sample_compiles_without_options(root: Path) -> None:
     for sample in sorted((root / "samples").glob("*.py")):
-        if sample.stem == "elastic":  # its programs are made of the islands that are there
+        if sample.stem == "elastic":  # its programs depend on the connected islands
             continue
         exit_code, _, stderr = pwc_here("compile", str(sample))
         assert exit_code == 0, (sample, stderr)

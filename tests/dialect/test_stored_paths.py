@@ -1,4 +1,4 @@
-"""What is stored names the user's files, relative to the program; messages find them all the same."""
+"""Plans and dumps name the user's files relative to the program. Messages still show the full paths."""
 
 import json
 import os
@@ -40,7 +40,7 @@ ABSOLUTE = re.compile(rb"[\x00-\x20\"'(:](/[\w.-]+){2,}")
 
 
 def project(folder: Path) -> Path:
-    """A model with a package, and a module of another folder."""
+    """Writes a model with a package, and a module in another folder."""
     (folder / "proj" / "lib").mkdir(parents=True)
     (folder / "proj" / "lib" / "__init__.py").touch()
     (folder / "proj" / "lib" / "layers.py").write_text(LAYERS)
@@ -68,17 +68,20 @@ def compiled(model: Path, *options: str, cwd: Path | None = None) -> tuple[bytes
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[bytes, dict[str, bytes]]]:
+def two_builds(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[bytes, dict[str, bytes]]]:
+    """Compiles the same project in two folders, by an absolute and by a relative path."""
     first, second = (project(tmp_path_factory.mktemp(name)) for name in ("first", "second"))
     return [compiled(first, "--with-phases"), compiled(second, "--with-phases", cwd=second.parent)]
 
 
-def test_equal_programs_are_equal_in_any_folder(both: list[tuple[bytes, dict[str, bytes]]]) -> None:
-    assert both[0] == both[1]
+def test_equal_programs_give_equal_plans_and_dumps_in_any_folder(
+    two_builds: list[tuple[bytes, dict[str, bytes]]],
+) -> None:
+    assert two_builds[0] == two_builds[1]
 
 
-def test_nothing_that_is_stored_has_an_absolute_path(both: list[tuple[bytes, dict[str, bytes]]]) -> None:
-    plan, dumps = both[0]
+def test_plans_and_dumps_have_no_absolute_paths(two_builds: list[tuple[bytes, dict[str, bytes]]]) -> None:
+    plan, dumps = two_builds[0]
     assert len(dumps) == 6
     for raw in (plan, *dumps.values()):
         assert not ABSOLUTE.search(raw), ABSOLUTE.search(raw)
@@ -88,7 +91,9 @@ def test_nothing_that_is_stored_has_an_absolute_path(both: list[tuple[bytes, dic
         assert file in plan and all(file in dump for dump in dumps.values())
 
 
-def test_from_a_dump_the_plan_is_the_same(both: list[tuple[bytes, dict[str, bytes]]], tmp_path: Path) -> None:
+def test_a_dump_compiles_to_the_same_plan_as_its_source(
+    two_builds: list[tuple[bytes, dict[str, bytes]]], tmp_path: Path
+) -> None:
     model = project(tmp_path / "third")
     plan, _ = compiled(model)
     dumps = model.parent.parent / "out" / "dumps"
@@ -97,9 +102,11 @@ def test_from_a_dump_the_plan_is_the_same(both: list[tuple[bytes, dict[str, byte
     assert again.read_bytes() == plan
 
 
-def test_lines_of_a_plan(both: list[tuple[bytes, dict[str, bytes]]], tmp_path: Path) -> None:
+def test_inspect_and_why_show_source_lines_of_a_plan(
+    two_builds: list[tuple[bytes, dict[str, bytes]]], tmp_path: Path
+) -> None:
     path = tmp_path / "plan.bin"
-    path.write_bytes(both[0][0])
+    path.write_bytes(two_builds[0][0])
     assert {w.file for d in load_plan(path).decisions if (w := d.where) is not None} == {"model.py"}
     assert "model.py:12" in pwc_here("inspect", str(path), "--all")[1]
     rows = json.loads(pwc_here("inspect", str(path), "--json")[1])
@@ -109,7 +116,7 @@ def test_lines_of_a_plan(both: list[tuple[bytes, dict[str, bytes]]], tmp_path: P
     assert pwc_here("why", str(path), "other_model.py:12")[0] == 2
 
 
-def test_errors_show_where_the_file_is(tmp_path: Path) -> None:
+def test_errors_show_the_full_path_and_the_source_line(tmp_path: Path) -> None:
     model = project(tmp_path)
     model.write_text(MODEL.replace("add_slice(devices=2)", 'add_slice(devices=2, kind="none")'))
     words = ("compile", str(model), "--topology", "islands=1,devices=4")
@@ -121,7 +128,7 @@ def test_errors_show_where_the_file_is(tmp_path: Path) -> None:
     assert f"--> {model}:7" in shown and "7 | s, t = " in shown
 
 
-def test_a_program_of_python_runs_and_its_errors_find_the_file(tmp_path: Path) -> None:
+def test_the_plan_of_a_script_stores_its_name_and_shows_its_full_path(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""
 import jax, numpy as np, pathways as pw
@@ -138,7 +145,7 @@ print([r.where.file for r in program.lower(np.ones(4, np.float32)).compile().pla
     assert done.stdout.splitlines() == [f"{script}:8", "script.py"], done.stderr
 
 
-def test_how_files_are_named(tmp_path: Path) -> None:
+def test_stored_names_of_files_are_relative_to_the_program(tmp_path: Path) -> None:
     for folder in ("a/pkg/inner", "a/.venv/lib/python3/site-packages/lib", "b/pkg/inner", "c"):
         (tmp_path / folder).mkdir(parents=True)
     for package in ("a/pkg", "a/pkg/inner", "b/pkg", "b/pkg/inner"):
@@ -159,7 +166,10 @@ def test_how_files_are_named(tmp_path: Path) -> None:
     assert names("a/pkg/inner/x.py", "a/pkg/inner/x.py", "a/pkg/w.py", "a/model.py") == [
         "pkg/inner/x.py", "pkg/w.py", "model.py"
     ]  # fmt: skip
-    assert names("a/m.py", "a/pkg/x.py", "b/pkg/x.py") == ["pkg/x.py", "b/pkg/x.py"]  # two of one name
+    assert names("a/m.py", "a/pkg/x.py", "b/pkg/x.py") == [
+        "pkg/x.py",
+        "b/pkg/x.py",
+    ]  # both files would be named pkg/x.py
     library = "a/.venv/lib/python3/site-packages/lib/f.py"
     assert names("a/m.py", library, os.__file__, "<string>") == [None, None, "<string>"]
     assert names(library, library, "a/.venv/lib/python3/site-packages/lib/g.py") == ["f.py", "g.py"]
@@ -169,7 +179,7 @@ def test_how_files_are_named(tmp_path: Path) -> None:
     assert Sources().stored(f"{at}/a/model.py") == "a/model.py"
 
 
-def test_locations_of_other_forms() -> None:
+def test_all_forms_of_locations_are_rewritten() -> None:
     from pathways.dialect.rewrite_locations import rewrite_locations
 
     def rewritten(location: str) -> str:

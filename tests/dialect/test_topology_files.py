@@ -1,4 +1,4 @@
-"""Topologies in files: the page that describes them, and what is said of a file that is not as it says."""
+"""Topology files are read as docs/topologies.md describes them. Invalid files are refused with a hint."""
 
 import re
 import tempfile
@@ -17,7 +17,7 @@ from pathways.dialect.topology import PRESETS, Island, Topology, load_topology, 
 PAGE = (ROOT / "docs" / "topologies.md").read_text()
 
 
-def test_the_page_has_every_field_with_its_default() -> None:
+def test_the_page_lists_every_field_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*?) \|$", PAGE, re.M))
     for field in (*fields(Island), *(f for f in fields(Topology) if f.name != "islands")):
         assert field.name in rows, field.name
@@ -26,7 +26,7 @@ def test_the_page_has_every_field_with_its_default() -> None:
     assert set(PRESETS) == set(re.findall(r"`((?:paper|gpu)-[\w-]+)`", PAGE))
 
 
-def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
+def test_the_example_of_the_page_is_valid(tmp_path: Path) -> None:
     (example,) = re.findall(r"```toml[^\n]*\n(.*?)```", PAGE, re.S)
     path = tmp_path / "machines.toml"
     path.write_text(example)
@@ -56,7 +56,7 @@ TOPOLOGIES = st.builds(
 
 
 @given(TOPOLOGIES)
-def test_what_is_written_is_read_back(topology: Topology) -> None:
+def test_a_written_topology_is_read_back(topology: Topology) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8", newline="") as file:
         file.write(write_topology(topology))
         file.flush()
@@ -64,7 +64,7 @@ def test_what_is_written_is_read_back(topology: Topology) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("[[islands]]\ndevices = 4\n", "each island is a table of its own, [[island]]"),
         ("islands = 2\n", "[[island]]"),
@@ -88,20 +88,20 @@ def test_what_is_written_is_read_back(topology: Topology) -> None:
         ("[[island]\n", ""),
     ],
 )
-def test_what_is_wrong_is_said_as_it_is_called(text: str, says: str, tmp_path: Path) -> None:
+def test_an_invalid_topology_file_is_refused_with_a_hint(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "t.toml"
     path.write_text(text)
     with pytest.raises(PathwaysError, match="PWC0704") as caught:
         parse_topology(str(path))
-    assert says in str(caught.value) and "docs/topologies.md" in str(caught.value)
+    assert message in str(caught.value) and "docs/topologies.md" in str(caught.value)
 
 
-def test_on_the_command_line_too() -> None:
-    for spec, says in (
+def test_an_invalid_topology_option_is_refused_with_a_hint() -> None:
+    for spec, message in (
         ("device=4", "it is called devices"),
         ("devices=4,dcn_gbps=3", "at the top of a TOML file"),
         ("island=2,devices=4", "islands"),
     ):
         with pytest.raises(PathwaysError, match="PWC0704") as caught:
             parse_topology(spec)
-        assert says in str(caught.value)
+        assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Waits of the main thread that a signal must end, also one that came just before the wait began."""
+"""Waits of the main thread poll with a timeout, so that a signal sent just before the wait still ends the wait."""
 
 import pytest
 
@@ -6,32 +6,34 @@ from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.interrupts import wait_without_end
 
 
-class Late:
-    """A lock, or an event, that is there at the third look; a wait that does not end by itself would miss a signal."""
+class ReadyAtThirdPoll:
+    """A lock or event that is ready at the third poll. A poll without a timeout fails: it would miss a signal."""
 
     def __init__(self) -> None:
-        self.looks: list[float] = []
+        self.timeouts: list[float] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         return self.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> bool:
-        assert timeout is not None and 0 < timeout <= 1, "Python would see no signal until it is over"
-        self.looks.append(timeout)
-        return len(self.looks) == 3
+        assert timeout is not None and 0 < timeout <= 1, (
+            "without a timeout, Python handles no signal until the wait ends"
+        )
+        self.timeouts.append(timeout)
+        return len(self.timeouts) == 3
 
 
-def test_waits_without_end_look_for_signals_now_and_then() -> None:
-    late = Late()
-    wait_without_end(late.wait)
-    assert len(late.looks) == 3
+def test_unbounded_waits_poll_with_a_timeout() -> None:
+    polled = ReadyAtThirdPoll()
+    wait_without_end(polled.wait)
+    assert len(polled.timeouts) == 3
 
 
-def test_a_gate_looks_for_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, late = Gate(), Late()
-    monkeypatch.setattr(gate, "_lock", late)
+def test_a_gate_polls_with_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, polled = Gate(), ReadyAtThirdPoll()
+    monkeypatch.setattr(gate, "_lock", polled)
     gate.pass_through()
-    assert len(late.looks) == 3
+    assert len(polled.timeouts) == 3
     gate = Gate()
     gate.pass_through(timeout=0.001)
     gate.open()

@@ -1,4 +1,4 @@
-"""Tables of states: no event that they do not know passes, whatever comes; everything can end."""
+"""State tables refuse unknown events, and every state of a run or an edge can reach an end state."""
 
 import random
 
@@ -17,7 +17,7 @@ EVENTS = sorted({event for states in ALL for row in states.table.values() for ev
 
 
 @pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)
-def test_a_table_is_whole(states: States) -> None:
+def test_every_state_of_a_table_is_reachable(states: States) -> None:
     reached, fresh = {states.first}, [states.first]
     while fresh:
         for state in states.table[fresh.pop()].values():
@@ -28,16 +28,16 @@ def test_a_table_is_whole(states: States) -> None:
 
 
 @pytest.mark.parametrize("states", (RUN, SENT, RECEIVED), ids=lambda s: s.what)
-def test_everything_comes_to_an_end(states: States) -> None:
-    def ends(state: str, seen: frozenset[str]) -> bool:
+def test_every_state_can_reach_an_end_state(states: States) -> None:
+    def reaches_end(state: str, seen: frozenset[str]) -> bool:
         following = set(states.table[state].values()) - seen
-        return states.is_end(state) or any(ends(s, seen | {s}) for s in following)
+        return states.is_end(state) or any(reaches_end(s, seen | {s}) for s in following)
 
-    assert all(ends(state, frozenset((state,))) for state in states.table)
+    assert all(reaches_end(state, frozenset((state,))) for state in states.table)
 
 
 @pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)
-def test_what_cannot_happen_raises(states: States) -> None:
+def test_an_event_that_a_state_does_not_allow_raises_an_error(states: States) -> None:
     rng, state = random.Random(states.what), states.first
     for _ in range(2000):
         event = rng.choice(EVENTS)
@@ -50,7 +50,7 @@ def test_what_cannot_happen_raises(states: States) -> None:
             state = states.first
 
 
-def test_what_carries_a_state_keeps_it_where_an_event_is_refused() -> None:
+def test_objects_keep_their_state_when_an_event_is_refused() -> None:
     frame = Frame(0, ())
     frame.turn_edge(SENT, 3, "be offered")
     with pytest.raises(InternalError):
@@ -64,7 +64,7 @@ def test_what_carries_a_state_keeps_it_where_an_event_is_refused() -> None:
         epoch.settle(0, "join")
     assert (epoch.number, epoch.state) == (0, "up")
     epoch.go()
-    epoch.settle(0, "join")  # said of the one before
+    epoch.settle(0, "join")  # about the previous epoch: ignored
     assert (epoch.number, epoch.state) == (1, "starting")
     buffer = StoredBuffer.__new__(StoredBuffer)
     buffer.state = BUFFER.first
@@ -80,8 +80,8 @@ def request(number: int, rng: random.Random) -> Request:
 
 @pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
 @pytest.mark.parametrize("seed", range(50))
-def test_random_events_of_runs(policy: str, seed: int) -> None:
-    """Some of them are wrong: those change nothing, and every run ends all the same."""
+def test_the_scheduler_refuses_wrong_events_and_ends_all_runs(policy: str, seed: int) -> None:
+    """Sends random events, some of them wrong: those change nothing, and all runs can be cancelled."""
     rng = random.Random(seed)
     scheduler = Scheduler(SCHEDULING_POLICIES[policy]())
     begun: list[int] = []

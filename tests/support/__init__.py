@@ -1,1 +1,1 @@
-"""Helpers that several tests share: programs, plans, mutants, and processes that run `pwc`."""
+"""Helpers shared by several test files: programs, plans, mutants, and processes that run `pwc`."""

@@ -1,4 +1,4 @@
-"""A program with a loop and a branch on data over two slices, and what it gives."""
+"""A program with a loop and a data-dependent branch over two slices, and its expected results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ X = np.arange(8, dtype=np.float32)
 
 
 def placed(function: Callable[..., Any], devices: int = 2) -> Any:
-    """A function on a slice of its own."""
+    """Jits a function on a new slice."""
     split = NamedSharding(pw.make_virtual_device_set().add_slice(devices=devices).mesh("x"), P("x"))
     return jit(function, in_shardings=split, out_shardings=split)
 
@@ -38,7 +38,7 @@ def other(x: Any) -> Any:
 
 
 def looping() -> Any:
-    """A loop over two slices, a branch behind it, and something that needs neither."""
+    """Builds a program with a loop over two slices, a branch after the loop, and a call independent of both."""
     f, g, h = placed(double), placed(less), placed(other)
 
     @pw.program
@@ -109,4 +109,4 @@ def randomized(x, n):
 def of_nothing(x, n):
     return lax.cond(n > 0, lambda: f(np.ones(8, np.float32)), lambda: g(np.zeros(8, np.float32)))
 """
-"""The same as a file."""
+"""A source file with similar programs: plain, nested, differentiated, randomized, and without operands."""

@@ -1,4 +1,4 @@
-"""What clients of a shared cluster do, in processes of their own: `python -m support.client_programs NAME ...`."""
+"""Programs that clients of a shared cluster run in their own processes: `python -m support.client_programs NAME`."""
 
 import random
 import sys
@@ -41,7 +41,7 @@ def expected(x: Any) -> float:
 
 
 def share(weight: str, runs: str) -> None:
-    """Runs with a weight, as much at once as a client may; prints when each ended."""
+    """Keeps 24 runs enqueued for a client of the given weight; prints the time at which each run completed."""
     busy = pw.program(lambda x: jit(slow, in_shardings=HERE, out_shardings=HERE)(x))
     with pw.Client("worker", weight=float(weight)):
         x = busy(np.eye(256, dtype=np.float32) / 10)
@@ -63,7 +63,7 @@ def share(weight: str, runs: str) -> None:
 
 
 def sums(seed: str, runs: str) -> None:
-    """Runs programs that span both islands; prints how many sums are wrong, and how many runs were lost."""
+    """Runs programs on both islands; prints the count of wrong sums and the count of lost runs."""
     rng = random.Random(seed)
     wrong = lost = 0
     pending = deque[tuple[Any, Any]]()
@@ -89,7 +89,7 @@ def _lost(error: pw.PathwaysError) -> int:
 
 
 def hold() -> None:
-    """Has arrays on both islands, and a loop that does not end, until it is killed."""
+    """Holds arrays on both islands and endless loops, until the process is killed or reads a line."""
     arrays = [both(X), endless(X), endless(X)]
     print("ready", flush=True)
     sys.stdin.readline()
@@ -97,7 +97,7 @@ def hold() -> None:
 
 
 def elsewhere() -> None:
-    """Runs on an island of its own until it is told to stop; prints how many results are wrong."""
+    """Runs a program on `island2` until it reads a line; prints the count of wrong results."""
     own = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2, island="island2").mesh("x"), P("x"))
     program = pw.program(lambda x: jit(lambda v: v * 2 + v.sum(), in_shardings=own, out_shardings=own)(x))
     told, wrong = threading.Event(), 0
@@ -113,7 +113,7 @@ def elsewhere() -> None:
 
 
 def called_back(function: Any) -> Any:
-    """A program whose computation calls a function of this process."""
+    """Creates a program whose computation calls a function of this process (a host callback)."""
 
     def call(x: Any) -> Any:
         return jax.pure_callback(function, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
@@ -122,7 +122,7 @@ def called_back(function: Any) -> Any:
 
 
 def callbacks(number: str) -> None:
-    """Calls a function that knows which client this is; prints that, and whether all calls came here."""
+    """Calls back a function that multiplies by this client's number; prints the number, and `right` or `wrong`."""
     program = called_back(lambda x: np.asarray(x) * float(number))
     results = [program(X + at) for at in range(20)]
     right = all((np.asarray(r) == (X + at) * float(number)).all() for at, r in enumerate(results))
@@ -130,7 +130,7 @@ def callbacks(number: str) -> None:
 
 
 def prints() -> None:
-    """Ends while what it has called has yet to print."""
+    """Returns before its debug callback has printed."""
 
     def late(x: Any) -> None:
         threading.Event().wait(0.2)
@@ -144,7 +144,7 @@ def prints() -> None:
 
 
 def stuck() -> None:
-    """Calls a function that never returns, and says how that ends."""
+    """Calls back a function that never returns; prints the code of the resulting error."""
 
     def never(x: Any) -> Any:
         print("inside", flush=True)

@@ -1,4 +1,4 @@
-"""Small programs for tests of several clients, and the code of the error that a call raises."""
+"""Builds small programs for tests with several clients, and returns the code of the error that a call raises."""
 
 from collections.abc import Callable
 from typing import Any

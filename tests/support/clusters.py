@@ -1,4 +1,4 @@
-"""Programs on islands in processes of their own, and what is seen of the processes."""
+"""Helpers for tests on islands in separate processes: process ids, signals, waiting, error codes."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from pathways.api.process import process
 from pathways.runtime.client.cluster import Cluster
 
 PATIENCE = 60.0
-"""Seconds after which what a test waits for will not come."""
+"""Timeout of a test's waits, in seconds."""
 
 
 def this_cluster() -> Cluster:
@@ -32,7 +32,7 @@ def send(island: str, how: signal.Signals) -> None:
 
 
 def becomes(true: Callable[[], bool]) -> bool:
-    """Waits until something is true; gives whether it is."""
+    """Waits until the predicate holds; returns False after PATIENCE seconds."""
     end = time.monotonic() + PATIENCE
     while not true():
         if time.monotonic() > end:
@@ -42,7 +42,7 @@ def becomes(true: Callable[[], bool]) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine is there, and not only what is left of it."""
+    """Checks whether a process of this machine exists and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -55,7 +55,7 @@ def values(results: Any) -> list[Any]:
 
 
 def code_of(use: Callable[..., Any], *arguments: Any) -> str:
-    """The code of the error that a use of something raises."""
+    """Returns the code of the PathwaysError that a call raises; '' if it raises none."""
     try:
         use(*arguments)
     except pw.PathwaysError as error:

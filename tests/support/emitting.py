@@ -1,4 +1,4 @@
-"""Programs on their way to the forms of others, as `pwc compile --emit` takes them there."""
+"""Prepares programs for export to other formats, as `pwc compile --emit` does."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from pathways.dialect.phases import Phase
 
 
 def scheduled(lowered: Lowered, schedule: str = PROGRAM) -> Compilation:
-    """A program of phase `schedule`, on an island a slice."""
+    """Compiles a program to phase `schedule`, with one island for each slice."""
     module: Any = lowered.module
     program = ProgramIR(parse(bytecode(module.operation), module.context))
     compilation = Compilation(program, lowered.constants, Session(None))
@@ -25,7 +25,7 @@ def scheduled(lowered: Lowered, schedule: str = PROGRAM) -> Compilation:
 
 
 def some_value(rng: np.random.Generator, like: Any) -> Any:
-    """An argument of this type: random where it is of floats, else zeros."""
+    """Returns an argument of this type: random floats, or zeros for other types."""
     if jnp.issubdtype(like.dtype, jnp.floating):
         return rng.standard_normal(like.shape).astype(like.dtype)
     return np.zeros(like.shape, like.dtype)

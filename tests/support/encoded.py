@@ -1,4 +1,4 @@
-"""A host in this process that is told of runs by messages, each written and read as between processes."""
+"""Runs a host in this process that receives its runs as encoded messages, as between two processes."""
 
 import contextlib
 import queue
@@ -18,10 +18,21 @@ from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.messages import Message
 
 NAME = "this process"
+THREADS = (
+    "encoded_read",
+    "encoded_serve",
+    "pathways-beat",
+    "pathways-serve_controls",
+    "pathways-serve_fetches",
+    "pathways-serve_loads",
+    "pathways-snapshots",
+    f"pathways-{NAME}",
+)
+"""The threads of the host. They run until this process ends."""
 
 
 class EncodedConnection:
-    """One end of a connection to this process itself."""
+    """One end of a connection within this process; messages are encoded and decoded."""
 
     def __init__(self, inbox: "queue.SimpleQueue[Any]", outbox: "queue.SimpleQueue[Any]") -> None:
         self._inbox, self._outbox = inbox, outbox
@@ -38,7 +49,7 @@ class EncodedConnection:
     post_soon = post
 
     def wait_for_room(self) -> None:
-        """There is always room."""
+        """Returns at once, because the queues are unbounded."""
 
     def receive(self) -> Message:
         found = self._inbox.get()
@@ -52,7 +63,7 @@ class EncodedConnection:
 
 
 class EncodedHosts(Hosts):
-    """The devices of this process, behind one host that has all islands."""
+    """Presents the devices of this process as one host that owns all islands."""
 
     def __init__(self, platform: str) -> None:
         super().__init__(platform)
@@ -75,7 +86,7 @@ class EncodedHosts(Hosts):
         return self.hosts[name]
 
     def fence(self, host: IslandHost) -> None:
-        """There are no others."""
+        """Does nothing, because there are no other hosts."""
 
 
 def _read(connection: EncodedConnection, host: Host, todo: "queue.SimpleQueue[Message | None]") -> None:
@@ -93,5 +104,5 @@ def _serve(connection: EncodedConnection, host: Host, todo: "queue.SimpleQueue[M
 
 
 def encoded_process(platform: str) -> Process:
-    """A process whose runs are messages."""
+    """Creates a process whose runs are sent to its host as encoded messages."""
     return Process(platform, Controller(EncodedHosts(platform)))

@@ -1,7 +1,7 @@
-"""Mutants of dumps of every phase: each compiles on, or is refused with a code.
+"""Fuzzes dumps of every phase: each mutant must compile to a plan, or be refused with an error code.
 
-By hand: `python tests/support/fuzz_dumps.py FIRST COUNT`. A mutant is its seed.
-Workers are processes of their own, so that a death is one mutant's and the others go on.
+By hand: `python tests/support/fuzz_dumps.py FIRST COUNT`. A seed identifies a mutant.
+Mutants run in a worker process. If a mutant crashes the worker, a new worker continues with the next mutant.
 """
 
 import random
@@ -19,7 +19,7 @@ if __name__ == "__main__":
 from support.processes import ROOT, run_python
 
 SECONDS = 20
-"""A mutant that takes longer hangs; the largest dump takes a tenth of a second."""
+"""Time limit of one mutant; a slower mutant counts as a hang. The largest dump takes 0.1 s."""
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_@%#!$][\w.$@-]*|-?\d+(?:\.\d+)?|\s+|.', re.DOTALL)
 _VALUE = r"[^,{}\[\]<>\"]|\"(?:[^\"\\]|\\.)*\"|\[[^\]\n]*?\]+|#?[\w.]*<[^\n]*?>+(?=[,}])"
 _ATTRIBUTE = re.compile(rf"(?P<name>\b[a-z][\w.]*) = (?P<value>(?:{_VALUE})+?)(?:, |(?=\}}))")
@@ -53,7 +53,7 @@ _WORDS = (
 
 
 def corpus() -> list[str]:
-    """The golden dumps of every phase: what passes were given, and what they made of it."""
+    """Returns the golden dumps of every phase: the inputs and outputs of passes."""
     texts: dict[str, None] = {}
     for path in sorted((ROOT / "tests" / "golden").glob("*.mlir")):
         given, mark, made = path.read_text().partition("\n")[2].partition("// EXPECTED exit 0\n")
@@ -62,7 +62,7 @@ def corpus() -> list[str]:
 
 
 def mutant(seed: int, texts: list[str]) -> str:
-    """One to three changes of one dump; most leave it MLIR."""
+    """Applies one to three changes to one dump; most results are still valid MLIR."""
     rng = random.Random(seed)
     text = rng.choice(texts)
     changes = (_by_line, _by_token, *(_by_kind,) * 5, *(_without_attribute,) * 2, *(_with_other_value,) * 3)
@@ -95,7 +95,7 @@ def _by_token(rng: random.Random, text: str) -> str:
 
 
 def _by_kind(rng: random.Random, text: str) -> str:
-    """A number, a text, a symbol, a value or a type becomes another."""
+    """Replaces a number, string, symbol or SSA value by another of the same kind."""
     tokens = _TOKEN.findall(text)
     kinds = {i: k for i, t in enumerate(tokens) if (k := _kind(t))}
     kind = rng.choice(sorted(set(kinds.values())))
@@ -118,7 +118,7 @@ def _without_attribute(rng: random.Random, text: str) -> str:
 
 
 def _with_other_value(rng: random.Random, text: str) -> str:
-    """An attribute gets the value of another, of the same name more often than not."""
+    """Gives an attribute the value of another attribute; in 70% of cases one of the same name."""
     found = list(_ATTRIBUTE.finditer(text))
     match = rng.choice(found)
     same = [m for m in found if m["name"] == match["name"]] if rng.random() < 0.7 else found
@@ -127,14 +127,14 @@ def _with_other_value(rng: random.Random, text: str) -> str:
 
 @dataclass(frozen=True)
 class Broke:
-    """What a mutant did that none may do."""
+    """A finding: a mutant that raised an uncoded error, hung, or crashed the worker."""
 
     seed: int
     how: str
 
 
 def compile_on(text: str) -> str:
-    """What becomes of a dump: the code that refuses it, or `compiled`."""
+    """Compiles a dump to a plan; returns `compiled`, or the code of the error that refuses it."""
     from pathways.compiler.driver import Compilation, parse_program
     from pathways.compiler.passes.base import Session
     from pathways.dialect.diagnostics import PathwaysError
@@ -158,7 +158,7 @@ def compile_on(text: str) -> str:
 
 
 def work(first: int, count: int) -> None:
-    """Says which mutant is tried, and what becomes of it."""
+    """Runs in the worker: prints each mutant's seed before its compilation, and its outcome after."""
 
     def late(*_: Any) -> None:
         raise TimeoutError
@@ -179,7 +179,7 @@ def work(first: int, count: int) -> None:
 
 
 def run(first: int, count: int) -> tuple[dict[str, int], list[Broke]]:
-    """How many mutants ended how, and those that broke something."""
+    """Runs the mutants in workers; returns the count of each outcome, and the findings."""
     ended: dict[str, int] = {}
     broke: list[Broke] = []
     at, end = first, first + count

@@ -1,6 +1,6 @@
-"""Plans whose modules are not what they say: a small honest plan, and how to put another module into it.
+"""Creates plans whose modules do not match their metadata: a small valid plan, and functions to replace its modules.
 
-By hand, many mutants of its modules: `python tests/support/fuzz_modules.py --seed 7 --count 10000`.
+To run many mutants by hand: `python tests/support/fuzz_modules.py --seed 7 --count 10000`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ ONE = f"""module @alone attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_rep
 
 @cache
 def honest() -> Plan:
-    """Two computations: `gang` on four devices, which meet in it, and `alone` on one, which gives its argument away."""
+    """Returns a valid plan: `gang` on four devices with collectives, and `alone` on one, which donates its argument."""
     made = pw.make_virtual_device_set()
     many, one = made.add_slice(devices=4).mesh("x"), made.add_slice(devices=1).mesh("z")
     rows = NamedSharding(many, P("x"))
@@ -69,7 +69,7 @@ def named(plan: Plan, name: str) -> int:
 
 
 def with_module(plan: Plan, index: int, module: bytes) -> Plan:
-    """The plan with another module in a computation, and none for one device."""
+    """Replaces the module of a computation, and removes its one-device module."""
     changed: list[Computation] = list(plan.computations)
     changed[index] = replace(changed[index], module=module, local=b"")
     return replace(plan, computations=tuple(changed))
@@ -84,7 +84,7 @@ def module_of(source: str) -> bytes:
 
 
 def mutant(raw: bytes, rng: random.Random) -> bytes:
-    """The bytes of a module with one to four changes: a byte, a bit, a piece lost, doubled or moved."""
+    """Applies one to four changes to a module: changes a byte or bit, or deletes, repeats or copies some bytes."""
     data = bytearray(raw)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at, length = rng.randrange(4, len(data)), rng.choice((1, 1, 2, 4, 16))
@@ -105,7 +105,7 @@ def mutant(raw: bytes, rng: random.Random) -> bytes:
 
 
 def mutants(seed: int, count: int) -> list[bytes]:
-    """Plans with one mutant each."""
+    """Returns archives of plans, each with one mutated module."""
     rng, plan = random.Random(seed), honest()
     made: list[bytes] = []
     for _ in range(count):
@@ -115,7 +115,7 @@ def mutants(seed: int, count: int) -> list[bytes]:
 
 
 def refusal(raw: bytes) -> str:
-    """The code with which a plan from elsewhere is refused; nothing where it may be read."""
+    """Returns the error code with which an untrusted plan is refused; '' if the plan is accepted."""
     try:
         vetted(read_plan(raw), "plan.bin")
     except PathwaysError as error:
@@ -143,18 +143,18 @@ print("done", flush=True)
 
 
 def alone(body: str, rest: str = "") -> Plan:
-    """The honest plan, whose computation of one device has this body."""
+    """Returns the valid plan, with this body in its one-device computation `alone`."""
     source = ONE.replace("BODY", body).replace("REST", rest)
     return with_module(honest(), named(honest(), "alone"), module_of(source))
 
 
 def custom(target: str) -> Plan:
-    """The honest plan, with a custom call in it."""
+    """Returns the valid plan, with a custom call in `alone`."""
     return alone(f'%r = "stablehlo.custom_call"(%a) {{call_target_name = "{target}"}} : ({TYPE}) -> {TYPE}')
 
 
 def run_all(paths: list[Path]) -> tuple[int, str]:
-    """How a process ends that loads and runs plans, one after the other; and what it said last."""
+    """Loads and runs plans in one new process; returns its exit code and the end of its output."""
     done = run_python("-c", _RUN, *map(str, paths), JAX_PLATFORMS="cpu", PATHWAYS_HANG_TIMEOUT="20")
     return done.returncode, f"{done.stdout[-400:]}\n{done.stderr[-1500:]}"
 

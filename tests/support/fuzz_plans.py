@@ -1,11 +1,11 @@
-"""Thousands of plans that somebody changed, each opened, shown and run: a coded error, or what the plan says.
+"""Fuzzes plan files: opens, shows and runs mutants. Each must raise a coded error or give the interpreter's results.
 
-By hand, ten thousand mutants of seed 0 (mutant n is of seed 0 + n, whatever the count):
+To run ten thousand mutants by hand (mutant n has seed n):
 
     python tests/support/fuzz_plans.py --count 10000 --first 0
 
-A worker process reads, validates, shows and runs one plan after the other; its death, its silence and everything that
-is not a coded error are findings. What passes is compared with `plan_interpreter.py`, which does what the plan says.
+A worker process reads, validates, shows and runs one plan after another. A crash, a hang or an uncoded error is a
+finding. The results of plans that run are compared with those of `plan_interpreter.py`.
 """
 
 import argparse
@@ -31,13 +31,17 @@ if __name__ == "__main__":
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
-"""Seconds without an answer that are a hang."""
+"""Seconds without an answer after which a worker counts as hung."""
 MEMORY = 12 << 30
-"""Bytes that a worker may have: a small file that wants more is a finding."""
+"""Limit of a worker's memory, in bytes: a small file that needs more is a finding."""
 
 
 def outcome_of(path: str) -> str:
-    """How a plan ends: a code; `same`, as the plan says; or a finding, which begins with `FOUND`."""
+    """Judges one plan file.
+
+    Returns an error code, `same` (the run matches the interpreter), a reason not to run the plan, or a finding, which
+    begins with `FOUND`.
+    """
     from pathways.dialect.diagnostics import PathwaysError
 
     try:
@@ -83,7 +87,7 @@ def _opened_and_run(path: str) -> str:
 
 
 def work() -> None:
-    """The worker: a path a line in, an outcome a line out."""
+    """Runs the worker: reads one path per line from stdin, writes one outcome per line."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import jax
@@ -99,7 +103,7 @@ def work() -> None:
 
 @dataclass
 class Worker:
-    """A process that judges plans; a new one after each death, and after `lives` plans."""
+    """A process that judges plans. It is replaced after each crash, and after `lives` plans."""
 
     folder: Path
     lives: int = 150
@@ -107,7 +111,7 @@ class Worker:
     _judged: int = 0
 
     def judge(self, raw: bytes, name: str) -> str:
-        """The outcome of one plan."""
+        """Returns the outcome of one plan. Keeps the file if the outcome is a finding."""
         path = self.folder / f"{name}.bin"
         path.write_bytes(raw)
         process = self._running()
@@ -120,7 +124,7 @@ class Worker:
         if line:
             found: str = json.loads(line)
         else:
-            if ready:  # its end of the pipe is closed: it is about to be gone
+            if ready:  # the worker has closed its end of the pipe: it is exiting
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(10)
             code = self.end()
@@ -145,7 +149,7 @@ class Worker:
         return self._process
 
     def end(self) -> int | None:
-        """Ends the process, if it has not ended by itself; gives its exit code."""
+        """Kills the process unless it has exited; returns its exit code."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -160,7 +164,7 @@ class Worker:
 
 
 def base_plans() -> list[Any]:
-    """Small plans of every kind: a pipeline that donates, loops and branches, reshards and constants, devices alone."""
+    """Compiles small plans of every kind: donation, several slices, resharding, constants, loops and branches."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -214,7 +218,7 @@ def base_plans() -> list[Any]:
 
 
 def findings(folder: Path, first: int, count: int, plans: list[Any] | None = None) -> Iterator[tuple[int, str]]:
-    """The outcomes of mutants `first` to `first + count`, by number; those with a finding stay in the folder."""
+    """Yields (number, outcome) of mutants `first` to `first + count`; files of findings stay in the folder."""
     from support.plan_mutations import mutant
 
     plans = plans or base_plans()

@@ -1,6 +1,6 @@
-"""What the guides take for granted: a training step in two stages, as `train_step` and as a file `model.py`.
+"""The training step that the guides assume: two stages, as `train_step` and as the file `model.py`.
 
-A hidden block of a page imports what it needs of them; the file lies in the folder of the page then.
+A hidden block of a page imports names from this module. The import writes `model.py` into the folder of the page.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Models of libraries that pipelines are tried with: none of them is written for this project."""
+"""Models of public libraries for tests of pipelines; their layers were not written for this project."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +17,17 @@ WIDTH, WORDS, ROWS, LENGTH = 16, 32, 16, 8
 
 @dataclass(frozen=True)
 class Model:
-    """A loss with its parameters and a batch: `loss(params, *batch)` is a number, with `aux` a pair."""
+    """A loss with its parameters and a batch: `loss(params, *batch)` returns the loss; with `aux`, `(loss, aux)`."""
 
     loss: Callable[..., Any]
     params: Any
     batch: tuple[Any, ...]
     aux: bool = False
     zero: tuple[str, ...] = ()
-    """Parts of names of parameters whose true gradient is 0: what Adam makes of rounding is not compared."""
+    """Substrings of the names of parameters whose true gradient is 0.
+
+    Their values are not compared, because Adam amplifies the rounding errors of such gradients.
+    """
 
 
 def _tokens(seed: int = 0) -> jax.Array:
@@ -40,7 +43,7 @@ def _cross_entropy(logits: Any, labels: Any) -> Any:
 
 
 class _Block(nn.Module):
-    """A pre-norm block of flax's own attention and layers."""
+    """A pre-norm transformer block of flax's own attention and layers."""
 
     dropout: float = 0.0
 
@@ -98,7 +101,7 @@ def linen_scanned() -> Model:
 
 
 class _ConvNet(nn.Module):
-    """A residual net with the statistics of batches as its state."""
+    """A residual network whose state is the statistics of batch normalization."""
 
     @nn.compact
     def __call__(self, x: Any) -> Any:
@@ -161,7 +164,7 @@ class _EncoderDecoder(nn.Module):
 
 
 def linen_encoder_decoder() -> Model:
-    """Two inputs, an embedding that is tied twice, and an encoder that each layer of the decoder reads."""
+    """Builds a model with two inputs, an embedding used three times, and an encoder read by each decoder layer."""
     model = _EncoderDecoder()
     source, target = _tokens(1), _tokens(2)
 

@@ -1,4 +1,4 @@
-"""Members of a cluster for tests: their keys, and both ends of a connection between them."""
+"""Creates members of a cluster for tests: their keys, and both ends of a connection between two members."""
 
 import contextlib
 import queue
@@ -15,20 +15,22 @@ from pathways.runtime.wire.identity import Role
 from pathways.runtime.wire.tls import HANDSHAKE, Keys, Listener, join_as, read_keys
 
 PATIENCE = 60.0
-"""Seconds after which what a test waits for will not come."""
+"""Timeout of a test's waits, in seconds."""
 HERE = ("127.0.0.1", 0)
 
 
 @dataclass
 class Members:
-    """A folder of authorities and members; what is made once is there for all tests."""
+    """A folder of certificate authorities and member keys. Keys are created once and shared by all tests."""
 
     folder: Path
     made: dict[tuple[str, str, str, int], Keys] = field(default_factory=dict)
 
     def keys(self, role: Role, name: str = "one", *, authority: str = "ours", begins: int = 0) -> Keys:
-        """The keys of a member, valid for a day from so many days after now, of an authority by the name of its
-        folder: all of them are of a cluster of one name."""
+        """Returns the keys of a member, issued by the named authority and valid for one day.
+
+        The day begins `begins` days from now. All authorities are for one cluster name; they differ in their folders.
+        """
         case = (role, name, authority, begins)
         if case not in self.made:
             if not (self.folder / authority).exists():
@@ -42,7 +44,7 @@ class Members:
 
 @dataclass
 class Door:
-    """A listener for hosts, as a controller has it, and what it has refused."""
+    """A controller's listener for hosts, and the errors of the connections that it has refused."""
 
     members: Members
     seconds: float = HANDSHAKE
@@ -63,7 +65,7 @@ class Door:
             end.close()
 
     def pair(self, name: str = "one") -> tuple[Connection, Connection]:
-        """Lets a good host in: its end of the connection, and the one here."""
+        """Connects a host with valid keys; returns the host's end and the controller's end of the connection."""
         there, client = join_as(self.listener.address, self.members.keys("host", name), "controller")
         here, host = self.listener.accept(PATIENCE)
         self.ends += (there, here)
@@ -71,14 +73,14 @@ class Door:
         return there, here
 
     def reason(self) -> str:
-        """Why the next one was refused."""
+        """Waits for the next refused connection; returns the reason."""
         error = self.refused.get(timeout=PATIENCE)
         assert error.code == "PWC0913"
         return str(error)
 
 
 def hello(members: Members) -> bytes:
-    """What a member says first."""
+    """Returns the first TLS bytes that a member sends (ClientHello)."""
     outgoing = ssl.MemoryBIO()
     talking = members.keys("host").connecting.wrap_bio(ssl.MemoryBIO(), outgoing)
     with contextlib.suppress(ssl.SSLWantReadError):

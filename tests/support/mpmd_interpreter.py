@@ -1,7 +1,7 @@
-"""A module of Shardy's MPMD dialect, done literally: on real devices, one op after the other, donation included.
+"""Interprets a module of Shardy's MPMD dialect literally: on real devices, one op at a time, with donation.
 
-Knows nothing of how the module was made: meshes are the topology's, layouts those of the types, functions are compiled
-as they stand. An operand that a function gave up is gone, so that a later use of it fails.
+The interpreter reads only the module: meshes come from the topology attribute, layouts from the types, and functions
+are compiled unchanged. A donated operand is deleted, so that a later use of it fails.
 """
 
 import re
@@ -41,12 +41,12 @@ class MpmdInterpreter:
 
     @property
     def names(self) -> list[str]:
-        """What the arguments are called."""
+        """Names of the arguments of @main, from their locations."""
         found = (re.match(r'loc\("(.*)"\)$', str(a.location)) for a in self.main.regions[0].blocks[0].arguments)
         return ["" if match is None else match[1] for match in found]
 
     def run(self, arguments: Mapping[str, Any]) -> list[Any]:
-        """The results for arguments by their names, on the host."""
+        """Runs @main with arguments given by name; returns the results as host arrays."""
         values: dict[Any, Any] = {}
         block = self.main.regions[0].blocks[0]
         for name, value in zip(self.names, block.arguments, strict=True):
@@ -88,7 +88,7 @@ class MpmdInterpreter:
         return list(self.compiled[key].execute_sharded(list(operands)).consume_with_handlers(handlers))
 
     def alone(self, callee: str) -> str:
-        """A function as the @main of a module: with the meshes beside it, and what it calls."""
+        """Returns a module with the function as @main, the meshes, and the functions that it calls."""
         module = parse(self.source, self.context)
         for op in [o.operation for o in module.body.operations]:
             if op.name != "func.func":

@@ -1,9 +1,10 @@
-"""Running notebooks, and comparing what their cells print with what is checked in.
+"""Runs notebooks, and compares the output of their cells with the output that is checked in.
 
-    python -m support.notebooks NOTEBOOK...            fails where a cell raises or prints otherwise
-    python -m support.notebooks --write NOTEBOOK...    runs them, and checks in what they print (`make notebooks`)
+    python -m support.notebooks NOTEBOOK...            fails if a cell raises or its output differs
+    python -m support.notebooks --write NOTEBOOK...    runs notebooks, and stores their outputs (`make notebooks`)
 
-A cell with the tag `varies` prints times, or what differs between machines: it must not raise, and print something.
+The output of a cell with the tag `varies` depends on time or machine. Such a cell must run without an error, and have
+output if and only if output is checked in.
 """
 
 import copy
@@ -17,11 +18,11 @@ from nbclient import NotebookClient
 
 VARIES = "varies"
 KEPT = ("stream", "execute_result")
-"""What is checked in; a line of progress comes and goes."""
+"""Types of the outputs that are stored; rows of progress are temporary and have another type."""
 
 
 def run(notebook: Any, folder: Path) -> Any:
-    """A copy of a notebook with the outputs of this run. Raises CellExecutionError where a cell raises."""
+    """Runs a copy of a notebook and returns it with its outputs. Raises CellExecutionError if a cell raises."""
     fresh = copy.deepcopy(notebook)
     resources = {"metadata": {"path": str(folder)}}
     NotebookClient(fresh, timeout=120, record_timing=False, resources=resources).execute()
@@ -29,7 +30,7 @@ def run(notebook: Any, folder: Path) -> Any:
 
 
 def printed(cell: Any) -> str:
-    """What a cell prints, and the text of its value."""
+    """Returns the text that a cell prints, and the text of its value."""
     texts: list[str] = []
     for output in cell.get("outputs", []):
         if output["output_type"] == "stream" and output["name"] == "stdout":
@@ -40,7 +41,7 @@ def printed(cell: Any) -> str:
 
 
 def differences(stored: Any, fresh: Any) -> Iterator[str]:
-    """The cells that print otherwise than what is checked in."""
+    """Yields a message for each cell whose output differs from the stored output."""
     for i, (before, now) in enumerate(zip(stored["cells"], fresh["cells"], strict=True)):
         if before["cell_type"] != "code":
             continue

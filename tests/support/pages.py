@@ -1,13 +1,14 @@
-"""The code of the guides: what a page holds, and running it from top to bottom as a reader would.
+"""Parses the code blocks of a guide's page, and runs them from top to bottom as a reader would.
 
-* A `python` block runs, in one namespace a page. One with `title="model.py"` is a file that the page writes.
-* A `text` block right behind a `python` or `console` block is what that prints; `...` stands for anything.
-* In a `console` block the lines `$ pwc ...` and `$ python FILE` run, in the folder of the page, and the lines below are
-  what they print. One that ends with `|| echo "exit code $?"` must fail.
-* `<!-- python` to `-->` is code that runs and is not shown: what a reader has already.
-* `<!-- not run: REASON -->` right before a block leaves it out.
+* A `python` block runs. All blocks of a page share one namespace. With `title="model.py"`, the block is written to a
+  file instead.
+* A `text` block directly after a `python` block holds the expected output of that block; `...` matches any text.
+* In a `console` block, the commands `$ pwc ...` and `$ python FILE` run in the folder of the page. The lines below a
+  command are its expected output. A command that ends with `|| echo "exit code $?"` must fail.
+* `<!-- python` to `-->` is code that runs and is not shown, because the reader has it already.
+* `<!-- not run: REASON -->` directly before a block skips the block.
 
-    python -m support.pages PAGE...     runs each in a folder of its own
+    python -m support.pages PAGE...     runs each page in its own temporary folder
 """
 
 import contextlib
@@ -34,7 +35,7 @@ _TITLE = re.compile(r'title="([^"]+)"')
 
 @dataclass(frozen=True)
 class Block:
-    """One block of a page, and the line that its code begins at."""
+    """One block of a page, and the number of the first line of its code."""
 
     language: str
     code: str
@@ -42,11 +43,11 @@ class Block:
     title: str = ""
     left_out: str = ""
     adjoins: bool = False
-    """Nothing stands between it and the block before."""
+    """Only blank text separates this block from the previous block."""
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """The blocks of a page, in order."""
+    """Yields the blocks of a page, in order."""
     end = -1
     for found in _BLOCK.finditer(text):
         hidden = found["hidden"]
@@ -64,13 +65,13 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def matches(wanted: str, printed: str) -> bool:
-    """Whether a text is what was printed: `...` stands for anything, and how many blanks there are does not count."""
+    """Checks whether printed text matches expected text: `...` matches any text, and runs of blanks count as one."""
     parts = [re.escape(part) for part in _stripped(wanted).split("...")]
     return re.fullmatch(".*?".join(parts), _stripped(printed), re.S) is not None
 
 
 def run_page(path: Path) -> None:
-    """Runs a page in the current folder. Raises whatever its code raises, AssertionError where it prints otherwise."""
+    """Runs a page in the current folder. Raises its code's errors, and AssertionError if the output does not match."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     printed = ""
     for block in blocks(path.read_text()):
@@ -94,7 +95,7 @@ def _run_python(block: Block, path: Path, namespace: dict[str, Any]) -> str:
 
 
 def _run_console(block: Block, path: Path) -> None:
-    """Runs each command, and compares it with the lines below it, if there are any."""
+    """Runs each command, and compares its output with the lines below the command, if there are any."""
     for part in re.split(r"^ *\$ ", block.code, flags=re.M)[1:]:
         command, _, wanted = part.replace("\\\n", " ").partition("\n")
         command, fails, _ = command.partition(FAILS)
@@ -106,7 +107,7 @@ def _run_console(block: Block, path: Path) -> None:
 
 
 def _command(words: list[str]) -> tuple[int, str]:
-    """Runs `pwc` or a Python file in this process, where JAX is imported already: exit code and what is printed."""
+    """Runs `pwc` or a Python file in this process, which has JAX imported; returns the exit code and the output."""
     if words[0] == "pwc":
         from support.processes import pwc_here
 
@@ -120,7 +121,7 @@ def _command(words: list[str]) -> tuple[int, str]:
 
 
 def _stripped(text: str) -> str:
-    """Text with one blank where there are several: columns are as wide as what is in them."""
+    """Replaces runs of blanks by one blank, because the width of a column depends on its contents."""
     return "\n".join(" ".join(line.split()) for line in text.strip().split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""Plans to draw, a recorded run of one, and a browser that opens pages."""
+"""Creates pictures of plans, records runs of a plan, and opens pages in a headless browser."""
 
 import shutil
 from collections.abc import Generator
@@ -23,7 +23,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @dataclass(frozen=True)
 class Ran:
-    """A compiled program, and the trace of runs of it."""
+    """A compiled program, and the trace of its runs."""
 
     compiled: Compiled
     trace: Path
@@ -33,14 +33,14 @@ class Ran:
 
 
 def pipeline_picture(slices: int, microbatches: int, schedule: str = "1f1b") -> Picture:
-    """The picture of a pipeline that did not run."""
+    """Returns the picture of a pipeline without recorded runs."""
     lowered = pipe(slices=slices, microbatches=microbatches).lowered()
     machines = parse_topology(f"islands={slices},devices=1")
     return picture_of_plan(lowered.compiled(machines, Options(schedule=schedule)).plan())
 
 
 def ran(folder: Path, *, devices: int = 2, schedule: str = "1f1b") -> Ran:
-    """Runs a pipeline of two transformer blocks three times, the last two while they are recorded."""
+    """Runs a pipeline of two transformer blocks three times; records the last two runs."""
     made = pipe(slices=2, microbatches=4, devices=devices, stage=block)
     compiled = made.lowered().compile(schedule=schedule)
     compiled(*made.arguments)
@@ -51,7 +51,7 @@ def ran(folder: Path, *, devices: int = 2, schedule: str = "1f1b") -> Ran:
 
 
 def browser_path() -> str:
-    """Finds a Chromium; skips the test where there is none."""
+    """Returns the path of Chromium; skips the test if none is installed."""
     for name in BROWSERS:
         if (found := shutil.which(name)) is not None:
             return found
@@ -60,13 +60,13 @@ def browser_path() -> str:
 
 @dataclass
 class Page:
-    """A page in a headless browser, and what went wrong in it."""
+    """A page in a headless browser, with the errors, warnings and failed requests that it caused."""
 
     view: Any
     problems: list[str]
 
     def open(self, path: Path) -> None:
-        """Opens a file, and waits until its data are read."""
+        """Opens a file, and waits until the page has read its data."""
         self.view.goto(path.as_uri())
         self.view.wait_for_function("document.documentElement.dataset.ready === 'yes'")
 
@@ -79,7 +79,7 @@ class Page:
 
 @contextmanager
 def opened_browser(scheme: str = "light") -> Generator[Page]:
-    """Starts a browser of 1,280 x 800 that may not reach any network."""
+    """Starts an offline browser with a window of 1,280 x 800."""
     from playwright.sync_api import sync_playwright
 
     path = browser_path()

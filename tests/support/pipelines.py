@@ -1,4 +1,4 @@
-"""Pipelines to schedule: equal transformer blocks on slices, trained on microbatches, written in several styles."""
+"""Builds pipelines to schedule: equal stages on slices, trained on microbatches, written in several styles."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,20 +23,20 @@ Step = Callable[..., Any]
 
 
 def block(params: Any, x: Any) -> Any:
-    """Attention and a multilayer perceptron, without biases."""
+    """Applies a transformer block: attention and a multilayer perceptron, without biases."""
     q, k, v = jnp.split(x @ params["qkv"], 3, axis=-1)
     x = x + jax.nn.softmax(q @ jnp.swapaxes(k, -1, -2) / np.sqrt(WIDTH)) @ v @ params["out"]
     return x + jax.nn.gelu(x @ params["up"]) @ params["down"]
 
 
 def linear(params: Any, x: Any) -> Any:
-    """The smallest stage there is."""
+    """Applies the smallest possible stage: one product and a tanh."""
     return jnp.tanh(x @ params)
 
 
 @dataclass(frozen=True)
 class Pipe:
-    """A training step as a program over slices and as plain JAX, with the arguments of one step."""
+    """A training step as a program on slices and in plain JAX, with the arguments of one step."""
 
     step: Step
     plain: Step
@@ -57,7 +57,7 @@ def pipe(
     layers: int = 1,
     seed: int = 0,
 ) -> Pipe:
-    """Stage s is on slice s mod `slices`; there are `slices * chunks` of them, each of `layers` calls."""
+    """Builds a pipeline of `slices * chunks` stages of `layers` calls each; stage s is on slice s mod `slices`."""
     made = pw.make_virtual_device_set()
     meshes = [made.add_slice(devices=devices).mesh("x") for _ in range(slices)]
     placed = [jit(stage, in_shardings=NamedSharding(m, P())) for m in meshes]
@@ -148,7 +148,7 @@ def _checkpointed(stages: Sequence[Step], microbatches: int) -> Step:
 
 
 def _with_keys(stages: Sequence[Step], microbatches: int) -> Step:
-    """A random key goes from microbatch to microbatch."""
+    """Writes a step whose scan over microbatches carries a random key."""
 
     def step(params: Any, xs: Any, ys: Any) -> Any:
         def body(carry: Any, xy: Any) -> Any:
@@ -184,7 +184,7 @@ STYLES: dict[str, Callable[[Sequence[Step], int], Step]] = {
 
 
 def model(slices: int, chunks: int, microbatches: int, *, split: bool = False) -> Pipeline:
-    """A pipeline without a program; calls are numbered by microbatch, forward then backward."""
+    """Builds a pipeline table without a program: numbers all forward calls by microbatch, then all backward calls."""
     stages = slices * chunks
     kinds = ["I", "W"] if split else ["B"]
     actions = [Action(s, "F", m) for m in range(microbatches) for s in range(stages)]

@@ -1,4 +1,4 @@
-"""Plans with one thing replaced, and the code with which a file that holds such a one is refused."""
+"""Replaces single fields of plans, and finds the error code with which a file of the changed plan is refused."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,19 +12,19 @@ from pathways.dialect.plan.plan_file import read_plan, write_plan
 
 
 def code_of(plan: Plan) -> str:
-    """The code with which a plan is refused when it comes from a file."""
+    """Writes, reads and validates the plan; returns the code of the error that refuses it."""
     with pytest.raises(PathwaysError) as caught:
         validate(read_plan(write_plan(plan)))
     return caught.value.code
 
 
 def on(plan: Plan, at: int, **changes: Any) -> Plan:
-    """The plan with fields of one stream replaced."""
+    """Replaces fields of one stream of the plan."""
     return replace(plan, streams=(*plan.streams[:at], replace(plan.streams[at], **changes), *plan.streams[at + 1 :]))
 
 
 class At(NamedTuple):
-    """Where an instruction is."""
+    """An instruction and its position in the plan."""
 
     stream: int
     position: int
@@ -38,7 +38,7 @@ def every(plan: Plan, kind: type) -> list[At]:
 
 
 def changed(plan: Plan, at: At, **changes: Any) -> Plan:
-    """The plan with fields of one instruction replaced."""
+    """Replaces fields of one instruction of the plan."""
     before = plan.streams[at.stream].instructions
     new = replace(at.instruction, **changes)
     return on(plan, at.stream, instructions=(*before[: at.position], new, *before[at.position + 1 :]))

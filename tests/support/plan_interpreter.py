@@ -1,6 +1,6 @@
-"""What a plan says, done literally: one instruction after the other on whole arrays, computations by plain JAX.
+"""Interprets a plan literally: one instruction after another on whole arrays, computations in plain JAX.
 
-Knows nothing of orders, waves, layouts or donation as the runtime sees them; what it gives is what a run must give.
+Shares no code with the runtime for order, waves, layouts or donation. A run of the plan must give the same results.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from pathways.dialect.plan.nouns import Plan
 
 
 class Stuck(Exception):
-    """The plan does what no plan may: it reads what is not there, or its streams wait for each other."""
+    """The plan is invalid: it reads an empty slot, or its streams wait for each other."""
 
 
 class Endless(Exception):
-    """More instructions than a test wants to wait for."""
+    """The plan needs more instructions than the interpreter's limit."""
 
 
 _called: dict[Any, Any] = {}
 
 
 def call(plan: Plan, run: Run, values: list[Any]) -> list[Any]:
-    """A computation on as many devices of JAX's own as it is for."""
+    """Runs a computation on JAX's own devices, with the computation's count of devices."""
     computation = plan.computations[run.computation]
     count = int(np.prod([n for _, n in computation.axes], dtype=int))
     key = computation.module, computation.axes, computation.in_layouts, computation.inputs, computation.outputs
@@ -50,7 +50,7 @@ def _names(axes: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 @dataclass
 class Interpreter:
-    """Runs a plan; `left` are the instructions that it may still take."""
+    """Runs a plan; `left` is the count of instructions that it may still execute."""
 
     left: int = 2000
 
@@ -65,7 +65,7 @@ class Interpreter:
 
 @dataclass
 class _Function:
-    """The program, or a body, while it runs."""
+    """The state of the program or of one body while it runs."""
 
     whole: Interpreter
     plan: Plan
@@ -91,7 +91,7 @@ class _Function:
             raise Stuck(f"no result in {error}") from None
 
     def _step(self, island: str, todo: dict[str, list[Instruction]]) -> bool:
-        """Does the next of an island, if it can be done."""
+        """Executes an island's next instruction if it is ready; returns whether it was."""
         instruction = todo[island][0]
         try:
             done = self._branch(instruction, todo) if isinstance(instruction, Branch) else self._do(island, instruction)
@@ -126,7 +126,7 @@ class _Function:
         return True
 
     def _branch(self, branch: Branch, todo: dict[str, list[Instruction]]) -> bool:
-        """Runs a branch when all of its islands are there."""
+        """Runs a branch when all its islands have reached it; returns whether it ran."""
         there = {i for i, rest in todo.items() if any(isinstance(x, Branch) and x.step == branch.step for x in rest)}
         parts: list[tuple[str, Branch]] = []
         for island in there:

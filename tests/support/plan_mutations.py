@@ -1,6 +1,6 @@
-"""Plans with something changed: by the types of their nouns, in their protobuf bytes, in their archive.
+"""Mutates plans at three levels: fields of the plan's classes, protobuf bytes, and the archive.
 
-All choices come from the generator that is handed in: a seed names a mutant. Modules stay as they are.
+All choices come from the random generator that is passed in, so a seed identifies a mutant. Modules are not mutated.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from pathways.dialect.plan.plan_file import write_plan
 
 Path: TypeAlias = tuple[str | int, ...]
 _KEPT = frozenset({"module", "local", "constants", "phases", "executables", "callbacks"})
-"""Members of the archive, which others mutate, and what a file never holds."""
+"""Fields that are never mutated: archive members with mutators of their own, and fields that no file contains."""
 _NUMBERS = (0, 1, -1, 2, 7, 64, 1 << 20, 1 << 31, (1 << 62) + 1, (1 << 63) - 1, -(1 << 63))
 _TEXTS = ("", "\x1b[31mred\x1b[0m", "two\nlines", "\u202eback", "x" * 5000, "../../up", "0:1048576", "key<fry>", "{}")
 _SEAL = b"pathways-plan sha256:"
 
 
 def mutant(plan: Plan, rng: random.Random) -> bytes | None:
-    """The archive of a plan with one to three changes; None where it cannot be written."""
+    """Returns the archive of a plan with one to three changes; None if the changed plan cannot be written."""
     kind = rng.random()
     if kind < 0.75:
         changed = plan
@@ -47,7 +47,7 @@ def mutant(plan: Plan, rng: random.Random) -> bytes | None:
 
 
 def mutate(plan: Plan, rng: random.Random) -> Plan:
-    """The plan with one field, element or order changed; every field of every class is as likely."""
+    """Changes one field, element or order in the plan; every field of every class is equally likely."""
     by_kind: dict[tuple[str, str], list[tuple[Path, Any]]] = {}
     pools: dict[type, list[Any]] = {}
     for path, kind, value in _walk(plan, (), ("Plan", "")):
@@ -58,7 +58,7 @@ def mutate(plan: Plan, rng: random.Random) -> Plan:
 
 
 def reorder(plan: Plan, rng: random.Random) -> Plan:
-    """The plan with something else done in one of its streams, which may well be a plan: of slots, steps and order."""
+    """Changes slots, steps or order of instructions in one stream of the plan; the result is often a valid plan."""
     at = rng.randrange(-1, len(plan.bodies))
     streams = plan.streams if at < 0 else plan.bodies[at].streams
     if not streams:
@@ -76,7 +76,7 @@ def reorder(plan: Plan, rng: random.Random) -> Plan:
             todo[i] = replace(todo[i], step=rng.choice((todo[j].step, rng.randrange(100))))
         case 2:
             todo[i] = _other_slots(stream, todo[i], rng)
-        case 3:  # a value that was freed is kept
+        case 3:  # drop about half of the Free instructions
             todo = [x for x in todo if not isinstance(x, Free) or rng.random() < 0.5]
         case 4:
             source, target = rng.randrange(len(stream.buffers)), rng.randrange(len(stream.buffers))
@@ -91,7 +91,7 @@ def reorder(plan: Plan, rng: random.Random) -> Plan:
 
 
 def _other_slots(stream: Stream, instruction: Any, rng: random.Random) -> Any:
-    """One slot replaced by another of the same type."""
+    """Replaces one slot of an instruction by a slot of the same type."""
 
     def other(slot: int) -> int:
         kind = stream.buffers[slot].type
@@ -108,7 +108,7 @@ def _other_slots(stream: Stream, instruction: Any, rng: random.Random) -> Any:
 
 
 def _other_ports(plan: Plan, rng: random.Random) -> Plan:
-    """Two arguments or results of one type in each other's place."""
+    """Swaps two arguments or two results of the same type."""
     which = rng.choice(("inputs", "results"))
     ports = list(getattr(plan, which))
     i = rng.randrange(len(ports))
@@ -184,7 +184,7 @@ def _rearranged(items: tuple[Any, ...], pools: Mapping[type, list[Any]], rng: ra
 
 
 def _fields_changed(raw: bytes, rng: random.Random) -> bytes:
-    """Fields of random messages dropped, doubled, or given the bytes of others."""
+    """Changes one to three fields of random messages: clears a field, repeats or removes elements, sets a number."""
     from pathways.dialect.plan import codec
 
     message: Any = codec.plan_message(raw)
@@ -238,7 +238,7 @@ def members_of(raw: bytes) -> dict[str, bytes]:
 
 
 def archive(members: Mapping[str, bytes], *, twice: tuple[str, ...] = ()) -> bytes:
-    """A plan.bin of these members, its digests and its seal right; members of `twice` are there again."""
+    """Builds a plan.bin of these members with correct digests and seal; members in `twice` are written twice."""
     told = {n: data for n, data in members.items() if n != "manifest.json" and not n.startswith("executables/")}
     manifest = json.loads(members["manifest.json"])
     manifest["members"] = {n: hashlib.sha256(data).hexdigest() for n, data in told.items()}
@@ -252,6 +252,6 @@ def archive(members: Mapping[str, bytes], *, twice: tuple[str, ...] = ()) -> byt
 
 
 def resealed(raw: bytes) -> bytes:
-    """The bytes with the seal that they need."""
+    """Replaces the seal of an archive by the correct one."""
     body = raw[: -len(_SEAL) - 64]
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode()

@@ -1,17 +1,19 @@
-"""What the kernel says of processes: memory, threads, open files, children and the ports that they listen on."""
+"""Reads the state of processes from /proc: memory, threads, open files, children and listening ports."""
 
 import os
 from pathlib import Path
 
+from support import forked_python
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LISTENS = "0A"
-"""The state of a socket that listens, in /proc/net/tcp."""
+"""State of a listening socket in /proc/net/tcp."""
 _LOOPBACK_6, _LOOPBACK_MAPPED = "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"
-"""::1 and ::ffff:127.0.0.1, as they stand in /proc/net/tcp6."""
+"""::1 and ::ffff:127.0.0.1 in the format of /proc/net/tcp6."""
 
 
 def memory_of(pid: int | str = "self") -> int:
-    """The bytes of memory that a process has in use."""
+    """Returns the resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
 
 
@@ -20,18 +22,18 @@ def threads_of(pid: int | str = "self") -> int:
 
 
 def open_files_of(pid: int | str = "self") -> list[str]:
-    """What the open files of a process are, but for the one that is opened to look."""
+    """Lists the open files of a process, without the file that this function opens to list them."""
     found: list[str] = []
     for number in os.listdir(f"/proc/{pid}/fd"):
         try:
             found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
-        except OSError:  # the one that lists them
+        except OSError:  # the file opened by listdir, closed by now
             continue
     return sorted(found)
 
 
 def listening() -> set[str]:
-    """All sockets of this machine that listen on a TCP port, by inode."""
+    """Returns all sockets of this machine that listen on a TCP port, by inode."""
     found: set[str] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         if os.path.exists(table):
@@ -41,7 +43,7 @@ def listening() -> set[str]:
 
 
 def open_to_others() -> set[str]:
-    """As `listening`, of addresses that other machines may reach."""
+    """Returns the listening sockets whose addresses other machines can reach."""
     found: set[str] = set()
     for table, loopback in (("/proc/net/tcp", ("7F",)), ("/proc/net/tcp6", (_LOOPBACK_6, _LOOPBACK_MAPPED))):
         if os.path.exists(table):
@@ -55,17 +57,24 @@ def open_to_others() -> set[str]:
 
 
 def ports_of(pid: int) -> set[str]:
-    """The sockets of a process that listen on a TCP port."""
+    """Returns the sockets of a process that listen on a TCP port."""
     return listening() & set(open_files_of(pid))
 
 
 def children_of(pid: int) -> set[int]:
-    """The processes that a process has started and not waited for."""
+    """Returns a process's children that are not waited for; of this process, also those that its fork server forked."""
+    server = forked_python.server_of_this_process()
+    if pid == os.getpid() and server is not None:
+        return (_children_of(pid) | _children_of(server)) - {server}
+    return _children_of(pid)
+
+
+def _children_of(pid: int) -> set[int]:
     found: set[int] = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has exited meanwhile
             continue
         if int(fields[1]) == pid:
             found.add(int(name))
@@ -73,7 +82,7 @@ def children_of(pid: int) -> set[int]:
 
 
 def begotten_by(pid: int) -> set[int]:
-    """The processes that a process has started, those that these have, and so on."""
+    """Returns all descendants of a process: its children, their children, and so on."""
     found: set[int] = set()
     new = {pid}
     while new:

@@ -1,4 +1,4 @@
-"""Running Python files and `pwc` as users do, in a process of their own or in this one."""
+"""Runs Python files and `pwc` as users do, in a new process or in this process."""
 
 import importlib.util
 import os
@@ -30,7 +30,7 @@ def pwc(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str
 
 
 def pwc_here(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
-    """`pwc` in this process: exit code, stdout, stderr."""
+    """Runs `pwc` in this process; returns exit code, stdout and stderr."""
     from click.testing import CliRunner
 
     from pathways.cli.main import main
@@ -42,7 +42,7 @@ def pwc_here(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
 
 
 def load_file(path: Path) -> Any:
-    """The module that a Python file makes when it is run here."""
+    """Runs a Python file in this process and returns its module."""
     spec = importlib.util.spec_from_file_location(f"sample_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

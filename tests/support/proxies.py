@@ -1,4 +1,4 @@
-"""Sockets between two processes that a test can cut: bytes no longer pass, and neither end is told."""
+"""A TCP proxy between two processes that a test can cut: bytes stop, but both connections stay open."""
 
 import contextlib
 import socket
@@ -6,7 +6,7 @@ import threading
 
 
 class Proxy:
-    """Passes bytes on to an address, until it is cut."""
+    """Forwards bytes to an address until `cut`, and again after `mend`."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -38,7 +38,7 @@ class Proxy:
                 self._sockets.append(near)
                 try:
                     far = socket.create_connection(self._target)
-                except ConnectionError:  # who comes again and again may come when the target is gone
+                except ConnectionError:  # a client that retries may connect when the target has exited
                     near.close()
                     continue
                 self._sockets.append(far)

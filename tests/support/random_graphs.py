@@ -1,4 +1,4 @@
-"""Random placement problems: slices with demands, calls on them, topologies that have room for them."""
+"""Generates random placement problems: slices with requests, calls on the slices, topologies with enough devices."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ from pathways.dialect.topology import Island, Topology
 
 
 def make_graph(slices: list[SliceRequest], calls: list[tuple[str, float]], edges: dict[tuple[int, int], int]) -> Any:
-    """A graph of calls (slice, flops) in program order."""
+    """Builds a graph of calls, given as (slice, flops) in program order."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.graph["slices"] = tuple(slices)
     devices = {r.symbol: r.devices for r in slices}
@@ -22,7 +22,10 @@ def make_graph(slices: list[SliceRequest], calls: list[tuple[str, float]], edges
 
 
 def random_problem(seed: int) -> tuple[Any, Topology]:
-    """Up to eight slices and 24 calls, on two to four islands of two kinds with room to spare."""
+    """Generates two to eight slices and up to 24 calls, and two to four islands with spare devices.
+
+    Islands vary in flops and memory.
+    """
     rng = random.Random(seed)
     slices = [SliceRequest(f"s{i}", rng.choice((1, 2, 4)), memory=rng.randrange(100)) for i in range(rng.randint(2, 8))]
     calls = [(rng.choice(slices).symbol, rng.uniform(0, 1e10)) for _ in range(rng.randint(2, 24))]
@@ -45,7 +48,10 @@ def random_problem(seed: int) -> tuple[Any, Topology]:
 
 
 def random_chain(seed: int) -> tuple[Any, Topology]:
-    """A chain of stages through one to eight microbatches, on equal islands with room for a stage or two to spare."""
+    """Generates a chain of stages, called for one to eight microbatches, and equal islands with spare devices.
+
+    Each island has spare devices for at least one stage.
+    """
     rng = random.Random(seed)
     stages, per_stage = rng.randint(2, 8), rng.choice((1, 2, 4))
     slices = [SliceRequest(f"s{i}", per_stage) for i in range(stages)]

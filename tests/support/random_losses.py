@@ -1,4 +1,7 @@
-"""Random losses: blocks of all kinds in random order, with skips, sharing, loops and what trains beside the spine."""
+"""Generates random losses: blocks of all kinds in random order, with skips, shared weights, loops and side terms.
+
+Side terms are scan outputs and weight decay: they reach the loss without passing through the later blocks.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,7 +44,7 @@ def _bent_jvp(primals: Any, tangents: Any) -> Any:
 
 @dataclass(frozen=True)
 class RandomLoss:
-    """A loss of `(params, x)`, whose microbatches mean what the whole batch means."""
+    """A loss of `(params, x)` whose mean over microbatches equals its value for the whole batch."""
 
     loss: Callable[..., Any]
     params: dict[str, Any]
@@ -103,7 +106,7 @@ def _loop(kind: str, w: Any, x: Any) -> tuple[Any, Any]:
 
 
 def random_loss(seed: int) -> RandomLoss:
-    """The random loss of a seed."""
+    """Generates the random loss of a seed."""
     rng = np.random.default_rng(seed)
     names = [*KINDS, *LOOPS, "skip", "share"]
     blocks = tuple(str(rng.choice(names)) for _ in range(rng.integers(5, 11)))

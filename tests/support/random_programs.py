@@ -1,7 +1,7 @@
-"""Random programs: a description drawn from a seed, and two readings of it, placed on slices and plain.
+"""Generates random programs: draws a description from a seed, and reads it as a placed program and as plain JAX.
 
-A description is a block of statements over arrays of one shape; both readings do the same arithmetic, so that their
-results must agree. `draw(seed)` is deterministic.
+A description is a block of statements on arrays of one shape. Both readings do the same arithmetic, so their results
+must agree. `draw(seed)` is deterministic.
 """
 
 import random
@@ -23,7 +23,7 @@ INPUTS = 3
 
 
 def _slices() -> list[list[Mesh]]:
-    """Three slices, each with the meshes that programs put on it."""
+    """Creates three slices; returns the meshes of each slice."""
     devices = pw.make_virtual_device_set()
     two, four, one = (devices.add_slice(devices=n) for n in (2, 4, 1))
     return [
@@ -37,14 +37,14 @@ MESHES = [mesh for slice_ in _slices() for mesh in slice_]
 
 
 def twin_meshes() -> list[Mesh]:
-    """Meshes on slices of their own, of which two each have equal axes."""
+    """Creates four meshes on four slices: two pairs of meshes with equal axes."""
     two, again, four, more = (pw.make_virtual_device_set().add_slice(devices=n) for n in (2, 2, 4, 4))
     return [two.mesh("x"), again.mesh("x"), four.mesh(("x", "y"), (2, 2)), more.mesh(("x", "y"), (2, 2))]
 
 
 @dataclass(frozen=True)
 class Statement:
-    """`kind` says what to do with values `a` and `b` (indices); `detail` is its own."""
+    """One operation `kind` on the values with indices `a` and `b`; the meaning of `detail` depends on the kind."""
 
     kind: str
     a: int
@@ -63,10 +63,10 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 REGULAR = ("scan", "grad", "vmap", "remat")
 LOOPS = ("while", "fori")
-"""They have no reverse-mode derivative."""
+"""Loops without a reverse-mode derivative."""
 BRANCHES = ("cond", "switch")
 IRREGULAR = (*BRANCHES, *LOOPS)
-"""Control flow on data."""
+"""Data-dependent control flow."""
 
 
 def _spec(rng: random.Random, mesh: Mesh) -> P:
@@ -94,9 +94,10 @@ def draw_block(
     batched: bool = False,
     compound: Sequence[str] = REGULAR,
 ) -> tuple[Statement, ...]:
-    """A block over `inputs` values; statement i makes value `inputs + i`. `compound` are the kinds with blocks inside.
+    """Draws a block on `inputs` values; statement i defines value `inputs + i`.
 
-    In a `batched` block there is no device_put: `jax.vmap` leaves its sharding as it is, on the wrong dimensions.
+    `compound` are the allowed kinds of statements that contain blocks. A `batched` block has no device_put, because
+    `jax.vmap` does not adapt its sharding: the sharding would apply to the wrong dimensions.
     """
     statements: list[Statement] = []
     for i in range(length):
@@ -140,7 +141,7 @@ def _detail(rng: random.Random, kind: str, depth: int, batched: bool, compound: 
 
 
 def run_block(block: Sequence[Statement], values: Sequence[Any], placed: bool) -> list[Any]:
-    """All values of a block, its inputs first."""
+    """Runs a block; returns all its values, inputs first."""
     known = list(values)
     for statement in block:
         known.append(_run(statement, known[statement.a], known[statement.b], placed))
@@ -191,7 +192,7 @@ def _run(statement: Statement, a: Any, b: Any, placed: bool) -> Any:
 
 
 def _centered(x: Any, axes: tuple[str, ...]) -> Any:
-    """The mean over the whole array is the mean of the shards' means: shards are of equal size."""
+    """Subtracts the mean of the whole array: the mean of the shards' means, since shards have equal sizes."""
     return x - (lax.pmean(x.mean(), axes) if axes else x.mean())
 
 
@@ -211,12 +212,12 @@ def _last(block: Sequence[Statement], placed: bool, *values: Any) -> Any:
 
 
 def _number(x: Any) -> Any:
-    """A whole number, 0 to 4, that is known only when `x` is."""
+    """Computes an integer from 0 to 4 from the data of `x`."""
     return (jnp.abs(x).sum() * 7).astype(jnp.int32) % 5
 
 
 def _while(detail: Any, a: Any, b: Any, placed: bool) -> Any:
-    """A loop whose condition, in half of all programs, runs placed calls itself."""
+    """Runs a while loop; in half of all programs, its condition contains placed calls."""
     body, test = detail
     count = _number(b)
 
@@ -232,7 +233,7 @@ def _while(detail: Any, a: Any, b: Any, placed: bool) -> Any:
 
 
 def draw_irregular(seed: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """As `draw`, with control flow on data: the last statement at least."""
+    """Draws a program as `draw` does, with data-dependent control flow at least in the last statement."""
     rng = random.Random(f"irregular {seed}")
     compound = (*REGULAR, *IRREGULAR)
     block = draw_block(rng, INPUTS, rng.randint(1, 3), depth=1, compound=compound)
@@ -244,7 +245,7 @@ def draw_irregular(seed: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def draw(seed: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The placed and the plain reading of program `seed`: functions of `INPUTS` arrays of `SHAPE`."""
+    """Draws program `seed`; returns its placed and its plain reading, functions of `INPUTS` arrays of `SHAPE`."""
     rng = random.Random(seed)
     block = draw_block(rng, INPUTS, rng.randint(2, 6), depth=2)
     return _readings(block, [rng.randrange(INPUTS + len(block)) for _ in range(2)] + [INPUTS + len(block) - 1])

@@ -1,7 +1,7 @@
-"""A Ray cluster for tests, in a process of its own, and clusters of ours there.
+"""Starts a Ray cluster for tests in a separate process, and Pathways clusters on it.
 
-`python -m support.ray_trial NODES CPUS` says where it is, adds a node for each line that it reads, of so many CPUs, and
-ends when its input does.
+`python -m support.ray_trial NODES CPUS` prints the address and settings of Ray as JSON. For each line from stdin, it
+adds a node with that count of CPUs. It exits at the end of its input.
 """
 
 import json
@@ -26,26 +26,26 @@ from support.shared import SharedCluster, end_all, line_of, started_by
 
 @dataclass
 class TrialRay:
-    """A Ray that runs. `process`: the one that has started all of it."""
+    """A running Ray cluster. `process` has started all its processes."""
 
     process: "subprocess.Popen[str]"
     address: str
     environment: dict[str, str]
 
     def processes(self) -> set[int]:
-        """Its processes, and those of the clusters there."""
+        """Returns the process ids of Ray and of the Pathways clusters on it."""
         return begotten_by(self.process.pid)
 
     def cluster(
         self, topology: str | None, labels: Sequence[str] = (), port: MemberPort | None = None
     ) -> AbstractContextManager[SharedCluster]:
-        """Starts a cluster of ours there, and stops it; nothing of it is left then."""
+        """Starts a Pathways cluster on Ray; stops it and checks that all its processes exit."""
         asked = parse_topology(topology) if topology else None
         request = RayRequest(self.address, labels=labels, port=port)
         return started_by(lambda address: start_on_ray(address, request, asked, "stride"))
 
     def add_node(self, cpus: int) -> None:
-        """Adds a node, and waits until it is there."""
+        """Adds a node, and waits until the node is running."""
         assert self.process.stdin is not None
         print(cpus, file=self.process.stdin, flush=True)
         assert line_of(self.process) == "added"
@@ -53,7 +53,7 @@ class TrialRay:
 
 @contextmanager
 def trial_ray(nodes: int, cpus: int) -> Generator[TrialRay]:
-    """Starts a Ray, whose settings are in the environment meanwhile, and ends it; nothing of it is left then."""
+    """Starts Ray with its settings in the environment; stops it and checks that all its processes exit."""
     tests = str(Path(__file__).parents[1])
     path = os.pathsep.join((str(Path(tests).parent), tests))
     before = dict(os.environ)

@@ -1,4 +1,4 @@
-"""Random trees of arrays on virtual devices, as snapshots have them, and the same on other devices."""
+"""Generates random arrays on virtual devices for tests of snapshots: shapes, shardings and element types."""
 
 import random
 from typing import Any
@@ -14,7 +14,7 @@ from support.element_types import random_of
 
 jit: Any = jax.jit
 DTYPES = (*stored_names(), "key<fry>", "float0")
-"""Every element type that an array of a program may have."""
+"""Every element type that a program's array can have."""
 _SLICES = pw.make_virtual_device_set()
 MESHES: tuple[Mesh, ...] = (
     _SLICES.add_slice(devices=4).mesh(("x", "y"), (2, 2)),
@@ -35,7 +35,7 @@ def shape_of(rng: random.Random) -> tuple[int, ...]:
 
 
 def host_values(dtype: str, shape: tuple[int, ...], seed: int) -> Any:
-    """What a program takes on the host, to have an array of this type."""
+    """Returns the host array that `placed` turns into an array of this type."""
     if dtype == "key<fry>":
         words: Any = np.random.default_rng(seed).integers(0, 1 << 32, (*shape, 2), np.uint32)
         return jax.random.wrap_key_data(words)
@@ -45,8 +45,8 @@ def host_values(dtype: str, shape: tuple[int, ...], seed: int) -> Any:
 
 
 def placed(dtype: str, value: Any, sharding: NamedSharding) -> Any:
-    """The array of a program, on virtual devices."""
-    if dtype == "float0":  # the gradient of an integer
+    """Runs a program that returns the array on virtual devices."""
+    if dtype == "float0":  # the gradient with respect to an integer has this type
         call = jit(lambda n: jax.grad(lambda n: (n * 2.0).sum(), allow_int=True)(n), in_shardings=sharding)
     else:
         call = jit(lambda v: v, in_shardings=sharding, out_shardings=sharding)
@@ -54,7 +54,7 @@ def placed(dtype: str, value: Any, sharding: NamedSharding) -> Any:
 
 
 def bits(array: Any) -> tuple[str, tuple[int, ...], bytes]:
-    """All that two equal arrays have in common."""
+    """Returns the type, shape and bytes of an array, to compare two arrays exactly."""
     shown = (str(array.dtype) if array.dtype != jax.dtypes.float0 else "float0", tuple(array.shape))
     if shown[0] == "float0":
         return *shown, b""

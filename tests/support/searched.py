@@ -1,4 +1,4 @@
-"""A small model to search for: a residual network whose layers have names, and Megatron's two products each."""
+"""A small model for `pwc search`: a residual network of named layers with Megatron's two products each."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def loss(params: Any, rows: Any) -> Any:
 
 
 def contrastive(params: Any, rows: Any) -> Any:
-    """Compares rows of the batch with each other: its work is not linear in them."""
+    """Compares all rows of the batch with each other, so that its work is not linear in the number of rows."""
     made = rows @ params[0]["up"]
     return jnp.mean((made @ made.T) ** 2)
 

@@ -1,7 +1,8 @@
-"""Programs that Shardy's MPMD compiler has imported and partitioned, with what plain JAX gives.
+"""Loads programs that Shardy's MPMD compiler has imported and partitioned, with the results of plain JAX.
 
-Each is `mpmd.jit` of a function of Shardy's own examples and tests: NAME.import.mlir and NAME.partition.mlir are its
-module after either phase, NAME.npz holds flat arguments, which of them the module takes, and results of `jax.jit`.
+Each program is `mpmd.jit` of a function from Shardy's own examples and tests. NAME.import.mlir and NAME.partition.mlir
+are its module after each phase. NAME.npz holds the flat arguments, the indices of the arguments that the module takes,
+and the results of `jax.jit`.
 """
 
 import io
@@ -22,7 +23,7 @@ PHASES = ("import", "partition")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A program by name, its module after each of `PHASES`, its arguments, and what it gives for them."""
+    """A recorded program: its module after each of `PHASES`, its flat arguments, and the expected results."""
 
     modules: dict[str, str]
     kept: list[int]
@@ -56,7 +57,7 @@ def _count(values: Any, kind: str) -> int:
 
 
 def module_of(text: str) -> Any:
-    """A module of Shardy's dialect, in a context of its own."""
+    """Parses a module of Shardy's dialect in a new context."""
     context = make_context()
     register(context)
     return parse_text(text, "recorded", context)

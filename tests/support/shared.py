@@ -1,4 +1,4 @@
-"""Clusters whose controller is a process of its own, and clients of them in other processes."""
+"""Starts clusters whose controller runs in a separate process, and their clients in other processes."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ from support.processes import start_python
 
 
 class SharedCluster:
-    """A cluster that a test has started."""
+    """A running cluster that a test has started."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -39,20 +39,20 @@ class SharedCluster:
         return next(island for island in self.status()["islands"] if island["name"] == name)
 
     def hosts(self) -> dict[str, int]:
-        """The process of each host, by name."""
+        """Returns the process id of each host, by name."""
         return {host["name"]: host["pid"] for island in self.status()["islands"] for host in island["hosts"]}
 
     def pids(self) -> list[int]:
         return list(self.hosts().values())
 
     def send(self, host: str, how: signal.Signals) -> int:
-        """Sends a signal to a host; returns the number of its process."""
+        """Sends a signal to a host; returns its process id."""
         pid = self.hosts()[host]
         os.kill(pid, how)
         return pid
 
     def becomes(self, true: Callable[[dict[str, Any]], bool]) -> bool:
-        """Waits until something is true of the status; gives whether it is."""
+        """Waits until the predicate holds for the status; returns False after PATIENCE seconds."""
         end = time.monotonic() + PATIENCE
         while not true(self.status()):
             if time.monotonic() > end:
@@ -61,7 +61,7 @@ class SharedCluster:
         return True
 
     def is_empty(self) -> bool:
-        """Waits until no client has anything there, nor runs anything."""
+        """Waits until the cluster has no clients, arrays or runs; returns False after PATIENCE seconds."""
         return self.becomes(
             lambda said: (
                 not said["clients"]
@@ -71,7 +71,7 @@ class SharedCluster:
 
     @contextmanager
     def client(self, program: str, *arguments: object) -> "Generator[subprocess.Popen[str]]":
-        """Starts a client of `client_programs.py` in a process of its own, which does not outlive the block."""
+        """Starts a program of `client_programs.py` in a new process, which is killed at the end of the block."""
         said = map(str, arguments)
         with start_python(
             "-m", "support.client_programs", program, *said, PATHWAYS_ADDRESS=self.address, PYTHONPATH=_path()
@@ -83,7 +83,7 @@ class SharedCluster:
 
     @contextmanager
     def clients(self, *programs: Sequence[object]) -> "Generator[list[subprocess.Popen[str]]]":
-        """Starts several clients at once."""
+        """Starts several clients, each in its own process."""
         with ExitStack() as stack:
             yield [stack.enter_context(self.client(str(name), *arguments)) for name, *arguments in programs]
 
@@ -95,7 +95,7 @@ def _path() -> str:
 
 @contextmanager
 def started_by(start: Callable[[str], object]) -> Generator[SharedCluster]:
-    """Has `start` start a cluster at an address, and stops it; nothing of it is left then."""
+    """Starts a cluster by calling `start` with an address; stops it and checks that all its processes exit."""
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
         address = str(Path(folder) / "c")
         start(address)
@@ -111,7 +111,7 @@ def started_by(start: Callable[[str], object]) -> Generator[SharedCluster]:
 
 
 def end_all(pids: "Sequence[int] | set[int]") -> None:
-    """Waits for the ends of processes; fails where one stays."""
+    """Waits until all processes have exited; fails if one is still alive after PATIENCE seconds."""
     end = time.monotonic() + PATIENCE
     while any(map(is_alive, pids)) and time.monotonic() < end:
         threading.Event().wait(0.02)
@@ -119,13 +119,13 @@ def end_all(pids: "Sequence[int] | set[int]") -> None:
 
 
 def shared_cluster(topology: str = "islands=2,devices=2") -> AbstractContextManager[SharedCluster]:
-    """Starts a cluster, and stops it."""
+    """Starts a cluster on this machine, and stops it at the end of the block."""
     return started_by(lambda address: start_shared(address, parse_topology(topology), "stride"))
 
 
 @contextmanager
 def controller_here(topology: str) -> Generator[str]:
-    """Runs a controller in a thread of this process, with hosts in processes of their own; gives its address."""
+    """Runs a controller in a thread of this process, with its hosts in separate processes; yields its address."""
     with tempfile.TemporaryDirectory(prefix="pw") as name, socket.socket(socket.AF_UNIX) as listener:
         folder, chosen, loop = Path(name), parse_topology(topology), Loop()
         listener.bind(str(folder / CONTROLLER))
@@ -144,20 +144,20 @@ def controller_here(topology: str) -> Generator[str]:
 
 
 def line_of(process: "subprocess.Popen[str]") -> str:
-    """The next line that a process prints."""
+    """Returns the next line that a process prints."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 def go_on(process: "subprocess.Popen[str]") -> None:
-    """Lets a client go on, which waits for a line."""
+    """Sends an empty line to a client, so that the client continues."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
 
 def end_of(process: "subprocess.Popen[str]", say: str | None = None) -> list[str]:
-    """What a client has printed until it ended well."""
+    """Waits until a client exits with code 0 and no errors; returns the words that it has printed."""
     out, errors = process.communicate(say, timeout=PATIENCE)
     assert process.returncode == 0 and not errors, errors
     return out.split()

@@ -1,7 +1,7 @@
-"""A program that waits in the middle of something until a line comes; run as a script, or as a source of `pwc`.
+"""A program that blocks in a chosen activity until it reads a line from stdin; runs as a script or a source of `pwc`.
 
-PATHWAYS_TEST_WHERE says in the middle of what; a line that says `fail` has it raise. What it waits for is shown at
-once, not only after a second; PATHWAYS_TEST_CLOCK=stands: no second ever passes.
+PATHWAYS_TEST_WHERE chooses the activity. The line `fail` makes the activity raise an error. Progress is shown without
+the usual delay of one second. With PATHWAYS_TEST_CLOCK=stands the clock is frozen, so that the delay never passes.
 """
 
 import os
@@ -30,13 +30,13 @@ LARGER = np.ones((1, 1024), np.float32)
 
 
 def wait(where: str) -> None:
-    """Waits for a line, where that was asked for."""
+    """Waits for a line from stdin if PATHWAYS_TEST_WHERE names this activity; raises if the line is `fail`."""
     if where == WHERE and sys.stdin.readline().strip() == "fail":
         raise RuntimeError("it failed as it was told to")
 
 
 def wait_before(module: Any, name: str, where: str) -> None:
-    """Has a function of a module wait before it begins."""
+    """Replaces a function of a module by one that first waits for a line."""
     begin: Callable[..., Any] = getattr(module, name)
 
     def waits(*args: Any, **kwargs: Any) -> Any:
@@ -69,7 +69,7 @@ step = make_step()
 
 
 def wait_for_turn() -> None:
-    """Calls the program while another client's run has its turn, until a line comes."""
+    """Calls the program while another client's run occupies the islands; a line from stdin completes that run."""
     step(X)
     turns = process().controller.turns
     islands = frozenset(island.key for island in process().controller.machine.islands)
@@ -78,7 +78,7 @@ def wait_for_turn() -> None:
 
 
 def wait_for_memory() -> None:
-    """Calls the program while another client's array has its memory, until a line comes."""
+    """Calls the program while another client's arrays occupy the memory; a line from stdin drops the arrays."""
     compiled = step.lower(LARGER).compile(f"islands=1,devices=1,memory={3 * LARGER.nbytes}")
     with pw.Client("holder"):
         held = [compiled(LARGER).block_until_ready() for _ in range(2)]
@@ -88,7 +88,7 @@ def wait_for_memory() -> None:
 
 
 def let_go(end: Callable[[], object]) -> None:
-    """Ends something when a line comes."""
+    """Calls `end` from a thread when a line is read from stdin."""
     threading.Thread(target=lambda: (sys.stdin.readline(), end())).start()
 
 

@@ -1,4 +1,4 @@
-"""Modules of phase plan, each a screen of IR that says all there is to say, to be broken in one place by tests."""
+"""Complete modules of phase `plan`, each about a screen of IR. Tests change one place to make a module invalid."""
 
 STRAIGHT = """
 module attributes {pw.dcn_gbps = 1.0 : f64, pw.in_tree = "\\22leaf\\22", pw.out_tree = "\\22leaf\\22",
@@ -66,7 +66,7 @@ module attributes {pw.dcn_gbps = 1.0 : f64, pw.in_tree = "\\22leaf\\22", pw.out_
   }) {island = @right, peak_bytes = 32 : i64} : () -> ()
 }
 """
-"""A call, a transfer to another island, and a call there."""
+"""A call, a transfer to another island, and a call on that island."""
 
 BRANCHING = """
 module attributes {pw.dcn_gbps = 1.0 : f64, pw.in_tree = "\\22leaf\\22", pw.out_tree = "\\22leaf\\22",
@@ -134,4 +134,4 @@ module attributes {pw.dcn_gbps = 1.0 : f64, pw.in_tree = "\\22leaf\\22", pw.out_
   }) {island = @left, peak_bytes = 36 : i64} : () -> ()
 }
 """
-"""A loop, and a branch behind it, whose bodies are functions."""
+"""A loop, then a branch; their bodies are functions."""

@@ -1,4 +1,4 @@
-"""Training steps over stacked layers, cut into stages on slices: as a program, and as plain JAX."""
+"""Builds training steps over stacked layers, cut into stages on slices: as a program and in plain JAX."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ tree: Any = jax.tree
 
 
 def layers(w: Any, x: Any) -> Any:
-    """A stage: its layers, one after the other."""
+    """Applies the layers of a stage, one after the other."""
 
     def layer(x: Any, w: Any) -> tuple[Any, None]:
         return jnp.tanh(x @ w["mix"] + w["shift"]), None
@@ -29,7 +29,7 @@ def layers(w: Any, x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Stacks:
-    """A step over a stack of layers: `program` takes and gives what `plain` does; `arguments` are those of one step."""
+    """A step over a stack of layers; `program` and `plain` have the same signature; `arguments` are for one step."""
 
     step: Any
     plain: Any
@@ -53,7 +53,11 @@ def stacks(
     axis: int = 0,
     seed: int = 0,
 ) -> Stacks:
-    """Stage k has `sizes[k]` layers. `microbatches`: a scan calls the stages; `moved`: parts go there before it."""
+    """Builds a step with `sizes[k]` layers in stage k.
+
+    With `microbatches`, a scan calls the stages. With `moved`, `jax.device_put` moves each stage's layers to its slice
+    before the stages are called.
+    """
     made = pw.make_virtual_device_set()
     meshes = [made.add_slice(devices=devices).mesh("x") for _ in sizes]
     tx = optax.sgd(0.1) if tx is None else tx

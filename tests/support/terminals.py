@@ -1,4 +1,4 @@
-"""Programs in a pseudo-terminal, and what its screen shows, by pyte."""
+"""Runs programs in a pseudo-terminal, and reads its screen with pyte."""
 
 import fcntl
 import os
@@ -18,35 +18,36 @@ from types import MappingProxyType
 import pyte
 
 from support.clusters import PATIENCE
+from support.forked_python import processes_from_nothing
 from support.processes import ROOT
 
 _SWITCH = re.compile(rb"\x1b\[\?1049([hl])")
-"""Takes another screen, and gives it back."""
+"""Switches to the alternate screen (h), and back (l)."""
 ROWS, COLUMNS = 100, 100
 
 
 class Terminal:
-    """A process whose standard streams are a terminal, and the screen of that."""
+    """A process whose standard streams are a terminal, and the screen of the terminal."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", terminal: int) -> None:
         self.process = process
         self.screen = pyte.Screen(COLUMNS, ROWS)
-        """What is shown: the screen that stays, or one that a program has taken in its place."""
+        """The visible screen: the main screen, or the alternate screen while a program uses it."""
         self.raw = b""
-        """All that was written so far."""
+        """All bytes written to the terminal so far."""
         self._stays, self._fed = self.screen, 0
         self._stream = pyte.ByteStream(self.screen)
         self._terminal = terminal
 
     def lines(self) -> list[str]:
-        """What stands on the screen, without empty lines at the end."""
+        """Returns the lines on the screen, without empty lines at the end."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip().splitlines()
 
     def shows(self, text: str) -> bool:
         return any(text in line for line in self.lines())
 
     def wait_for(self, text: str) -> None:
-        """Reads until a text stands on the screen."""
+        """Reads until the screen shows a text."""
         self.wait_until(lambda: self.shows(text), text)
 
     def wait_until(self, true: Callable[[], bool], what: str) -> None:
@@ -55,7 +56,7 @@ class Terminal:
             assert self._read(end), f"{what} was never shown:\n" + "\n".join(self.lines())
 
     def end(self) -> list[str]:
-        """Reads until the process has ended; gives what is left on the screen."""
+        """Reads until the process has exited; returns the lines that remain on the screen."""
         end = time.monotonic() + PATIENCE
         while self._read(end):
             assert time.monotonic() < end, "\n".join(self.lines())
@@ -67,11 +68,11 @@ class Terminal:
         os.write(self._terminal, text.encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C, as the terminal sends it; what it echoes of that is no matter here."""
+        """Sends the process the signal that Ctrl-C causes, without the terminal's echo."""
         self.process.send_signal(signal.SIGINT)
 
     def _read(self, end: float) -> bool:
-        """Reads what is there, or waits for more; False where no more can come."""
+        """Reads the available bytes, or waits for some; returns False at the end of the stream or the timeout."""
         ready, _, _ = select.select([self._terminal], [], [], max(0.0, end - time.monotonic()))
         try:
             data = os.read(self._terminal, 1 << 16) if ready else b""
@@ -82,13 +83,13 @@ class Terminal:
         return bool(data)
 
     def _feed(self) -> None:
-        """Feeds what is new to the screen that it is for: pyte does not know of other screens."""
+        """Feeds new bytes to the main or the alternate screen, because pyte has no alternate screen."""
         while switch := _SWITCH.search(self.raw, self._fed):
             self._stream.feed(self.raw[self._fed : switch.start()])
             self.screen = pyte.Screen(COLUMNS, ROWS) if switch[1] == b"h" else self._stays
             self._stream = pyte.ByteStream(self.screen)
             self._fed = switch.end()
-        split = self.raw.rfind(b"\x1b", max(self._fed, len(self.raw) - 8))  # it may not be all there
+        split = self.raw.rfind(b"\x1b", max(self._fed, len(self.raw) - 8))  # an escape sequence that may be incomplete
         whole = len(self.raw) if split < 0 else split
         self._stream.feed(self.raw[self._fed : whole])
         self._fed = whole
@@ -98,7 +99,7 @@ class Terminal:
 def terminal(
     *arguments: str, piped: bool = False, environment: Mapping[str, str] = MappingProxyType({})
 ) -> Generator[Terminal]:
-    """Runs Python in a terminal, which does not outlive the block. `piped`: its standard output is none."""
+    """Runs Python in a terminal, and kills it at the end of the block. `piped`: its standard output is discarded."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     attributes = termios.tcgetattr(theirs)
@@ -108,9 +109,12 @@ def terminal(
     env = os.environ | {"PYTHONPATH": path, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
     env.pop("COLUMNS", None)
     out = subprocess.DEVNULL if piped else theirs
-    with subprocess.Popen(
-        [sys.executable, *arguments], stdin=theirs, stdout=out, stderr=theirs, env=env, start_new_session=True
-    ) as process:
+    with (
+        processes_from_nothing(),  # no fork: the output depends on the terminal that modules find at their import
+        subprocess.Popen(
+            [sys.executable, *arguments], stdin=theirs, stdout=out, stderr=theirs, env=env, start_new_session=True
+        ) as process,
+    ):
         os.close(theirs)
         try:
             yield Terminal(process, ours)

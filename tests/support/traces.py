@@ -1,4 +1,4 @@
-"""What is in a file of `pw.trace`."""
+"""Reads the events in a file that `pw.trace` has written."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ def names_of(events: list[dict[str, Any]]) -> dict[int, str]:
 
 
 def launched(events: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
-    """What ran on devices: island, computation, run."""
+    """Lists the computations that ran on devices, as (island, computation, run)."""
     names = names_of(events)
     spans = (e for e in events if e["ph"] == "X" and "line" in e["args"])
     return sorted((names[e["pid"]], e["name"], e["args"]["run"]) for e in spans)

@@ -1,4 +1,4 @@
-"""Training steps of one loss and one optimizer."""
+"""Builds a training step of one loss and one optimizer."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import optax
 
 
 def training_step(loss: Any, optimizer: Any, *, has_aux: bool = False) -> Any:
-    """A step of `(params, state, *batch)`: the new parameters and state, and the loss, with its aux if it has any."""
+    """Returns `step(params, state, *batch) -> params, state, loss`; with `has_aux`, the last is `(loss, aux)`."""
 
     def step(params: Any, state: Any, *batch: Any) -> Any:
         value, gradients = jax.value_and_grad(loss, has_aux=has_aux)(params, *batch)

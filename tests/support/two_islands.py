@@ -1,8 +1,9 @@
-"""Two computations on two slices, for programs whose islands are two hosts."""
+"""Two computations on two slices, for programs on two islands with one host each."""
 
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -23,3 +24,13 @@ def square(x: Any) -> Any:
 
 f = jit(double, in_shardings=HERE, out_shardings=HERE)
 g = jit(square, in_shardings=THERE, out_shardings=THERE)
+
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+here, there = pw.program(lambda x: f(x)), pw.program(lambda x: g(x))
+
+
+@pw.program
+def both(x: Any) -> Any:
+    for _ in range(3):
+        x = g(f(x)) / 100
+    return x, f(x)

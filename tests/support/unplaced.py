@@ -1,4 +1,4 @@
-"""A pipelined loss whose stages run one behind the other on one device: what the cut alone does."""
+"""A pipelined loss whose stages run one after another on one device, to test the cut without placement."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,10 +8,10 @@ from pathways.compiler.frontends.jax.pipeline.pipeline import Pipelined
 
 
 class Unplaced(Pipelined):
-    """Runs stages as plain functions."""
+    """A pipelined loss that runs its stages as plain functions."""
 
     def _check_inside(self) -> None:
-        """It runs anywhere."""
+        """Skips the check: plain functions run outside of a program too."""
 
     def _copied(self, value: Any, sharding: Any) -> Any:
         return value
@@ -21,7 +21,7 @@ class Unplaced(Pipelined):
 
 
 def unplaced(loss: Callable[..., Any], stages: int, **options: Any) -> Unplaced:
-    """`pw.pipeline(loss, <so many slices>, **options)`, for one device."""
+    """Returns `pw.pipeline(loss, slices, **options)` with this count of stages, to run on one device."""
     devices = pw.make_virtual_device_set()
     made = pw.pipeline(loss, [devices.add_slice(devices=1) for _ in range(stages)], **options)
     made.__class__ = Unplaced

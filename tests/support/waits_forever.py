@@ -1,4 +1,4 @@
-"""A process that says that it is there, and does not end by itself."""
+"""A process that prints `there`, and then waits until it is killed."""
 
 import threading
 

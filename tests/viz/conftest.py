@@ -1,4 +1,4 @@
-"""A run that all tests of pictures look at."""
+"""The recorded run that tests of pictures share."""
 
 import pytest
 from support.pictures import Ran, ran

@@ -1,4 +1,4 @@
-"""The page in a browser: every view draws, says what a pointer or a key asks for, and needs no network."""
+"""Tests the page in an offline browser: every view draws, and pointer and keyboard show details."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def browser() -> Iterator[Page]:
 
 @pytest.fixture
 def page(browser: Page, two_stages: Ran, tmp_path: Path) -> Iterator[Page]:
-    """The page of a pipeline with its run, freshly opened."""
+    """The freshly opened page of a pipeline and its recorded run."""
     browser.problems.clear()
     path = tmp_path / "run.html"
     two_stages.compiled.visualize(path, trace=two_stages.trace)
@@ -37,7 +37,7 @@ def page(browser: Page, two_stages: Ran, tmp_path: Path) -> Iterator[Page]:
 
 
 def is_painted(page: Page, selector: str) -> bool:
-    """Whether a canvas shows more than one color."""
+    """Returns whether a canvas shows more than three colors."""
     code = """s => {
         const c = document.querySelector(s), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
         const seen = new Set();
@@ -71,7 +71,7 @@ def test_a_click_on_a_cell_shows_its_line(page: Page) -> None:
     assert "stage" in page.view.inner_text("#spoken")
 
 
-def test_a_gap_says_its_cause(page: Page) -> None:
+def test_pointing_at_a_gap_shows_its_cause(page: Page) -> None:
     page.view.select_option("#basis", "equal")
     gaps = page.view.evaluate("""pw.scheduleRows().flatMap((r, i) => r.cells.map((c, j) => (
         c.gap && r.kind === 'planned' && c.gap.begin > 0 ? {...pw.cellAt(i, j), wide: c.gap.end - c.gap.begin} : null
@@ -80,21 +80,21 @@ def test_a_gap_says_its_cause(page: Page) -> None:
     assert page.tip().startswith("idle ") and "waits for" in page.tip()
 
 
-def test_planned_and_actual_have_the_same_cells_in_the_same_order(page: Page) -> None:
+def test_planned_and_actual_rows_have_the_same_cells_in_order(page: Page) -> None:
     rows = page.view.evaluate("pw.scheduleRows().map(r => [r.kind, r.cells.map(c => `${c.step} ${c.name}`)])")
     assert [kind for kind, _ in rows] == ["planned", "actual"] * 2
     for (_, planned), (_, actual) in zip(rows[::2], rows[1::2], strict=True):
         assert planned == actual and len(planned) >= 8
 
 
-def test_rows_open_to_devices(page: Page) -> None:
+def test_a_row_opens_into_rows_of_its_devices(page: Page) -> None:
     before = page.view.evaluate("pw.scheduleRows().length")
     page.view.locator("#view-schedule .names button").first.click()
     assert page.view.evaluate("pw.scheduleRows().length") == before + 2
     assert "device 1" in page.view.inner_text("#view-schedule .names")
 
 
-def test_keys_go_from_cell_to_cell(page: Page) -> None:
+def test_arrow_keys_move_between_cells_and_tabs(page: Page) -> None:
     page.view.focus("#chart")
     said: list[str] = []
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "End", "Home"):
@@ -109,7 +109,7 @@ def test_keys_go_from_cell_to_cell(page: Page) -> None:
     assert "at the start" in page.view.inner_text("#spoken") or "step" in page.view.inner_text("#spoken")
 
 
-def test_the_dataflow_opens_and_goes_through_the_phases(page: Page) -> None:
+def test_the_dataflow_opens_groups_and_switches_phases(page: Page) -> None:
     page.view.click("#tab-dataflow")
     closed = page.view.evaluate("pw.graphState()")
     assert closed["phase"] == "plan"
@@ -122,14 +122,14 @@ def test_the_dataflow_opens_and_goes_through_the_phases(page: Page) -> None:
     page.view.fill("#view-dataflow input[type=search]", "nothing is called so")
 
 
-def test_a_value_shows_how_it_lies(page: Page) -> None:
+def test_a_selected_value_shows_its_sharding(page: Page) -> None:
     page.view.click("#tab-shardings")
     page.view.fill("#view-shardings input[type=search]", "float32")
     page.view.locator("#view-shardings tbody tr").first.click()
     assert "mesh" in page.details() and page.view.locator("#details svg rect").count() >= 1
 
 
-def test_both_themes_and_what_the_system_asks_for(page: Page, two_stages: Ran, tmp_path: Path) -> None:
+def test_the_theme_follows_the_user_or_the_system(page: Page, two_stages: Ran, tmp_path: Path) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
     light = page.view.evaluate(back)
     page.view.select_option("#theme", "dark")
@@ -140,8 +140,8 @@ def test_both_themes_and_what_the_system_asks_for(page: Page, two_stages: Ran, t
     page.view.emulate_media(color_scheme="light")
 
 
-def test_what_is_not_there_is_said(browser: Page, two_stages: Ran, tmp_path: Path) -> None:
-    """A program that is not compiled has a dataflow alone; a trace alone has a schedule."""
+def test_views_without_data_are_disabled(browser: Page, two_stages: Ran, tmp_path: Path) -> None:
+    """A program that is not compiled has only a dataflow; a trace without a program has only a schedule."""
     browser.problems.clear()
     recipe = two_stages.compiled._recipe  # pyright: ignore[reportPrivateUsage]
     recipe.lowered.visualize(tmp_path / "lowered.html")
@@ -155,7 +155,7 @@ def test_what_is_not_there_is_said(browser: Page, two_stages: Ran, tmp_path: Pat
 
 
 @pytest.mark.parametrize("stages", [8, 64])
-def test_many_stages(browser: Page, stages: int, tmp_path: Path) -> None:
+def test_the_page_of_many_stages_draws_every_view(browser: Page, stages: int, tmp_path: Path) -> None:
     browser.problems.clear()
     path = pipeline_picture(stages, 2).save(tmp_path / "many.html")
     assert path.stat().st_size < 5_000_000
@@ -167,7 +167,7 @@ def test_many_stages(browser: Page, stages: int, tmp_path: Path) -> None:
     assert browser.problems == []
 
 
-def test_a_title_is_text(browser: Page, tmp_path: Path) -> None:
+def test_a_title_is_escaped_as_text(browser: Page, tmp_path: Path) -> None:
     browser.problems.clear()
     title = "</script><img src=x onerror=alert(1)>{{data}}"
     picture = pipeline_picture(2, 2)
@@ -177,8 +177,8 @@ def test_a_title_is_text(browser: Page, tmp_path: Path) -> None:
     assert browser.problems == []
 
 
-def test_a_stage_that_is_done_early_is_idle_until_the_last_is_done(browser: Page, tmp_path: Path) -> None:
-    """The first row is idle for as long as the whole takes, not for as long as its own work."""
+def test_idle_time_counts_until_the_last_stage_completes(browser: Page, tmp_path: Path) -> None:
+    """Counts the idle time of each row over the whole schedule, not only up to the end of the row's own work."""
     browser.problems.clear()
     step = 2.0
     two = pw.program(lambda x: jax.pmap(lambda v: v * step, devices=_chips(1))(
@@ -195,12 +195,12 @@ def _chips(count: int) -> Any:
     return pw.make_virtual_device_set().add_slice(tpu_devices=count).tpus
 
 
-def test_the_area_of_memory_reaches_its_peak(page: Page) -> None:
+def test_the_memory_charts_reach_the_peaks_in_the_data(page: Page) -> None:
     page.view.click("#tab-memory")
     assert page.view.evaluate("pw.memoryPeaks()") == page.view.evaluate("pw.data.memory.map(m => m.peak)")
 
 
-def test_keys_stay_where_they_were_when_rows_and_boxes_open(page: Page) -> None:
+def test_focus_stays_in_place_when_rows_and_boxes_open(page: Page) -> None:
     focused = "document.activeElement.innerText"
     page.view.locator("#view-schedule .names button").first.focus()
     page.view.keyboard.press("Enter")
@@ -216,7 +216,7 @@ def test_keys_stay_where_they_were_when_rows_and_boxes_open(page: Page) -> None:
     assert "stage 0 forward" in page.view.evaluate(focused)
 
 
-def test_tabs_go_around_and_to_their_ends(page: Page) -> None:
+def test_arrow_home_and_end_keys_move_between_tabs(page: Page) -> None:
     page.view.focus("#tab-schedule")
     opened: list[str] = []
     for key in ("End", "ArrowRight", "ArrowLeft", "Home"):
@@ -225,7 +225,7 @@ def test_tabs_go_around_and_to_their_ends(page: Page) -> None:
     assert opened == ["tab-devices", "tab-dataflow", "tab-devices", "tab-dataflow"]
 
 
-def test_what_is_too_much_to_open_at_once_opens_by_and_by(browser: Page, tmp_path: Path) -> None:
+def test_a_large_graph_opens_in_steps_of_300_boxes(browser: Page, tmp_path: Path) -> None:
     browser.problems.clear()
     box = pipeline_picture(2, 2).graphs[-1].boxes[0]
     boxes = [box._replace(name=f"g{i}", parts=(), slice="s", task=-1) for i in range(650)]
@@ -238,7 +238,7 @@ def test_what_is_too_much_to_open_at_once_opens_by_and_by(browser: Page, tmp_pat
 
 
 @pytest.mark.parametrize("width", [700, 1280])
-def test_nothing_is_wider_than_the_window(browser: Page, width: int, tmp_path: Path) -> None:
+def test_no_view_is_wider_than_the_window(browser: Page, width: int, tmp_path: Path) -> None:
     browser.problems.clear()
     picture = pipeline_picture(2, 2)
     picture.title, picture.notes = "a_long_name_of_a_program_" * 6, ["a note that goes on and on " * 9]
@@ -251,7 +251,7 @@ def test_nothing_is_wider_than_the_window(browser: Page, width: int, tmp_path: P
     assert browser.problems == []
 
 
-def test_scripts_are_short_lines_and_short_files() -> None:
+def test_scripts_have_short_lines_and_short_files() -> None:
     scripts = sorted((ROOT / "viz" / "page").glob("*.js"))
     assert len(scripts) == len(SCRIPTS)
     for script in scripts:

@@ -1,4 +1,4 @@
-"""What pictures show is what plans say; every kind of file, and every refusal."""
+"""Tests that pictures show the contents of plans, every file format of pictures, and every refusal."""
 
 import json
 import sys
@@ -42,7 +42,9 @@ def code_of(call: Callable[..., object], *arguments: object, **named: object) ->
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(("slices", "microbatches"), [(2, 4), (4, 3)])
-def test_the_gaps_of_equal_stages_are_the_bubble_of_the_plan(schedule: str, slices: int, microbatches: int) -> None:
+def test_the_idle_share_of_equal_stages_equals_the_bubble_of_the_plan(
+    schedule: str, slices: int, microbatches: int
+) -> None:
     picture = pipeline_picture(slices, microbatches, schedule)
     assert picture.plan is not None
     times = picture.times["equal"]
@@ -52,7 +54,7 @@ def test_the_gaps_of_equal_stages_are_the_bubble_of_the_plan(schedule: str, slic
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_tasks_start_when_all_is_done_that_they_wait_for(schedule: str) -> None:
+def test_tasks_start_when_the_tasks_they_wait_for_complete(schedule: str) -> None:
     picture = pipeline_picture(3, 4, schedule)
     assert picture.work is not None
     for times in picture.times.values():
@@ -73,7 +75,7 @@ def test_every_instruction_of_a_plan_is_a_task(two_stages: Ran) -> None:
     assert all(t.where is not None and t.decision is not None for t in picture.work.tasks if t.kind == TRANSFER)
 
 
-def test_memory_has_the_peaks_of_the_plan(two_stages: Ran) -> None:
+def test_device_memory_has_the_peaks_of_the_plan(two_stages: Ran) -> None:
     plan = two_stages.compiled.plan
     for island in (s.island for s in plan.streams):
         rows = [m for m in device_memory(plan) if m.island == island]
@@ -83,7 +85,7 @@ def test_memory_has_the_peaks_of_the_plan(two_stages: Ran) -> None:
             assert max(alive) == m.peak and min(alive) >= 0
 
 
-def test_what_ran_is_what_was_planned_in_the_same_order(two_stages: Ran) -> None:
+def test_recorded_runs_have_the_planned_tasks_in_order(two_stages: Ran) -> None:
     picture = two_stages.picture()
     assert picture.work is not None and len(picture.runs) == 2
     for run in picture.runs:
@@ -93,14 +95,14 @@ def test_what_ran_is_what_was_planned_in_the_same_order(two_stages: Ran) -> None
             assert [(c.step, c.name) for c in row.cells] == planned == [(c.step, c.name) for c in row.planned]
 
 
-def test_phases_are_those_of_the_compiler(two_stages: Ran, tmp_path: Path) -> None:
+def test_graphs_cover_every_phase_of_the_compiler(two_stages: Ran, tmp_path: Path) -> None:
     graphs = two_stages.compiled.visualize().graphs
     assert [g.phase for g in graphs] == list(Phase)
     assert all(not a.route for a in graphs[0].arrows) and any(a.route == "dcn" for a in graphs[-1].arrows)
     assert len(graphs[0].boxes) > len(graphs[-1].boxes)  # calls are merged on the way
 
 
-def test_a_plan_keeps_its_phases(tmp_path: Path) -> None:
+def test_a_plan_file_keeps_the_graphs_of_its_phases(tmp_path: Path) -> None:
     from support.processes import ROOT
 
     path = tmp_path / "plan.bin"
@@ -108,11 +110,10 @@ def test_a_plan_keeps_its_phases(tmp_path: Path) -> None:
     assert pwc_here("compile", sample, "-o", str(path), "--with-phases")[0] == 0
     mine = kept_graphs(open_plan(path))
     assert [g.phase for g in mine] == [p for p in Phase if p is not Phase.PLAN]
-    path.write_bytes(path.read_bytes())
-    assert [len(g.arrows) for g in kept_graphs(open_plan(path))] == [len(g.arrows) for g in mine]
+    assert all(graph.arrows for graph in mine)
 
 
-def test_the_schedule_as_text() -> None:
+def test_the_schedule_is_printed_as_text() -> None:
     assert pipeline_picture(2, 3).text().splitlines() == [
         "step: 1f1b: 2 stages, 3 microbatches; 12 units of equal work, idle 25.0% (.)",
         "island0 s0  F0 F1 .  .  B0    F2 B1    .  B2",
@@ -123,7 +124,7 @@ def test_the_schedule_as_text() -> None:
 
 
 @pytest.mark.parametrize("ending", sorted(WRITERS))
-def test_every_kind_of_file(ending: str, two_stages: Ran, tmp_path: Path) -> None:
+def test_pictures_are_saved_in_every_file_format(ending: str, two_stages: Ran, tmp_path: Path) -> None:
     raw = two_stages.picture().save(tmp_path / f"picture{ending}").read_bytes()
     if ending == ".png":
         assert raw.startswith(b"\x89PNG")
@@ -140,14 +141,16 @@ def test_every_kind_of_file(ending: str, two_stages: Ran, tmp_path: Path) -> Non
         assert b"step" in raw
 
 
-def test_a_drawing_says_what_it_needs(two_stages: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drawing_without_matplotlib_names_the_extra_to_install(
+    two_stages: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(pw.PathwaysError, match=r"pathways-mpmd\[viz\]") as caught:
         two_stages.picture().save(tmp_path / "x.svg")
     assert caught.value.code == "PWC0821" and not (tmp_path / "x.svg").exists()
 
 
-def test_refusals(two_stages: Ran, tmp_path: Path) -> None:
+def test_pictures_that_cannot_be_drawn_are_refused(two_stages: Ran, tmp_path: Path) -> None:
     lowered = pipe(slices=2, microbatches=2).lowered()
     assert code_of(two_stages.compiled.visualize, tmp_path / "x.pdf") == "PWC0820"
     assert code_of(lowered.visualize, tmp_path / "x.svg") == "PWC0823"
@@ -160,7 +163,7 @@ def test_refusals(two_stages: Ran, tmp_path: Path) -> None:
     assert not (tmp_path / "x.pdf").exists()
 
 
-def test_the_command(two_stages: Ran, tmp_path: Path) -> None:
+def test_viz_draws_plans_and_traces(two_stages: Ran, tmp_path: Path) -> None:
     plan = tmp_path / "plan.bin"
     two_stages.compiled.save(plan)
     page = tmp_path / "run.html"
@@ -177,7 +180,7 @@ def test_the_command(two_stages: Ran, tmp_path: Path) -> None:
     assert "PWC0820" in pwc_here("viz", str(plan), "-o", str(tmp_path / "x.pdf"))[2]
 
 
-def test_notebooks_show_programs_runs_and_the_status(two_stages: Ran) -> None:
+def test_notebooks_show_programs_and_the_status(two_stages: Ran) -> None:
     assert "<iframe" in two_stages.compiled._repr_html_()  # pyright: ignore[reportPrivateUsage]
     status = pw.status()._repr_html_()  # pyright: ignore[reportPrivateUsage]
     assert status.startswith("<table>") and "island" in status
@@ -187,7 +190,7 @@ def test_notebooks_show_programs_runs_and_the_status(two_stages: Ran) -> None:
     assert "<iframe" in (program._repr_html_() or "")  # pyright: ignore[reportPrivateUsage]
 
 
-def test_a_recorded_run_shows_itself(tmp_path: Path) -> None:
+def test_notebooks_show_a_recorded_trace(tmp_path: Path) -> None:
     program = pw.program(lambda x: x + 1)
     with pw.trace(tmp_path / "t.json") as trace:
         assert trace._repr_html_() is None  # pyright: ignore[reportPrivateUsage]
@@ -197,14 +200,14 @@ def test_a_recorded_run_shows_itself(tmp_path: Path) -> None:
     assert [r.program for r in trace.visualize(compiled=compiled).runs] == [compiled.plan.name]
 
 
-def test_a_trace_of_another_program_is_told(two_stages: Ran) -> None:
+def test_runs_of_another_program_are_noted(two_stages: Ran) -> None:
     other = pipe(slices=2, microbatches=2).lowered().compile()
     runs = [type(r)(r.number, "other", r.rows) for r in two_stages.picture().runs]
     assert "none of step" in " ".join(picture_of_plan(other.plan, (), runs).notes)
 
 
 @given(st.lists(st.tuples(st.integers(-5, 10**12), st.text(max_size=3), st.integers(0, 3)), max_size=20))
-def test_columns_can_be_read_again(rows: list[tuple[int, str, int]]) -> None:
+def test_packed_columns_decode_to_the_same_rows(rows: list[tuple[int, str, int]]) -> None:
     packed = pack_rows(rows)
     read: list[list[object]] = []
     for one in packed["columns"]:
@@ -216,13 +219,13 @@ def test_columns_can_be_read_again(rows: list[tuple[int, str, int]]) -> None:
     assert pack_column([True])["plain"] == [True]
 
 
-def test_the_data_of_a_page_are_json(two_stages: Ran) -> None:
+def test_the_data_of_a_page_is_json(two_stages: Ran) -> None:
     data = json.loads(json.dumps(page_data(two_stages.picture())))
     work = two_stages.picture().work
     assert work is not None and data["tasks"]["rows"] == len(work.tasks)
 
 
-def test_a_plan_of_many_microbatches_is_read_though_its_memory_is_too_much_to_list(
+def test_inspect_refuses_only_the_memory_view_of_too_many_owners(
     two_stages: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "plan.bin"

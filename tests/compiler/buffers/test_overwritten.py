@@ -1,4 +1,4 @@
-"""What may be overwritten: what a call or a loop uses for the last time, alone, and that nobody else keeps."""
+"""Tests what calls and loops may overwrite: values that they use for the last time and that nothing else keeps."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ X = np.arange(8, dtype=np.float32)
 
 
 def placed() -> tuple[Any, Any]:
-    """Two functions, each on a slice of its own."""
+    """Returns two functions, each on its own slice."""
     made = pw.make_virtual_device_set()
     first, second = (NamedSharding(made.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
     f = jit(lambda x: x * 2, in_shardings=first, out_shardings=first)
@@ -26,7 +26,7 @@ def placed() -> tuple[Any, Any]:
 
 
 def overwritten(plan: Plan, kind: type) -> list[int]:
-    """For each instruction of a kind how many of its inputs it overwrites; no slot is given away that is read twice."""
+    """Returns how many inputs each instruction of a kind overwrites; asserts that it reads each of those only once."""
     found: list[int] = []
     for stream in plan.streams:
         for instruction in stream.instructions:
@@ -37,8 +37,8 @@ def overwritten(plan: Plan, kind: type) -> list[int]:
     return found
 
 
-def turned(f: Any, g: Any, *carried: Any) -> Any:
-    """Three turns of a loop over both slices, which changes each value in another way."""
+def loop_three_times(f: Any, g: Any, *carried: Any) -> Any:
+    """Runs three iterations of a loop over both slices, which changes each value differently."""
 
     def body(carry: Any) -> Any:
         n, *values = carry
@@ -48,22 +48,22 @@ def turned(f: Any, g: Any, *carried: Any) -> Any:
 
 
 LOOPS: dict[str, tuple[Any, int]] = {
-    "made for it": (lambda f, g, x: turned(f, g, f(x)), 1),
-    "made for it, twice": (lambda f, g, x: turned(f, g, f(x), f(x + 1)), 2),
-    "carried twice": (lambda f, g, x: [turned(f, g, y, y) for y in [f(x)]], 0),
-    "carried twice, and another": (lambda f, g, x: [turned(f, g, y, y, f(x + 1)) for y in [f(x)]], 1),
-    "read afterwards": (lambda f, g, x: [(turned(f, g, y), f(y)) for y in [f(x)]], 0),
-    "returned": (lambda f, g, x: [(turned(f, g, y), y) for y in [f(x)]], 0),
-    "the caller's": (lambda f, g, x: turned(f, g, x), 0),
+    "made for it": (lambda f, g, x: loop_three_times(f, g, f(x)), 1),
+    "made for it, twice": (lambda f, g, x: loop_three_times(f, g, f(x), f(x + 1)), 2),
+    "carried twice": (lambda f, g, x: [loop_three_times(f, g, y, y) for y in [f(x)]], 0),
+    "carried twice, and another": (lambda f, g, x: [loop_three_times(f, g, y, y, f(x + 1)) for y in [f(x)]], 1),
+    "read afterwards": (lambda f, g, x: [(loop_three_times(f, g, y), f(y)) for y in [f(x)]], 0),
+    "returned": (lambda f, g, x: [(loop_three_times(f, g, y), y) for y in [f(x)]], 0),
+    "the caller's": (lambda f, g, x: loop_three_times(f, g, x), 0),
 }
 
 
-@pytest.mark.parametrize("what", LOOPS)
-def test_a_loop_overwrites_what_it_carries_and_nobody_else_needs(what: str) -> None:
-    program, count = LOOPS[what]
+@pytest.mark.parametrize("case", LOOPS)
+def test_a_loop_overwrites_carried_values_that_have_no_other_user(case: str) -> None:
+    program, count = LOOPS[case]
     f, g = placed()
     compiled = pw.program(lambda x: program(f, g, x)).lower(X).compile()
-    assert sum(overwritten(compiled.plan, Branch)) == count  # the number of turns is a constant, which stays
+    assert sum(overwritten(compiled.plan, Branch)) == count  # the initial counter is a constant, which stays
     plain = jit(lambda x: program(lambda v: v * 2, lambda v: v + 1, x))(X)
     for _ in range(2):
         for ours, theirs in zip(jax.tree.leaves(compiled(X)), jax.tree.leaves(plain), strict=True):
@@ -80,9 +80,9 @@ CALLS: dict[str, tuple[Any, int]] = {
 }
 
 
-@pytest.mark.parametrize("what", CALLS)
-def test_calls_overwrite_what_all_calls_of_their_computation_use_for_the_last_time(what: str) -> None:
-    program, count = CALLS[what]
+@pytest.mark.parametrize("case", CALLS)
+def test_calls_overwrite_operands_that_every_call_of_the_computation_uses_last(case: str) -> None:
+    program, count = CALLS[case]
     home = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
     f, h = (jit(function, in_shardings=home, out_shardings=home) for function in (lambda x: x * 2, lambda x: x - 1))
     compiled = pw.program(lambda x: program(f, h, x)).lower(X).compile(merge=False)
@@ -92,8 +92,8 @@ def test_calls_overwrite_what_all_calls_of_their_computation_use_for_the_last_ti
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
-def test_two_operands_and_one_result_to_take_their_memory() -> None:
-    """Both are used for the last time; only one can be overwritten, and XLA is told of no more."""
+def test_a_call_overwrites_at_most_as_many_operands_as_it_has_results() -> None:
+    """Both operands are used for the last time, but XLA gets only as many donations as there are results."""
     home = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
     add = jit(lambda a, b: a + b, in_shardings=home, out_shardings=home)
     both = jit(lambda a, b: (a + b, a - b), in_shardings=home, out_shardings=home)

@@ -1,4 +1,4 @@
-"""Calls inside a computation, replaced by what they call."""
+"""Tests that calls inside a computation are replaced by the bodies of the called functions."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def run(module: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("function", [twice, looped, branched, several])
-def test_what_is_inlined_computes_the_same(function: Any) -> None:
+def test_an_inlined_module_has_no_calls_and_gives_equal_results(function: Any) -> None:
     lowered = jit(function).lower(X)
     before = lowered.as_text()
     assert " call @" in before

@@ -1,4 +1,4 @@
-"""Computations whose devices need nothing of each other are started one by one, and compute the same."""
+"""Tests that computations whose devices exchange nothing run per device and give the same results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,23 +59,23 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Any, bool]] = {
 }
 
 
-SUMS = Y.reshape(2, 4, 2, 8).sum((1, 3))
-"""Of each of the four shards."""
+SHARD_SUMS = Y.reshape(2, 4, 2, 8).sum((1, 3))
+"""Sums of Y over each of the four shards."""
 BY_HAND = {
-    "shard_map": X + np.kron(SUMS, np.ones((4, 8), np.float32)),
+    "shard_map": X + np.kron(SHARD_SUMS, np.ones((4, 8), np.float32)),
     "shard_map that meets": X + np.tile((Y[:4] + Y[4:]) / 2, (2, 1)),
 }
-"""What plain JAX cannot say without the devices of the mesh."""
+"""Expected results that plain JAX cannot compute without the devices of the mesh."""
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_alone_or_together(name: str) -> None:
-    function, left, right, alone = CASES[name]
+def test_computations_without_communication_run_per_device(name: str) -> None:
+    function, left, right, is_per_device = CASES[name]
     call = jit(function, in_shardings=(NamedSharding(MESH, left), NamedSharding(MESH, right)))
     lowered = pw.program(lambda x, y: call(x, y)).lower(X, Y)
     compiled = lowered.compile()
     (computation,) = compiled.plan.computations
-    assert bool(computation.local) == alone
+    assert bool(computation.local) == is_per_device
     wanted = BY_HAND[name] if name in BY_HAND else np.asarray(jit(function)(X, Y))
     np.testing.assert_allclose(np.asarray(compiled(X, Y)), wanted, rtol=2e-5, atol=1e-6)
     plan = read_plan(write_plan(compiled.plan))
@@ -83,7 +83,7 @@ def test_alone_or_together(name: str) -> None:
     check_modules(plan, "plan")
 
 
-def test_shards_are_handed_on_without_arrays() -> None:
+def test_chained_calls_per_device_give_the_right_values() -> None:
     on = NamedSharding(MESH, BOTH)
 
     def double(x: Any) -> Any:
@@ -104,7 +104,7 @@ def test_shards_are_handed_on_without_arrays() -> None:
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_module_for_one_device_must_fit() -> None:
+def test_a_per_device_module_of_other_shapes_is_refused() -> None:
     call = jit(lambda x: x + 1, in_shardings=NamedSharding(MESH, BOTH))
     plan = pw.program(lambda x: call(x)).lower(X).compile().plan
     (computation,) = plan.computations

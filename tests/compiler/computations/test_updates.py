@@ -1,4 +1,4 @@
-"""Results that are updated arguments are written over them, so that XLA copies nothing."""
+"""Tests that results which update arguments are written over the arguments, so that XLA copies nothing."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ SHORT = X[:1]
 
 
 def pairs(function: Any, *example: Any) -> dict[int, int | None]:
-    """The pairs of a function all of whose arguments may be overwritten; alike are those of one shape."""
+    """Returns the pairs of a function whose arguments may all be overwritten by results of the same shape."""
     lowered = jit(function, keep_unused=True).lower(*example)
     inputs, outputs = (jax.tree.leaves(side) for side in (example, lowered.out_info))
     main = parse(lowered.as_text(), make_context()).operation
@@ -62,12 +62,12 @@ FUNCTIONS: dict[str, tuple[Any, dict[int, int | None]]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_which_results_are_updated_arguments(name: str) -> None:
+def test_arguments_are_paired_with_the_results_that_update_them(name: str) -> None:
     function, wanted = FUNCTIONS[name]
     assert pairs(function, *[X] * function.__code__.co_argcount) == wanted
 
 
-def test_only_what_is_alike_takes_the_memory_of_the_other() -> None:
+def test_only_results_of_the_same_shape_overwrite_an_argument() -> None:
     assert pairs(lambda a, b: (a + b, b * 2), X, SHORT) == {0: 0, 1: 1}
     assert pairs(lambda a, b: (a + b, a * 2), SHORT, X) == {1: 0, 0: 1}
     assert pairs(lambda a: (a * 2)[:1], X) == {}
@@ -80,7 +80,7 @@ def test_no_more_arguments_than_results_of_a_kind_are_overwritten() -> None:
 
 
 def trained(devices: int, dtype: Any) -> tuple[Plan, Any, Any]:
-    """A step of AdamW on one slice: its plan, and what it gives here and by plain JAX."""
+    """Runs a step of AdamW on one slice. Returns its plan, its results and those of plain JAX."""
     placed = NamedSharding(
         pw.make_virtual_device_set().add_slice(devices=devices).mesh("x"), P("x") if devices > 1 else P()
     )
@@ -101,12 +101,14 @@ def trained(devices: int, dtype: Any) -> tuple[Plan, Any, Any]:
 
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
-def test_an_optimizer_copies_nothing(devices: int, dtype: Any) -> None:
+def test_an_optimizer_step_overwrites_its_state_without_copies(devices: int, dtype: Any) -> None:
     plan, ours, plain = trained(devices, dtype)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(np.asarray(a, np.float32), np.asarray(b, np.float32), rtol=2e-2, atol=1e-3)
     (largest,) = [c for c in plan.computations if len(c.donated) > 1]
-    said = text_of(largest.module)
-    assert said.count("tf.aliasing_output") == 19 and "jax.buffer_donor" not in said  # 6 of each, and the count
+    module_text = text_of(largest.module)
+    assert (
+        module_text.count("tf.aliasing_output") == 19 and "jax.buffer_donor" not in module_text
+    )  # six of each kind, and the count
     executable = compile_module(largest.module, make_devices(devices))
     assert " copy(" not in executable.hlo_modules()[0].to_string()

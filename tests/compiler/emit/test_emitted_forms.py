@@ -1,4 +1,4 @@
-"""What is emitted is what jaxlib's Shardy takes: its verifier, its lowering to IFRT IR, and both texts again."""
+"""Tests that jaxlib's Shardy accepts emitted text: its verifier, its lowering to IFRT IR, and its parser."""
 
 import shlex
 from pathlib import Path
@@ -33,7 +33,7 @@ jit: Any = jax.jit
 
 
 def operations(module: Any) -> list[Operation]:
-    """The operations of @main."""
+    """Returns the operations of @main."""
     (main,) = (o for o in module.body.operations if _symbol(o.operation) == "main")
     return [o.operation for o in main.regions[0].blocks[0].operations]
 
@@ -42,9 +42,10 @@ def _symbol(op: Operation) -> str:
     return op.attributes["sym_name"].value
 
 
+@pytest.mark.long("a model of another library is compiled: 1 to 60 s each", keep=("figure2", "unequal meshes"))
 @pytest.mark.parametrize(("sample", "schedule"), SAMPLES.values(), ids=SAMPLES)
-def test_samples_are_taken_by_shardy(root: Path, tmp_path: Path, sample: str, schedule: str) -> None:
-    """One ifrt.Call for each call; the lowering of the text, read again, is the IFRT text, which can be read, too."""
+def test_shardy_accepts_emitted_samples(root: Path, tmp_path: Path, sample: str, schedule: str) -> None:
+    """Lowering the parsed MPMD text gives the emitted IFRT text, with one ifrt.Call for each call."""
     texts: dict[str, str] = {}
     for form in ("mpmd", "ifrt"):
         path = tmp_path / form
@@ -64,8 +65,8 @@ def test_samples_are_taken_by_shardy(root: Path, tmp_path: Path, sample: str, sc
     assert [op.name for op in operations(again)].count("ifrt.Call") == names.count("mpmd.fragment_call") > 3
 
 
-def test_the_text_of_a_small_program() -> None:
-    """Line for line; `--emit` writes locations, too, which are left out here."""
+def test_the_emitted_text_of_a_small_program_equals_the_golden_file() -> None:
+    """Compares line by line without locations, then checks the locations of three names."""
     first, _, expected = (GOLDEN / "small.mpmd.mlir").read_text().partition("\n")
     arguments = shlex.split(first.removeprefix("// RUN: pwc "))
     code, stdout, stderr = pwc_here(*[str(GOLDEN / a) if a.endswith(".mlir") else a for a in arguments])
@@ -77,8 +78,8 @@ def test_the_text_of_a_small_program() -> None:
         assert f'loc("{name}")' in stdout
 
 
-def test_pipelines_say_what_each_call_is(root: Path) -> None:
-    """Functions are named as Shardy names them; transposed computations are marked, merged calls taken apart."""
+def test_emitted_calls_of_pipelines_state_their_actions(root: Path) -> None:
+    """Functions are named as in Shardy, transposed computations are marked, and merged calls list their actions."""
     sample = load_file(root / "samples" / "train_lm.py")
     compilation = scheduled(sample.train_step.lower(*sample.example_args()), "zero-bubble")
     flow, program = compilation.program.flow, compilation.program
@@ -88,10 +89,10 @@ def test_pipelines_say_what_each_call_is(root: Path) -> None:
     assert len(calls) == len(expected)
     kinds: set[str] = set()
     for op, action in zip(calls, expected, strict=True):
-        said = [a.value for a in op.attributes["actions"]] if "actions" in op.attributes else []
-        assert len(said) in (0, len(op.attributes["origin"]))
+        actions = [a.value for a in op.attributes["actions"]] if "actions" in op.attributes else []
+        assert len(actions) in (0, len(op.attributes["origin"]))
         if action:
-            assert {*said} - {"-"} == {action}
+            assert {*actions} - {"-"} == {action}
             stage, kind = action[0], {"F": "fwd", "I": "bwd_input", "W": "bwd_weights", "B": "bwd"}[action[1]]
             assert f"_stage{stage}_{kind}_call" in op.attributes["callee"].value
             assert ("(1)" in str(op.attributes["origin"])) == (kind != "fwd")
@@ -99,7 +100,7 @@ def test_pipelines_say_what_each_call_is(root: Path) -> None:
     assert {"fwd", "bwd_input", "bwd_weights"} <= kinds
 
 
-def refusal(program: Any, *arguments: Any) -> PathwaysError:
+def emit_refusal(program: Any, *arguments: Any) -> PathwaysError:
     with pytest.raises(PathwaysError) as caught:
         scheduled(program.lower(*arguments)).emit("mpmd")
     return caught.value
@@ -108,13 +109,13 @@ def refusal(program: Any, *arguments: Any) -> PathwaysError:
 X = np.ones((4, 4), np.float32)
 
 
-def test_control_flow_on_data_is_refused(root: Path) -> None:
+def test_data_dependent_control_flow_is_refused(root: Path) -> None:
     code, _, stderr = pwc_here("compile", str(root / "samples" / "speculative_decoding.py"), "--emit", "mpmd")
     assert code == 3
     assert "PWC0127" in stderr and "speculative_decoding.py:" in stderr and "pw.while" in stderr
 
 
-def test_callbacks_are_refused() -> None:
+def test_host_callbacks_are_refused() -> None:
     device = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
 
     def shown(x: Any) -> Any:
@@ -122,24 +123,24 @@ def test_callbacks_are_refused() -> None:
         return x + 1
 
     call = jit(shown, in_shardings=NamedSharding(device, P()))
-    error = refusal(pw.program(lambda x: call(x)), X)
+    error = emit_refusal(pw.program(lambda x: call(x)), X)
     assert error.code == "PWC0127" and "call back to Python" in str(error)
     assert error.diagnostic.where is not None and error.diagnostic.where.at.startswith(__file__)
 
 
-@pytest.mark.parametrize(("other", "said"), [((2, 3), "divided otherwise"), ("part", "some of the same devices")])
-def test_meshes_that_share_devices_in_no_common_way_are_refused(other: Any, said: str) -> None:
+@pytest.mark.parametrize(("other", "message"), [((2, 3), "divided otherwise"), ("part", "some of the same devices")])
+def test_incompatible_meshes_over_shared_devices_are_refused(other: Any, message: str) -> None:
     part = pw.make_virtual_device_set().add_slice(devices=6)
     whole = part.mesh(("a", "b"), (3, 2))
     grid = np.array(part.devices)
     second = jax.sharding.Mesh(grid[:2], ("c",)) if other == "part" else part.mesh(("c", "d"), other)
     f, g = (jit(lambda x, n=n: x + n, in_shardings=NamedSharding(m, P())) for n, m in enumerate((whole, second)))
-    error = refusal(pw.program(lambda x: (f(x), g(x))), X)
-    assert error.code == "PWC0127" and said in str(error)
+    error = emit_refusal(pw.program(lambda x: (f(x), g(x))), X)
+    assert error.code == "PWC0127" and message in str(error)
 
 
-def test_a_program_that_runs_nothing_is_refused() -> None:
-    error = refusal(pw.program(lambda x: ()), X)
+def test_a_program_without_computations_is_refused() -> None:
+    error = emit_refusal(pw.program(lambda x: ()), X)
     assert error.code == "PWC0127" and "without computations" in str(error)
 
 
@@ -152,7 +153,7 @@ def test_only_scheduled_programs_are_emitted() -> None:
         compilation.emit("mpmd")
 
 
-def test_what_shardy_refuses_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_shardy_refuses_is_reported_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
     device = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
     call = jit(lambda x: x + 1, in_shardings=NamedSharding(device, P()))
     compilation = scheduled(pw.program(lambda x: call(x)).lower(X))
@@ -164,12 +165,12 @@ def test_what_shardy_refuses_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("option", [["--compile-to", "place"], ["--with-phases"], ["--with-executables"]])
-def test_options_that_are_of_plans_are_refused(root: Path, option: list[str]) -> None:
+def test_options_of_plans_are_refused_with_emit(root: Path, option: list[str]) -> None:
     code, _, stderr = pwc_here("compile", str(root / "samples" / "figure2.py"), "--emit", "mpmd", *option)
     assert code == 2 and "--emit makes no plan" in stderr
 
 
-def test_a_dump_behind_the_schedule_is_refused(root: Path, tmp_path: Path) -> None:
+def test_a_dump_after_phase_schedule_is_refused(root: Path, tmp_path: Path) -> None:
     dumps = tmp_path / "dumps"
     assert pwc_here("compile", str(root / "samples" / "figure2.py"), "--dump-phases-to", str(dumps))[0] == 0
     code, _, stderr = pwc_here("compile", str(dumps / "06.plan.mlir"), "--emit", "ifrt")

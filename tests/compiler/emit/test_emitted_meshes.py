@@ -1,4 +1,4 @@
-"""Several meshes over the same devices are said on one."""
+"""Tests that several meshes over the same devices are emitted as one mesh, and how names and constants are written."""
 
 import pytest
 
@@ -27,12 +27,12 @@ OTHER: Axes = (("c", 4), ("d", 2))
         ([(("a", 2), ("b", 3)), (("c", 3), ("d", 2))], None),
     ],
 )
-def test_common_axes(several: list[Axes], common: Axes | None) -> None:
+def test_meshes_over_the_same_devices_have_common_axes(several: list[Axes], common: Axes | None) -> None:
     assert common_axes(several) == common
 
 
 @pytest.mark.parametrize("axes", [LINE, GRID, OTHER])
-def test_what_is_split_over_axes_is_split_alike_over_what_they_are_made_of(axes: Axes) -> None:
+def test_shardings_over_common_axes_have_the_same_shards(axes: Axes) -> None:
     common = common_axes([LINE, GRID, OTHER])
     assert common is not None
     spelled = spell(axes, common)
@@ -48,21 +48,21 @@ def test_an_axis_of_size_one_splits_nothing() -> None:
     assert spell((("a", 1), ("b", 2)), (("a", 1), ("b", 2))) == {"a": (), "b": ("b",)}
 
 
-def test_an_operand_that_dies_becomes_the_first_free_result_like_it() -> None:
+def test_a_dead_operand_is_donated_to_the_first_free_result_of_its_type() -> None:
     small, large = shared_type((2,), "float32"), shared_type((4,), "float32")
-    said = ComputationSignature(
+    signature = ComputationSignature(
         (small, small, large, small), (((),),) * 4, (large, small), (((),), (("x",),)), (("x", 2),)
     )
     dead = frozenset({0, 2, 3})
-    assert pair_with_results(dead, said) == [Donated(0, None), Donated(2, 0), Donated(3, None)]
+    assert pair_with_results(dead, signature) == [Donated(0, None), Donated(2, 0), Donated(3, None)]
 
 
-def test_names_are_quoted_as_mlir_reads_them() -> None:
+def test_names_are_quoted_for_mlir() -> None:
     assert quoted('a"b\\c\né') == '"a\\22b\\5Cc\\0A\\C3\\A9"'
     assert symbol("p0_f.step") == "@p0_f.step" and symbol("a b") == '@"a b"'
 
 
-def test_symbols_are_given_once() -> None:
+def test_symbols_are_unique() -> None:
     symbols = Symbols()
     assert [symbols.new("main"), symbols.new("f"), symbols.new("f")] == ["main_1", "f", "f_1"]
     assert symbols.axes(LINE) == symbols.axes(LINE) == "mesh"

@@ -1,4 +1,4 @@
-"""What is emitted as MPMD text, done literally on real devices, gives what plain JAX and our own runs give."""
+"""Tests that emitted MPMD text, interpreted on real devices, gives the results of plain JAX and of our own runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,12 +23,13 @@ jit: Any = jax.jit
 
 
 def run(lowered: Lowered, leaves: Sequence[Any], schedule: str = PROGRAM) -> list[Any]:
-    """The results of the module for all inputs of the program, in order; keys are handed in as their data."""
+    """Interprets the emitted module for all inputs of the program, with keys as their data. Returns the results."""
     compilation = scheduled(lowered, schedule)
     names = [a.name for a in compilation.program.arguments if not a.is_constant]
     return MpmdInterpreter(compilation.emit("mpmd")).run(dict(zip(names, leaves, strict=True)))
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("[0-4]",))
 @pytest.mark.parametrize("seed", range(16))
 def test_random_programs_equal_plain_jax(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -39,6 +40,7 @@ def test_random_programs_equal_plain_jax(seed: int) -> None:
         np.testing.assert_allclose(ours, np.asarray(theirs), rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.long("training is compared with plain JAX: 5 to 40 s each", keep=("mixture_of_experts-*",))
 @pytest.mark.parametrize(
     ("sample", "program", "schedule"),
     [
@@ -47,7 +49,7 @@ def test_random_programs_equal_plain_jax(seed: int) -> None:
     ],
 )
 def test_samples_equal_our_own_runs(root: Path, sample: str, program: str, schedule: str) -> None:
-    """Arguments are donated, meshes are of unequal sizes, calls are merged, backward calls split."""
+    """The samples donate arguments, use meshes of unequal sizes, merge calls and split backward calls."""
     module = load_file(root / "samples" / f"{sample}.py")
     lowered = getattr(module, program).lower(*module.example_args())
     shapes = jax.tree.leaves(module.example_args())
@@ -58,8 +60,9 @@ def test_samples_equal_our_own_runs(root: Path, sample: str, program: str, sched
         np.testing.assert_allclose(ours, np.asarray(theirs), rtol=1e-5, atol=1e-7)
 
 
-def everything() -> Any:
-    """Two meshes over the same devices, constants of several types, a key, an unused and a returned argument."""
+def step_of_all_features() -> Any:
+    """Returns a step with two meshes over the same devices, constants of several types, a key, an unused and a returned
+    argument."""
     devices = pw.make_virtual_device_set()
     wide, narrow = devices.add_slice(devices=4), devices.add_slice(devices=1)
     line, grid, one = wide.mesh("x"), wide.mesh(("data", "model"), (2, 2)), narrow.mesh("one")
@@ -84,10 +87,10 @@ def everything() -> Any:
     return step
 
 
-def test_meshes_constants_keys_and_arguments_that_come_back() -> None:
+def test_a_step_of_all_features_equals_our_own_run() -> None:
     key = jax.random.key(3)
     v, back = np.arange(32, dtype=np.float32).reshape(8, 4), np.zeros((0, 3), np.float32)
-    step = pw.program(everything())
+    step = pw.program(step_of_all_features())
     results = run(step.lower(v, np.int32(7), key, back), [v, np.int32(7), np.asarray(jax.random.key_data(key)), back])
     expected = jax.tree.leaves(step(v, np.int32(7), key, back))
     assert len(results) == len(expected) == 7
@@ -95,8 +98,8 @@ def test_meshes_constants_keys_and_arguments_that_come_back() -> None:
         np.testing.assert_array_equal(ours, np.asarray(theirs))
 
 
-def test_a_use_behind_a_donation_would_be_seen() -> None:
-    """Of what the other tests rest on: a function that gives up what a later call takes makes the run fail."""
+def test_the_interpreter_detects_a_use_after_a_donation() -> None:
+    """The other tests rely on this: a function that donates an operand of a later call makes the run fail."""
     device = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
     first, second = (jit(lambda x, n=n: x + n, in_shardings=NamedSharding(device, P())) for n in (1, 2))
     lowered = pw.program(lambda x: (first(x), second(x))).lower(np.ones(4, np.float32))

@@ -1,4 +1,4 @@
-"""A program of no JAX function: made by the builder alone, as a front end for another IR makes it."""
+"""Tests programs made with the builder alone, without a JAX function, as a front end for another IR makes them."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ IN, OUT = Tree("tuple", (LEAF, LEAF)), LEAF
 
 
 def elementwise(op: str, name: str = "") -> CalledComputation:
-    """Two vectors to one."""
+    """Returns a computation that combines two vectors element by element."""
     text = f"""
       func.func public @main(%a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {{
         %c = stablehlo.{op} %a, %b : tensor<8xf32>
@@ -63,22 +63,22 @@ def at(line: int) -> Where:
     return Where("model.ir", line, "model")
 
 
-def begun() -> tuple[ProgramBuilder, str, str]:
-    """A builder, and a mesh on each of two slices."""
+def begin() -> tuple[ProgramBuilder, str, str]:
+    """Returns a builder and a mesh on each of two slices."""
     builder = ProgramBuilder("model", "cpu", where=at(1))
     return builder, builder.mesh(FIRST, X), builder.mesh(SECOND, X)
 
 
-def planned(built: Built) -> Plan:
+def plan_of(built: Built) -> Plan:
     topology = parse_topology("islands=2,devices=2")
     compilation = Compilation(ProgramIR(built.module), built.constants, Session(topology))
     compilation.advance()
     return compilation.plan()
 
 
-def with_cond() -> Built:
-    """y = (x + w) moved to the other slice; there y + y or y * y, as a number says."""
-    builder, here, there = begun()
+def program_with_branch() -> Built:
+    """Builds y = x + w, moved to the other slice, where n selects y + y or y * y."""
+    builder, here, there = begin()
     raw = np.arange(8, dtype=np.float32).tobytes()
     taken = [(builder.constant("w", raw, mesh=here), VECTOR)]
     taken += [(Argument("x", mesh=here), VECTOR), (Argument("n", mesh=there), NUMBER)]
@@ -97,10 +97,10 @@ def with_cond() -> Built:
     return builder.finish(IN, OUT, (Parameter("x", "either"), Parameter("n", "either")))
 
 
-def test_a_program_of_two_slices_and_a_branch_is_compiled_and_run() -> None:
-    built = with_cond()
+def test_a_program_of_two_slices_and_a_branch_compiles_and_runs() -> None:
+    built = program_with_branch()
     assert built.slices == {"s0": FIRST, "s1": SECOND}
-    plan = planned(built)
+    plan = plan_of(built)
     assert [s.island for s in plan.slices] == ["island0", "island1"]
     compiled = Compiled(plan)
     x = np.linspace(-1, 1, 8, dtype=np.float32)
@@ -109,8 +109,8 @@ def test_a_program_of_two_slices_and_a_branch_is_compiled_and_run() -> None:
     np.testing.assert_allclose(compiled(x, n=np.int32(1)), y * y, rtol=1e-6)
 
 
-def test_a_loop_runs_for_as_long_as_its_condition_says() -> None:
-    builder, here, there = begun()
+def test_a_loop_runs_while_its_condition_holds() -> None:
+    builder, here, there = begin()
     carried = [(Argument("n", mesh=here, donate=True), NUMBER), (Argument("v", mesh=there, donate=True), VECTOR)]
     main = builder.main([(Argument("n", mesh=here), NUMBER), (Argument("v", mesh=there), VECTOR)])
     condition = main.body("model_while_cond", [(Argument("n", mesh=here), NUMBER), (Argument("v"), VECTOR)])
@@ -121,12 +121,12 @@ def test_a_loop_runs_for_as_long_as_its_condition_says() -> None:
     body.returns(made, [Argument("result 0"), Argument("result 1")])
     results = main.branch("while", main.arguments, [condition, body], [here, there])
     main.returns(results[1:], [Argument("out")])
-    compiled = Compiled(planned(builder.finish(IN, OUT)))
+    compiled = Compiled(plan_of(builder.finish(IN, OUT)))
     np.testing.assert_array_equal(compiled(np.int32(0), np.ones(8, np.float32)), np.full(8, 8))
 
 
-def test_equal_computations_are_there_once_and_large_constants_lie_beside() -> None:
-    builder, here, _ = begun()
+def test_equal_computations_are_stored_once_and_large_constants_outside_ir() -> None:
+    builder, here, _ = begin()
     raw = np.arange(1024, dtype=np.float32).tobytes()
     constant = builder.constant("big", raw)
     main = builder.main([(Argument("x"), VECTOR)])
@@ -143,7 +143,7 @@ def test_equal_computations_are_there_once_and_large_constants_lie_beside() -> N
     assert program.arguments[0].mesh == here
 
 
-def test_slices_are_named_by_their_numbers() -> None:
+def test_slices_are_named_in_order_of_their_numbers() -> None:
     builder = ProgramBuilder("model", "cpu")
     near = SliceSpec(7, 1, near=SECOND)
     mesh = builder.mesh(near, MeshSpec((("d", 1),), (0,)))
@@ -157,7 +157,7 @@ def test_slices_are_named_by_their_numbers() -> None:
 
 
 def refused(main: FunctionBuilder, builder: ProgramBuilder, results: list[object]) -> tuple[str, str, int]:
-    """The code, the problem and the line of what the verifier says."""
+    """Returns the code, the problem and the line of the verifier's error."""
     main.returns(results, [Argument("out")])
     with pytest.raises(PathwaysError) as caught:
         builder.finish(Tree("tuple", (LEAF,)), OUT)
@@ -166,19 +166,19 @@ def refused(main: FunctionBuilder, builder: ProgramBuilder, results: list[object
     return found.code, found.text(found.title), found.where.line
 
 
-def test_misuse_is_told_at_its_line() -> None:
-    builder, here, _ = begun()
+def test_misuse_is_reported_at_its_line() -> None:
+    builder, here, _ = begin()
     main = builder.main([(Argument("x", mesh=here), VECTOR)])
     moved = main.transfer(main.arguments[0], "m9", where=at(11))
     code, problem, line = refused(main, builder, [moved])
     assert (code, line) == ("PWC0701", 11) and "names the mesh @m9" in problem
 
-    builder, here, _ = begun()
+    builder, here, _ = begin()
     main = builder.main([(Argument("x", mesh=here), VECTOR)])
     code, problem, line = refused(main, builder, main.call(elementwise("add"), main.arguments, here, where=at(12)))
     assert (code, line) == ("PWC0701", 12) and "has types ['float32[8]'] ->" in problem
 
-    builder, here, _ = begun()
+    builder, here, _ = begin()
     main = builder.main([(Argument("x", mesh=here), VECTOR)])
     body = main.body("alone", [(Argument("operand 0", mesh=here), VECTOR)])
     body.returns(body.arguments, [Argument("result 0")])
@@ -186,9 +186,11 @@ def test_misuse_is_told_at_its_line() -> None:
     assert (code, line) == ("PWC0701", 13) and "has the bodies ('alone',)" in problem
 
 
-def splitting(dims: tuple[tuple[str, ...], ...], mesh: str = "m0") -> tuple[ProgramBuilder, FunctionBuilder]:
-    """A program whose first argument is on @m0, and states how it is taken."""
-    builder, here, there = begun()
+def program_with_stated_sharding(
+    dims: tuple[tuple[str, ...], ...], mesh: str = "m0"
+) -> tuple[ProgramBuilder, FunctionBuilder]:
+    """Builds a program whose first argument is on @m0 and states a sharding."""
+    builder, here, there = begin()
     main = builder.main([(Argument("x", mesh=here, sharding=Placed(mesh, dims)), VECTOR)])
     (value,) = main.arguments
     (value,) = main.call(elementwise("add"), [value, value], here, where=at(5))
@@ -196,8 +198,8 @@ def splitting(dims: tuple[tuple[str, ...], ...], mesh: str = "m0") -> tuple[Prog
     return builder, main
 
 
-def test_an_argument_is_taken_as_it_states_and_all_else_follows() -> None:
-    builder, _ = splitting(SPLIT)
+def test_the_stated_sharding_of_an_argument_is_kept_and_propagated() -> None:
+    builder, _ = program_with_stated_sharding(SPLIT)
     built = builder.finish(Tree("tuple", (LEAF,)), OUT)
     read = ProgramIR(parse(text(built.program.module), make_context()))
     assert read.arguments == built.program.arguments and read.arguments[0].sharding == Placed("m0", SPLIT)
@@ -211,7 +213,7 @@ def test_an_argument_is_taken_as_it_states_and_all_else_follows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dims", "mesh", "said"),
+    ("dims", "mesh", "message"),
     [
         (((), ()), "m0", "splits x of shape [8] as ((), ())"),
         ((), "m0", "splits x of shape [8] as ()"),
@@ -221,16 +223,16 @@ def test_an_argument_is_taken_as_it_states_and_all_else_follows() -> None:
         (SPLIT, "m7", "splits x over @m7"),
     ],
 )
-def test_a_sharding_that_does_not_fit_its_argument_is_refused(dims: Any, mesh: str, said: str) -> None:
-    builder, _ = splitting(dims, mesh)
+def test_a_sharding_that_does_not_match_its_argument_is_refused(dims: Any, mesh: str, message: str) -> None:
+    builder, _ = program_with_stated_sharding(dims, mesh)
     with pytest.raises(PathwaysError) as caught:
         builder.finish(Tree("tuple", (LEAF,)), OUT)
-    assert caught.value.code == "PWC0701" and said in str(caught.value)
+    assert caught.value.code == "PWC0701" and message in str(caught.value)
     assert caught.value.diagnostics[0].where == at(1)
 
 
-def test_an_argument_that_does_not_divide_is_refused() -> None:
-    builder, here, _ = begun()
+def test_an_argument_that_does_not_divide_evenly_is_refused() -> None:
+    builder, here, _ = begin()
     main = builder.main([(Argument("x", mesh=here, sharding=Placed(here, SPLIT)), ArrayType((7,), "float32"))])
     main.returns(main.arguments, [Argument("out")])
     with pytest.raises(PathwaysError, match=r"splits dimension 0 of x \(7\) in 2") as caught:
@@ -238,14 +240,14 @@ def test_an_argument_that_does_not_divide_is_refused() -> None:
     assert caught.value.code == "PWC0701"
 
 
-def test_results_and_bodies_state_no_shardings() -> None:
-    builder, here, _ = begun()
+def test_shardings_of_results_and_body_arguments_are_refused() -> None:
+    builder, here, _ = begin()
     main = builder.main([(Argument("x", mesh=here), VECTOR)])
     main.returns(main.arguments, [Argument("out", sharding=Placed(here, SPLIT))])
     with pytest.raises(PathwaysError, match="states how it makes out"):
         builder.finish(Tree("tuple", (LEAF,)), OUT)
 
-    builder, here, _ = begun()
+    builder, here, _ = begin()
     main = builder.main([(Argument("x", mesh=here), VECTOR), (Argument("n", mesh=here), NUMBER)])
     body = main.body("alone", [(Argument("x", mesh=here, sharding=Placed(here, SPLIT)), VECTOR)])
     body.returns(body.arguments, [Argument("result 0")])
@@ -254,9 +256,9 @@ def test_results_and_bodies_state_no_shardings() -> None:
         builder.finish(IN, OUT)
 
 
-def pipelined(*actions: str) -> None:
-    """Makes a plan of calls on two slices in turn, which say which action of a pipeline they are."""
-    builder, here, there = begun()
+def check_pipeline_of(*actions: str) -> None:
+    """Plans calls with these pipeline actions, on two slices in turn, and checks the plan's schedule."""
+    builder, here, there = begin()
     main = builder.main([(Argument("x", mesh=here), VECTOR)])
     values: list[Any] = []
     for number, action in enumerate(actions):
@@ -266,14 +268,14 @@ def pipelined(*actions: str) -> None:
     main.returns(values[-1:], [Argument("out")])
     built = builder.finish(Tree("tuple", (LEAF,)), OUT)
     assert [c.action for c in built.program.calls()] == list(actions)
-    schedule = planned(built).schedule
+    schedule = plan_of(built).schedule
     assert (schedule.stages, schedule.microbatches) == (2, 2)
 
 
-def test_calls_say_what_they_do_in_a_pipeline() -> None:
-    pipelined("0F0", "1F0", "0F1", "1F1")
+def test_calls_state_valid_actions_of_a_pipeline() -> None:
+    check_pipeline_of("0F0", "1F0", "0F1", "1F1")
     with pytest.raises(PathwaysError) as caught:
-        pipelined("0F0", "1G0", "0F1", "1F1")
+        check_pipeline_of("0F0", "1G0", "0F1", "1F1")
     assert caught.value.code == "PWC0701" and "has the action 1G0" in str(caught.value)
     assert caught.value.diagnostics[0].where == at(21)
 
@@ -286,8 +288,8 @@ def test_calls_say_what_they_do_in_a_pipeline() -> None:
         ("func.func public @main(%x: tensor<?xf32>) { return }", "PWC0701"),
     ],
 )
-def test_text_that_is_no_computation_is_told_at_the_line_of_its_call(source: str, code: str) -> None:
-    builder, here, _ = begun()
+def test_invalid_computation_text_is_reported_at_the_line_of_its_call(source: str, code: str) -> None:
+    builder, here, _ = begin()
     main = builder.main([(Argument("x", mesh=here), VECTOR)])
     with pytest.raises(PathwaysError) as caught:
         main.call(CalledComputation("broken", source), main.arguments, here, where=at(14))

@@ -1,4 +1,4 @@
-"""IR that another front end may write: legal at phase trace, though ours never writes it; and what is wrong with it."""
+"""Tests IR of phase trace that our front end never writes: legal IR compiles, and illegal IR is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from pathways.dialect.ir.program import main_of
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import ir
 
-DOUBLE = """
+COMPUTATION = """
     func.func public @main(%x: tensor<8xf32> {in}) -> (tensor<8xf32> {out}) {
       %y = {op} : tensor<8xf32>
       return %y : tensor<8xf32>
@@ -42,19 +42,19 @@ MOVE = '"pw.transfer"({0}) {{mesh = @m0}} : (tensor<8xf32>) -> tensor<8xf32>'
 
 
 def program(*calls: str, given: str = "{}", made: str = "{}", op: str = "stablehlo.add %x, %x") -> str:
-    body = DOUBLE.replace("{in}", given).replace("{out}", made).replace("{op}", op)
+    body = COMPUTATION.replace("{in}", given).replace("{out}", made).replace("{op}", op)
     return PROGRAM.format(body=body, calls="\n".join(f"    {call}" for call in calls))
 
 
-def sharded(text: str) -> list[tuple[tuple[str, ...], ...]]:
-    """The dimensions of the results of all calls and transfers."""
+def propagated_dims(text: str) -> list[tuple[tuple[str, ...], ...]]:
+    """Returns the dims of the results of all calls and transfers, after propagation."""
     read = parse_program(text, "a dump")
     PropagateShardings().apply(read, Session())
     read.changed()
     return [read.flow.place(v).dims for node in read.flow.nodes for v in node.results]
 
 
-def test_a_computation_that_nothing_calls_is_left_out() -> None:
+def test_a_computation_that_nothing_calls_is_left_out_of_the_plan() -> None:
     text = program(f"%z = {CALL.format('%x', '')}")
     unused = text[text.index("  module @double") : text.index("  func.func @p")].replace("@double", "@never")
     read = parse_program(text.replace("  func.func @p", f"{unused}  func.func @p"), "a dump")
@@ -63,16 +63,16 @@ def test_a_computation_that_nothing_calls_is_left_out() -> None:
     assert [c.name for c in compilation.plan().computations] == ["double"]
 
 
-def test_a_transfer_on_its_own_mesh_needs_no_sharding() -> None:
+def test_a_transfer_within_a_mesh_needs_no_sharding() -> None:
     calls = f"%y = {CALL.format('%x', '')}", f"%z = {MOVE.format('%y')}"
-    assert sharded(program(*calls)) == [((),), ((),)]
-    assert sharded(program(*calls, made=SPLIT)) == [(("x",),), (("x",),)]
+    assert propagated_dims(program(*calls)) == [((),), ((),)]
+    assert propagated_dims(program(*calls, made=SPLIT)) == [(("x",),), (("x",),)]
     moved = f"%y = {MOVE.format('%x')}", f"%w = {MOVE.format('%y')}", f"%z = {CALL.format('%w', '')}"
-    assert sharded(program(*moved, given=SPLIT)) == [(("x",),)] * 3
-    assert sharded(program(f"%z = {MOVE.format('%x')}")) == [((),)]
+    assert propagated_dims(program(*moved, given=SPLIT)) == [(("x",),)] * 3
+    assert propagated_dims(program(f"%z = {MOVE.format('%x')}")) == [((),)]
 
 
-def test_actions_that_are_there_stay() -> None:
+def test_find_pipeline_keeps_existing_actions() -> None:
     calls = [f"%{n} = {CALL.format(f'%{m}', extra)}" for m, n, extra in zip("xyw", "ywz", _ACTIONS, strict=True)]
     read = parse_program(program(*calls), "a dump")
     FindPipeline().apply(read, Session())
@@ -85,7 +85,7 @@ def test_actions_that_are_there_stay() -> None:
 _ACTIONS = (', action = "0F0"', "", ', action = "1F0"')
 
 
-def test_the_error_is_shown_and_no_note() -> None:
+def test_the_error_of_mlir_is_shown_without_its_notes() -> None:
     read = parse_program(program(f"%z = {CALL.format('%x', '')}", op=f"{ADD} //"), "a dump")
     (computation,) = read.computations.values()
     (add, _) = main_of(computation).regions[0].blocks[0].operations
@@ -105,7 +105,7 @@ def refused(call: Callable[[], object]) -> Any:
     return found
 
 
-def test_an_op_that_no_dialect_knows_is_refused() -> None:
+def test_an_operation_of_no_known_dialect_is_refused() -> None:
     op = '"foo.bar"(%x) : (tensor<8xf32>) -> tensor<8xf32> loc("model.py":7:1) //'
-    found = refused(lambda: sharded(program(f"%z = {CALL.format('%x', '')}", given=SPLIT, op=op)))
+    found = refused(lambda: propagated_dims(program(f"%z = {CALL.format('%x', '')}", given=SPLIT, op=op)))
     assert "'foo.bar' op created with unregistered dialect" in found.problem and str(found.where) == "model.py:7"

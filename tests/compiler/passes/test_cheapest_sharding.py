@@ -1,4 +1,4 @@
-"""Which sharding a value gets that the user left open: the one that moves least, counted by hand device by device."""
+"""Tests which sharding an open value gets: the one that moves the fewest elements, counted by hand for each device."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,7 @@ def shardings(draw: st.DrawFn) -> Dims:
 
 
 def held(dims: Dims) -> list["np.ndarray[Any, Any]"]:
-    """What each device holds of the array."""
+    """Returns for each device a mask of the elements that it holds."""
     found: list[np.ndarray[Any, Any]] = []
     for box in Sharding(MESH, dims).boxes(SHAPE):
         mask = np.zeros(SHAPE, bool)
@@ -49,7 +49,7 @@ def chosen(suggested: Dims, wants: list[Dims], made_so: bool, arrivals: range = 
 
 
 def total(candidate: Dims, suggested: Dims, wants: list[Dims], made_so: bool) -> tuple[int, int]:
-    """Elements that move, and reshards between calls; users that want the same sharding share one."""
+    """Counts moved elements and reshards between calls; users of the same sharding share one reshard."""
     users = set(wants)
     if made_so:
         return _with_users(moved(suggested, candidate), candidate, users)
@@ -61,7 +61,7 @@ def _with_users(inside: int, candidate: Dims, users: set[Dims]) -> tuple[int, in
 
 
 @given(shardings(), st.lists(shardings(), max_size=3), st.booleans())
-def test_nothing_that_anybody_asks_for_moves_less(suggested: Dims, wants: list[Dims], made_so: bool) -> None:
+def test_no_suggested_or_wanted_sharding_moves_less(suggested: Dims, wants: list[Dims], made_so: bool) -> None:
     found = chosen(suggested, wants, made_so)
     candidates = [suggested, *wants]
     assert found in candidates
@@ -70,22 +70,22 @@ def test_nothing_that_anybody_asks_for_moves_less(suggested: Dims, wants: list[D
 
 
 @given(shardings(), st.lists(shardings(), min_size=1, max_size=3), st.integers(1, 9), st.booleans())
-def test_a_user_more_that_wants_the_same_changes_nothing(
+def test_more_users_of_the_same_sharding_change_nothing(
     suggested: Dims, wants: list[Dims], more: int, made_so: bool
 ) -> None:
-    """They share one reshard."""
+    """Users of the same sharding share one reshard."""
     assert chosen(suggested, wants + [wants[-1]] * more, made_so) == chosen(suggested, wants, made_so)
 
 
-def test_one_user_of_many_that_want_otherwise() -> None:
-    """Made in rows; many take columns, one takes it whole: columns would move it twice."""
+def test_many_users_of_one_sharding_count_as_one() -> None:
+    """The value is made in rows; many users take columns, one takes it whole. Columns would move it twice."""
     rows, columns, whole = (("a", "b", "c"), ()), ((), ("a", "b", "c")), ((), ())
     assert chosen(rows, [columns] * 5 + [whole], made_so=True) == chosen(rows, [columns, whole], made_so=True)
 
 
 @given(shardings(), st.lists(shardings(), min_size=1, max_size=3))
-def test_what_arrives_in_some_sharding_arrives_in_no_other(suggested: Dims, wants: list[Dims]) -> None:
-    """It comes as each user wants it; of these the one from which least moves to what is suggested."""
+def test_an_inbound_value_has_the_sharding_of_one_of_its_users(suggested: Dims, wants: list[Dims]) -> None:
+    """It arrives in the sharding of a user: the one that moves the least to the suggested sharding."""
     found = chosen(suggested, wants, False, range(1))
     assert found in wants
     assert moved(found, suggested) == min(moved(w, suggested) for w in wants)

@@ -1,4 +1,4 @@
-"""Where transfers stand: right behind what makes the value, so that they overlap with all that comes after it."""
+"""Tests where transfers are inserted: right after the producer of a value, so that they overlap with later calls."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ jit: Any = jax.jit
 X = np.ones((4, 8), np.float32)
 
 
-def moved(program: Any, *arguments: Any) -> list[str]:
-    """The order of a program's calls and transfers at phase transfer; a transfer is what it moves, and an arrow."""
+def calls_and_transfers(program: Any, *arguments: Any) -> list[str]:
+    """Returns a program's calls and transfers in order at phase transfer; a transfer is `value -> slice`."""
     lowered = pw.program(program).lower(*arguments)
     topology = parse_topology("islands=2,devices=4")
     compilation = Compilation(ProgramIR(lowered.module), lowered.constants, Session(topology))
@@ -40,7 +40,7 @@ def moved(program: Any, *arguments: Any) -> list[str]:
 
 
 def placed(count: int, *names: str) -> list[Any]:
-    """Functions with these names, each on the slice that its number says: `f0` on the first."""
+    """Returns functions with these names; the digit is the number of the slice: `f0` is on the first."""
     made = pw.make_virtual_device_set()
     homes = [NamedSharding(made.add_slice(devices=2).mesh("x"), P("x")) for _ in range(count)]
 
@@ -54,8 +54,8 @@ def placed(count: int, *names: str) -> list[Any]:
     return [call(name) for name in names]
 
 
-def test_a_value_leaves_as_soon_as_it_is_made() -> None:
-    """`g0` and `h0` do not hold up what the other slice waits for, though the program writes them first."""
+def test_a_value_is_transferred_right_after_its_producer() -> None:
+    """`g0` and `h0` must not delay the value that the other slice waits for, although they come first."""
     f, g, h, last = placed(2, "f0", "g0", "h0", "last1")
 
     def program(x: Any) -> Any:
@@ -63,17 +63,17 @@ def test_a_value_leaves_as_soon_as_it_is_made() -> None:
         b = g(a)
         return last(a, h(b))
 
-    assert moved(program, X) == ["f0", "f0 -> s1", "g0", "h0", "h0 -> s1", "last1"]
+    assert calls_and_transfers(program, X) == ["f0", "f0 -> s1", "g0", "h0", "h0 -> s1", "last1"]
 
 
-def test_an_argument_moves_only_when_it_is_first_needed() -> None:
-    """It is there from the start, and would only take memory where it goes."""
+def test_an_argument_is_transferred_right_before_its_first_use() -> None:
+    """Moved at the start, the argument would only take memory on the other slice."""
     f, g, last = placed(2, "f0", "g0", "last1")
-    assert moved(lambda x, w: last(g(f(x)), w), X, X) == ["f0", "g0", "g0 -> s1", "last1"]
-    assert moved(lambda x: (g(f(x)), last(x)), X) == ["f0", "g0", "x -> s1", "last1"]
+    assert calls_and_transfers(lambda x, w: last(g(f(x)), w), X, X) == ["f0", "g0", "g0 -> s1", "last1"]
+    assert calls_and_transfers(lambda x: (g(f(x)), last(x)), X) == ["f0", "g0", "x -> s1", "last1"]
 
 
-def test_users_that_want_a_value_at_one_place_share_its_transfer() -> None:
+def test_consumers_of_a_value_on_one_slice_share_its_transfer() -> None:
     f, *users = placed(3, "f0", "g1", "h1", "k2")
-    order = moved(lambda x: [user(y) for y in [f(x)] for user in users], X)
+    order = calls_and_transfers(lambda x: [user(y) for y in [f(x)] for user in users], X)
     assert sorted(order[1:3]) == ["f0 -> s1", "f0 -> s2"] and sorted(order[3:]) == ["g1", "h1", "k2"]

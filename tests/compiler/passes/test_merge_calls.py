@@ -1,4 +1,4 @@
-"""What is merged waits for nothing that it did not wait for: not for what other slices make meanwhile."""
+"""Tests that a merged call waits only for values that its parts waited for, and not for those of other slices."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ X = np.ones((4, 8), np.float32)
 
 
 class Slices:
-    """Functions of any number of values, on one of two slices: `call("f", 0)(x, y)`."""
+    """Makes functions of any number of values, on one of two slices: `call("f", 0)(x, y)`."""
 
     def __init__(self) -> None:
         made = pw.make_virtual_device_set()
@@ -41,53 +41,53 @@ class Slices:
 
 
 def runs(program: Any, *arguments: Any) -> list[list[str]]:
-    """The names of what runs on each island, in order; a merged call's with + between them."""
+    """Returns the names of the runs of each island in order; the parts of a merged call are joined by +."""
     plan = pw.program(program).lower(*arguments).compile("islands=2,devices=1").plan
     return [[i.name for i in s.instructions if isinstance(i, Run)] for s in plan.streams]
 
 
-def test_calls_of_one_slice_that_take_from_each_other_are_one() -> None:
+def test_dependent_calls_of_one_slice_are_merged() -> None:
     s = Slices()
     f, g, h = (s.call(n, 0) for n in "fgh")
     assert runs(lambda x: h(g(f(x))), X) == [["f+g+h"]]
 
 
-def test_a_call_that_takes_from_another_slice_is_not_merged_with_what_comes_before() -> None:
-    """`f` would wait for `k`, and everything that waits for `f` with it."""
+def test_a_call_that_reads_from_another_slice_starts_a_new_group() -> None:
+    """If merged, `f` would wait for `k`, and so would everything that waits for `f`."""
     s = Slices()
     f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
     assert runs(lambda x, y: g(f(x), k(y)), X, X) == [["f", "g"], ["k"]]
 
 
-def test_a_value_that_went_to_another_slice_and_came_back_is_waited_for() -> None:
+def test_calls_around_a_round_trip_to_another_slice_are_not_merged() -> None:
     s = Slices()
     f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
     assert runs(lambda x: g(k(f(x))), X) == [["f", "g"], ["k"]]
     assert runs(lambda x: [g(y, k(y)) for y in [f(x)]], X) == [["f", "g"], ["k"]]
 
 
-def test_what_another_slice_made_before_is_no_reason_not_to_merge_behind_it() -> None:
+def test_calls_after_a_value_from_another_slice_are_merged() -> None:
     s = Slices()
     f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
     assert runs(lambda x: g(f(k(x))), X) == [["k"], ["f+g"]]
 
 
-def test_an_argument_on_its_way_is_there_from_the_start() -> None:
+def test_calls_that_read_an_argument_of_another_slice_are_merged() -> None:
     s = Slices()
     f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
     assert runs(lambda x, y: (k(y), g(f(x), y)), X, X)[0] in (["f+g"], ["k"])
     assert ["f+g"] in runs(lambda x, y: (k(y), g(f(x), y)), X, X)
 
 
-def test_what_others_wait_for_is_sent_before_the_next_call_runs() -> None:
-    """`k` wants what `f` makes: `f` is not held up by `g`."""
+def test_a_result_that_another_slice_needs_is_not_delayed_by_a_merge() -> None:
+    """`k` needs the result of `f`, which `g` must not delay."""
     s = Slices()
     f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
     assert runs(lambda x: [(g(y), k(y)) for y in [f(x)]], X) == [["f", "g"], ["k"]]
 
 
 def ordered(program: Any, *arguments: Any) -> ProgramIR:
-    """A program in its final order, nothing of which is merged."""
+    """Returns a program in its final order, without merged calls."""
     lowered = pw.program(program).lower(*arguments)
     compilation = Compilation(
         ProgramIR(lowered.module), lowered.constants, Session(parse_topology("islands=2,devices=1"))
@@ -100,14 +100,14 @@ def groups(program: ProgramIR, limit: int) -> list[list[str]]:
     return [[pw_ops.shown_name(node.op) for node in group] for group in find_groups(program, limit)]
 
 
-def test_a_merged_call_has_as_many_parts_as_the_limit_says() -> None:
+def test_the_limit_bounds_the_parts_of_a_merged_call() -> None:
     s = Slices()
     f, g, h = (s.call(n, 0) for n in "fgh")
     program = ordered(lambda x: h(g(f(x))), X)
     assert groups(program, 2) == [["f", "g"]] and groups(program, 3) == [["f", "g", "h"]]
 
 
-def test_parts_of_what_was_merged_before_count_each() -> None:
+def test_each_part_of_an_already_merged_call_counts() -> None:
     s = Slices()
     f, g, h = (s.call(n, 0) for n in "fgh")
     program = ordered(lambda x: h(g(f(x))), X)
@@ -115,8 +115,8 @@ def test_parts_of_what_was_merged_before_count_each() -> None:
     assert groups(program, 3) == [["f", "g"]] and groups(program, 4) == [["f", "g", "h"]]
 
 
-def long(name: str, operations: int, slices: Slices) -> Any:
-    """A computation of so many operations, its return among them."""
+def computation_of_size(name: str, operations: int, slices: Slices) -> Any:
+    """Returns a computation of this many operations, including its return."""
 
     def function(x: Any) -> Any:
         for _ in range(operations - 1):
@@ -127,26 +127,26 @@ def long(name: str, operations: int, slices: Slices) -> Any:
     return jit(function, in_shardings=slices.homes[0])
 
 
-def test_a_large_computation_is_not_repeated_inside_of_one_executable() -> None:
+def test_a_large_computation_is_not_merged_with_itself() -> None:
     s = Slices()
     for operations, merged in ((LARGE, [["f", "f"]]), (LARGE + 1, [])):
-        f = long("f", operations, s)
+        f = computation_of_size("f", operations, s)
         program = ordered(lambda x, f=f: f(f(x)), X)
         assert count_operations(program.computations["f"]) == operations
         assert groups(program, 128) == merged
 
 
-def test_a_large_computation_is_merged_with_what_follows_most_of_its_calls() -> None:
+def test_a_large_computation_is_merged_with_the_call_that_mostly_follows() -> None:
     s = Slices()
-    f = long("f", LARGE + 1, s)
-    g, h, k = (long(n, i, s) for i, n in enumerate("ghk", 2))
+    f = computation_of_size("f", LARGE + 1, s)
+    g, h, k = (computation_of_size(n, i, s) for i, n in enumerate("ghk", 2))
     assert groups(ordered(lambda x: h(f(g(f(g(f(x)))))), X), 128) == [["f", "g"], ["f", "g"]]
-    assert groups(ordered(lambda x: h(f(g(f(x)))), X), 128) == []  # half of them are not most
+    assert groups(ordered(lambda x: h(f(g(f(x)))), X), 128) == []  # half of the calls are not most
     assert groups(ordered(lambda x: k(f(h(f(g(f(x)))))), X), 128) == []
 
 
-def test_what_control_flow_makes_is_waited_for() -> None:
-    """What a loop makes of an argument is there when the loop has ended: `f` does not wait for that."""
+def test_a_call_that_reads_the_result_of_a_loop_starts_a_new_group() -> None:
+    """The result of a loop exists when the loop completes; `f` must not wait for it."""
     s = Slices()
     f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
 

@@ -1,4 +1,4 @@
-"""What is computed again, and what is not: the stage that keeps most goes first, and nothing that need not."""
+"""Tests which activations are recomputed: those of the stage that keeps most, and only if that saves needed memory."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ WIDTH = 8
 
 
 def deep(params: Any, x: Any) -> Any:
-    """A stage that keeps as many activations as it has layers."""
+    """A stage that keeps one activation per layer."""
     for w in params:
         x = jnp.tanh(x @ w)
     return x
@@ -30,7 +30,10 @@ def deep_loss(params: Any, x: Any) -> Any:
 
 
 def uneven(layers: tuple[int, ...], *, with_loss: bool = False) -> tuple[Any, Any]:
-    """A training step whose stages have so many layers each, and its arguments. The last may hold the loss, too."""
+    """Returns a training step with these numbers of layers per stage, and its arguments.
+
+    `with_loss`: the last stage computes the loss, too.
+    """
     made = pw.make_virtual_device_set()
     functions = [*[deep] * (len(layers) - 1), deep_loss if with_loss else deep]
     stages = [jit(f, in_shardings=NamedSharding(made.add_slice(devices=1).mesh("x"), P())) for f in functions]
@@ -50,27 +53,27 @@ def uneven(layers: tuple[int, ...], *, with_loss: bool = False) -> tuple[Any, An
     return pw.program(step), (params, np.ones((4, 32, WIDTH), np.float32))
 
 
-def highest(plan: Any) -> int:
+def highest_peak(plan: Any) -> int:
     return max(s.peak_bytes for s in plan.streams)
 
 
 @pytest.mark.parametrize("layers", [(1, 4), (4, 1), (1, 1, 6), (1, 6, 1)])
-def test_the_stage_that_keeps_most_is_computed_again_and_no_other(layers: tuple[int, ...]) -> None:
-    """All stages on one island, which is one byte short: to drop the small stages' activations would not help."""
+def test_only_the_stage_that_keeps_most_activations_is_recomputed(layers: tuple[int, ...]) -> None:
+    """All stages share one island that lacks one byte; dropping activations of small stages would not help."""
     step, arguments = uneven(layers)
     lowered = step.lower(*arguments)
-    free = highest(lowered.compile(f"islands=1,devices={len(layers)}", schedule="gpipe").plan)
+    free = highest_peak(lowered.compile(f"islands=1,devices={len(layers)}", schedule="gpipe").plan)
     tight = f"islands=1,devices={len(layers)},memory={free - 1}"
     plan = lowered.compile(tight, schedule="gpipe", remat="auto").plan
     assert plan.schedule.note.startswith(f"activations of stage {layers.index(max(layers))} are computed again")
-    assert highest(plan) < free
+    assert highest_peak(plan) < free
 
 
-def test_a_plan_that_just_fits_is_left_alone() -> None:
-    """Memory for the peak is enough; a byte less is not. For the refusal and for what rematerialization does."""
+def test_a_plan_that_just_fits_recomputes_nothing() -> None:
+    """Memory of the peak suffices and one byte less does not, for the refusal as for rematerialization."""
     lowered = pipe(slices=2, microbatches=8, stage=block).lowered()
     free = lowered.compile("islands=2,devices=1", schedule="gpipe").plan
-    need = highest(free)
+    need = highest_peak(free)
     fits = lowered.compile(f"islands=2,devices=1,memory={need}", schedule="gpipe", remat="auto").plan
     assert fits.streams == free.streams and fits.schedule.note == free.schedule.note == ""
     with pytest.raises(PathwaysError, match="PWC0302"):
@@ -80,12 +83,12 @@ def test_a_plan_that_just_fits_is_left_alone() -> None:
 
 
 def narrow(params: Any, x: Any) -> Any:
-    """A stage that keeps a hundredth of what it takes."""
+    """A stage that keeps a hundredth of the size of its input."""
     return deep(params, jnp.broadcast_to(x.mean(0), (1, WIDTH)))
 
 
 def narrowing(first: Any) -> Any:
-    """A training step whose second stage needs nothing of what it takes, once it has run."""
+    """Lowers a training step whose second stage does not need its input after it has run."""
     made = pw.make_virtual_device_set()
     functions = (first, narrow)
     stages = [jit(f, in_shardings=NamedSharding(made.add_slice(devices=1).mesh("x"), P())) for f in functions]
@@ -105,8 +108,8 @@ def narrowing(first: Any) -> Any:
     return pw.program(step).lower([[weights] * 4, [weights]], np.ones((4, 100, WIDTH), np.float32))
 
 
-def test_what_would_need_more_memory_is_left_as_it_was() -> None:
-    """To run the second stage again would keep what it takes, which is a hundred times what it makes."""
+def test_a_stage_whose_recomputation_needs_more_memory_is_unchanged() -> None:
+    """Recomputing the second stage would keep its input, which is a hundred times as large as its result."""
     lowered = narrowing(deep)
     free = lowered.compile("islands=2,devices=1", schedule="gpipe").plan
     plan = lowered.compile("islands=2,devices=1", schedule="gpipe", remat="always").plan
@@ -116,8 +119,8 @@ def test_what_would_need_more_memory_is_left_as_it_was() -> None:
     assert len(plan.streams[1].instructions) == len(free.streams[1].instructions)
 
 
-def test_what_backward_follows_at_once_is_not_computed_again() -> None:
-    """The last stage, which makes the loss, keeps nothing in between under 1F1B."""
+def test_a_stage_followed_at_once_by_its_backward_is_not_recomputed() -> None:
+    """Under 1F1B the last stage, which makes the loss, keeps nothing between forward and backward."""
     step, arguments = uneven((1, 1), with_loss=True)
     plan = step.lower(*arguments).compile("islands=2,devices=1", schedule="1f1b", remat="always").plan
     assert "activations of stage 0 are computed again" in plan.schedule.note

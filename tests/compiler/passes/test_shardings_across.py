@@ -1,4 +1,4 @@
-"""Shardings go on from slice to slice: where the axes are equal, and nothing on the mesh itself says otherwise."""
+"""Tests that shardings propagate between slices of equal axes, unless a mesh states its own sharding."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,13 +31,13 @@ def mesh_of(axis: str = "x", devices: int = 2) -> Mesh:
 
 
 def stated(mesh: Mesh, *axes: str | None, makes: bool = False) -> Callable[[Any], Any]:
-    """A function of an array whose sharding the user states, as it takes it or as it makes it."""
+    """Returns a function of an array with a sharding stated by the user, of its operand or of its result."""
     sharding = NamedSharding(mesh, P(*axes))
     return jit(jnp.sin, in_shardings=None if makes else sharding, out_shardings=sharding if makes else None)
 
 
 def open_on(mesh: Mesh) -> Callable[[Any], Any]:
-    """A function that states of its array nothing; where it runs, a number says."""
+    """Returns a function that states no sharding of its array; a scalar operand determines where it runs."""
     scaled = jit(lambda x, one: x * one, in_shardings=(None, NamedSharding(mesh, P())))
     return lambda x: scaled(x, ONE)
 
@@ -48,7 +48,7 @@ def lowered(phase: str, function: Callable[..., Any], *args: Any) -> ProgramIR:
 
 
 def first_dims(program: ProgramIR) -> list[tuple[Any, Any]]:
-    """How each call takes its first operand, and how it makes its first result."""
+    """Returns the dims of the first operand and of the first result of each call."""
     return [(c.in_shardings[0].dims, c.out_shardings[0].dims) for c in program.calls() if c.in_shardings]  # pyright: ignore
 
 
@@ -63,8 +63,8 @@ def bytes_between(program: ProgramIR) -> int:
     return sum(op.bytes for op in moves(program))
 
 
-def test_a_stage_that_states_nothing_takes_a_value_as_it_is_made() -> None:
-    """However many slices it goes over; each device then gets its part alone."""
+def test_a_stage_without_a_sharding_takes_that_of_its_producer() -> None:
+    """This holds over several slices; each device then receives only its own shard."""
     first, rest = stated(mesh_of(), "x"), [open_on(mesh_of()) for _ in range(3)]
 
     def model(x: Any) -> Any:
@@ -79,8 +79,8 @@ def test_a_stage_that_states_nothing_takes_a_value_as_it_is_made() -> None:
     np.testing.assert_allclose(np.asarray(pw.program(model)(X)), np.sin(X), rtol=1e-6)
 
 
-def test_what_nothing_determines_is_made_as_it_is_taken() -> None:
-    """Back over two slices, to the argument of the program."""
+def test_an_open_value_takes_the_sharding_of_its_consumer() -> None:
+    """The sharding propagates back over two slices, to the argument of the program."""
     stages = [open_on(mesh_of()), open_on(mesh_of()), stated(mesh_of(), None, "x")]
 
     def model(x: Any) -> Any:
@@ -93,8 +93,8 @@ def test_what_nothing_determines_is_made_as_it_is_taken() -> None:
     assert [a.sharding.dims for a in program.arguments if a.name == "x" and a.sharding] == [COLUMNS]
 
 
-def test_what_a_mesh_says_itself_comes_first() -> None:
-    """The first stage makes rows, however its result is taken; the second takes them in columns, as it says itself."""
+def test_shardings_stated_on_a_mesh_take_precedence() -> None:
+    """The first stage makes rows as it states, and the second takes columns as it states."""
     here, there = mesh_of(), mesh_of()
     first, second = stated(here, "x"), stated(there, None, "x")
     program = lowered("shard", lambda x: second(first(x)), X)
@@ -104,7 +104,7 @@ def test_what_a_mesh_says_itself_comes_first() -> None:
     assert first_dims(program) == [(ROWS, ROWS), (COLUMNS, COLUMNS)]
 
 
-def test_whole_is_a_sharding_that_users_state_too() -> None:
+def test_a_stated_unsharded_array_is_kept_whole() -> None:
     first, second = stated(mesh_of(), "x"), stated(mesh_of(), None, None)
     assert first_dims(lowered("shard", lambda x: second(first(x)), X)) == [(ROWS, ROWS), (WHOLE, WHOLE)]
     first, second = stated(mesh_of(), None, None, makes=True), open_on(mesh_of())
@@ -112,13 +112,13 @@ def test_whole_is_a_sharding_that_users_state_too() -> None:
 
 
 @pytest.mark.parametrize(("axis", "devices"), [("y", 2), ("x", 4)])
-def test_nothing_crosses_between_meshes_of_other_axes(axis: str, devices: int) -> None:
+def test_shardings_do_not_propagate_between_meshes_of_different_axes(axis: str, devices: int) -> None:
     first, second = stated(mesh_of(), "x"), open_on(mesh_of(axis, devices))
     assert first_dims(lowered("shard", lambda x: second(first(x)), X)) == [(ROWS, ROWS), (WHOLE, WHOLE)]
 
 
-def test_all_who_take_a_value_on_a_mesh_share_one_move() -> None:
-    """The open one takes it as the user moves it there anyway, not as it was made."""
+def test_all_consumers_of_a_value_on_a_mesh_share_one_transfer() -> None:
+    """The open consumer takes the sharding of the transfer that exists anyway, not that of the producer."""
     there = mesh_of()
     first, second, third = stated(mesh_of(), "x"), stated(there, None, "x"), open_on(there)
 
@@ -131,7 +131,7 @@ def test_all_who_take_a_value_on_a_mesh_share_one_move() -> None:
     assert bytes_between(program) == X.nbytes
 
 
-def test_a_loop_takes_what_it_carries_as_it_was_made() -> None:
+def test_a_loop_keeps_the_sharding_of_its_carried_value() -> None:
     first, turns = stated(mesh_of(), "x"), [open_on(mesh_of()), open_on(mesh_of())]
 
     def model(x: Any, n: Any) -> Any:
@@ -143,7 +143,7 @@ def test_a_loop_takes_what_it_carries_as_it_was_made() -> None:
     assert found == [(ROWS, ROWS)] * 2
 
 
-def only_inside(program: ProgramIR, lives: list[str | None]) -> Taken:
+def without_moves_between_slices(program: ProgramIR, lives: list[str | None]) -> Taken:
     taken = find_taken(program, lives)
     return replace(taken, moves=[move for move in taken.moves if move.stays])
 
@@ -151,10 +151,13 @@ def only_inside(program: ProgramIR, lives: list[str | None]) -> Taken:
 SEEDS = range(12)
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("[1-5]-draw", "5-draw_irregular", "8-draw_irregular"))
 @pytest.mark.parametrize("draw", [random_programs.draw, random_programs.draw_irregular])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_programs_on_equal_slices(draw: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They equal plain JAX, and move no more between slices than if nothing crossed."""
+def test_random_programs_on_equal_slices_keep_values_and_move_no_more(
+    draw: Any, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They equal plain JAX, and move no more bytes between slices than without propagation between slices."""
     monkeypatch.setattr(random_programs, "MESHES", random_programs.twin_meshes())
     rng = np.random.default_rng(seed)
     values = [0.5 * rng.standard_normal((8, 8)).astype(np.float32) for _ in range(random_programs.INPUTS)]
@@ -162,5 +165,5 @@ def test_random_programs_on_equal_slices(draw: Any, seed: int, monkeypatch: pyte
     for ours, theirs in zip(pw.program(placed)(*values), jit(plain)(*values), strict=True):
         np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=2e-4, atol=2e-5)
     across = bytes_between(lowered("transfer", placed, *values))
-    monkeypatch.setattr(propagate_shardings, "find_taken", only_inside)
+    monkeypatch.setattr(propagate_shardings, "find_taken", without_moves_between_slices)
     assert across <= bytes_between(lowered("transfer", placed, *values))

@@ -1,4 +1,4 @@
-"""Backward in two parts: which calls are cut, and which are not."""
+"""Tests which backward calls are split into input gradients and weight gradients, and which are not."""
 
 from collections import Counter
 from typing import Any
@@ -18,8 +18,8 @@ jit: Any = jax.jit
 MICROBATCHES = 3
 
 
-def told(seen: list[float]) -> Any:
-    """Multiplication by weights; its backward tells the host of every gradient that comes in."""
+def reporting_stage(seen: list[float]) -> Any:
+    """Returns a stage that multiplies by weights; its backward reports every inbound gradient to the host."""
 
     @jax.custom_vjp
     def stage(w: Any, x: Any) -> Any:
@@ -57,7 +57,7 @@ def compiled(stages: list[Any]) -> tuple[Any, tuple[Any, Any]]:
 
 
 def kinds(plan: Any) -> dict[int, Counter[str]]:
-    """For each stage how many placed calls of each kind run."""
+    """Counts the placed calls of each kind for each stage."""
     found: dict[int, Counter[str]] = {}
     for run in plan.runs():
         if isinstance(run, Run) and run.action and run.name in ("stage", "plain"):
@@ -70,21 +70,21 @@ def plain(w: Any, x: Any) -> Any:
     return jnp.tanh(x @ w)
 
 
-def test_each_backward_call_is_two_where_others_wait_for_one_part_of_it() -> None:
+def test_backward_calls_are_split_into_input_and_weight_gradients() -> None:
     program, _ = compiled([plain, plain, plain])
     assert kinds(program.plan) == {
-        0: Counter(F=MICROBATCHES, W=MICROBATCHES),  # nobody waits for the gradient of the input
+        0: Counter(F=MICROBATCHES, W=MICROBATCHES),  # no stage waits for the gradient of its input
         1: Counter(F=MICROBATCHES, I=MICROBATCHES, W=MICROBATCHES),
         2: Counter(F=MICROBATCHES, I=MICROBATCHES, W=MICROBATCHES),
     }
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_a_backward_call_with_effects_is_not_cut(at: int) -> None:
-    """Both parts would need what the callback stands behind: it would be called twice, or in the wrong part."""
+def test_a_backward_call_with_effects_is_not_split(at: int) -> None:
+    """Both parts would need the operations around the callback, so it would run twice or in the wrong part."""
     seen: list[float] = []
     stages = [plain, plain, plain]
-    stages[at] = told(seen)
+    stages[at] = reporting_stage(seen)
     program, arguments = compiled(stages)
     cut = kinds(program.plan)
     assert cut[at] == Counter(F=MICROBATCHES, I=MICROBATCHES) and cut[3 - at]["W"] == MICROBATCHES

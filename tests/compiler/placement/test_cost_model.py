@@ -1,4 +1,4 @@
-"""The cost model by hand, a term at a time; and what placements do at the edge of what there is."""
+"""Tests each term of the cost model against values computed by hand, and placements that fill islands."""
 
 from typing import Any
 
@@ -25,28 +25,28 @@ PAIR = Topology((Island("a", 8, flops=1e12, ici_gbps=10.0), Island("b", 8, flops
 
 
 def pair(first: int, second: int, size: int = GB) -> CostModel:
-    """Two stages that do nothing, and bytes from one to the other."""
+    """Returns the model of two stages without work, and a transfer from one to the other."""
     slices = [SliceRequest("s0", first), SliceRequest("s1", second)]
     return CostModel(make_graph(slices, [("s0", 0.0), ("s1", 0.0)], {(0, 1): size}), PAIR)
 
 
 @pytest.mark.parametrize(("first", "second", "lanes"), [(1, 1, 1), (2, 4, 2), (4, 2, 2), (1, 8, 1), (4, 4, 4)])
 def test_a_transfer_inside_an_island_has_as_many_lanes_as_its_smaller_side(first: int, second: int, lanes: int) -> None:
-    """And the rate of the slowest interconnect, wherever it is."""
+    """Its rate is that of the slowest interconnect of all islands."""
     for island in "ab":
         found = pair(first, second).estimate({"s0": island, "s1": island})
         assert found.critical_path == pytest.approx(GB / (10e9 * lanes))
         assert (found.dcn_bytes, found.busiest_link) == (0, 0.0)
 
 
-def test_a_transfer_between_islands_takes_the_networks_rate_whatever_its_devices() -> None:
+def test_a_transfer_between_islands_has_the_rate_of_the_network() -> None:
     for first, second in ((1, 1), (4, 8)):
         found = pair(first, second).estimate({"s0": "a", "s1": "b"})
         assert found.critical_path == found.busiest_link == found.dcn_seconds == pytest.approx(1.0)
 
 
-def test_a_link_carries_what_comes_and_what_goes() -> None:
-    """The middle of three islands takes a gigabyte and gives two."""
+def test_a_link_carries_inbound_and_outbound_bytes() -> None:
+    """The middle one of three islands receives a gigabyte and sends two."""
     slices = [SliceRequest(f"s{i}", 1) for i in range(3)]
     graph = make_graph(slices, [(s.symbol, 0.0) for s in slices], {(0, 1): GB, (1, 2): 2 * GB})
     topology = Topology(tuple(Island(f"i{n}", 1) for n in range(3)), dcn_gbps=1.0)
@@ -56,8 +56,8 @@ def test_a_link_carries_what_comes_and_what_goes() -> None:
     assert model.estimate({"s0": "i0", "s1": "i1", "s2": "i1"}).busiest_link == 1.0
 
 
-def test_of_two_equally_fast_placements_the_quieter_costs_less() -> None:
-    """By a thousandth of all traffic between islands, also where other things take longer."""
+def test_traffic_between_islands_adds_a_thousandth_to_the_cost() -> None:
+    """The cost adds a thousandth of all traffic between islands, even if other work takes longer."""
     slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
     graph = make_graph(slices, [("s0", 1e14), ("s1", 0.0)], {(1, 0): GB})
     model = CostModel(graph, PAIR)
@@ -66,7 +66,7 @@ def test_of_two_equally_fast_placements_the_quieter_costs_less() -> None:
     assert together.cost == together.seconds
 
 
-def test_the_devices_of_a_slice_do_one_thing_at_a_time() -> None:
+def test_calls_on_one_slice_run_one_after_another() -> None:
     slices = [SliceRequest("s0", 2)]
     graph = make_graph(slices, [("s0", 4e12), ("s0", 2e12)], {})
     found = CostModel(graph, PAIR).estimate({"s0": "a"})
@@ -74,7 +74,7 @@ def test_the_devices_of_a_slice_do_one_thing_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("values", [1, 2])
-def test_a_value_that_many_take_crosses_once(values: int) -> None:
+def test_a_value_with_many_consumers_is_transferred_once(values: int) -> None:
     made = pw.make_virtual_device_set()
     here, there = (NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(2))
     jit: Any = jax.jit
@@ -86,13 +86,13 @@ def test_a_value_that_many_take_crosses_once(values: int) -> None:
     assert build_graph(compilation.program, {}).graph["traffic"] == {("s0", "s1"): values * 1024}
 
 
-def test_memory_that_is_just_enough() -> None:
+def test_a_slice_fits_an_island_with_exactly_enough_memory() -> None:
     for have, fits in ((100, True), (99, False), (None, True)):
         assert SliceRequest("s0", 1, memory=100).fits(Island("a", 1, memory=have)) is fits
 
 
 def test_a_slice_goes_to_the_fullest_host_that_has_room() -> None:
-    """So that the emptier ones are left for larger slices."""
+    """This leaves emptier hosts for larger slices."""
     free = FreeDevices(Topology((Island("a", devices=4, hosts=2),)), [])
     assert free.take(SliceRequest("s0", 3), "a").devices == (0, 1, 2)
     assert free.take(SliceRequest("s1", 1), "a").devices == (3,)
@@ -101,7 +101,7 @@ def test_a_slice_goes_to_the_fullest_host_that_has_room() -> None:
     free = FreeDevices(Topology((Island("a", devices=4, hosts=3),)), [])
     for taken in (3, 2):
         free.take(SliceRequest("s", taken), "a")
-    assert free.take(SliceRequest("s", 2), "a").devices == (6, 7)  # of 1, 2 and 4 free devices
+    assert free.take(SliceRequest("s", 2), "a").devices == (6, 7)  # the hosts have 1, 2 and 4 free devices
 
 
 @pytest.mark.parametrize("name", ["spread", "balanced", "min-cut", "optimal"])
@@ -115,15 +115,15 @@ def test_slices_that_fill_an_island_to_the_last_device_fit(name: str) -> None:
 
 
 def test_min_cut_fills_an_island_to_its_limit() -> None:
-    """Only as a third on its island the last slice is with those that it exchanges something with."""
+    """The last slice joins the slices that it communicates with only as the third slice of their island."""
     slices = [SliceRequest(symbol, devices) for symbol, devices in (("a", 1), ("b", 1), ("c", 2), ("d", 1))]
     graph = make_graph(slices, [(s.symbol, 0.0) for s in slices], {(0, 3): GB, (1, 3): GB})
     found = POLICIES["min-cut"](graph, Topology((Island("i0", devices=3), Island("i1", devices=3))))
     assert len({found.bindings[s].island for s in "abd"}) == 1
 
 
-def test_balanced_keeps_a_split_whose_busiest_slice_is_the_least_busy() -> None:
-    """The work of the slices of one island is not added up: they are different devices."""
+def test_balanced_compares_the_busiest_slices_of_splits() -> None:
+    """Slices of one island are different devices, so their work is not added up."""
     slices = [SliceRequest(f"s{i}", 1) for i in range(5)]
     calls = [("s0", 4e9), *((f"s{i}", 1e9) for i in range(1, 5))]
     graph = make_graph(slices, calls, {(0, 1): GB, (0, 2): 2 * GB, (1, 2): 4 * GB, (1, 3): 2 * GB})
@@ -132,8 +132,8 @@ def test_balanced_keeps_a_split_whose_busiest_slice_is_the_least_busy() -> None:
     assert [found.bindings[s.symbol].island for s in slices] == ["fast", *["roomy"] * 4]
 
 
-def test_balanced_counts_what_goes_back_to_an_earlier_slice() -> None:
-    """Forward nothing is handed on; backward s2 hands four seconds of bytes to s1, which it is kept with."""
+def test_balanced_counts_transfers_of_backward_calls() -> None:
+    """Forward sends nothing. Backward, s2 sends s1 four seconds of bytes, so both are on one island."""
     slices = [SliceRequest(f"s{i}", 1) for i in range(3)]
     forward = [("s0", 1e9), ("s1", 2e9), ("s2", 4e9)]
     graph = make_graph(slices, [*forward, ("s2", 4e9), ("s1", 4e9), ("s0", 4e9)], {(3, 4): 4 * GB})
@@ -142,7 +142,7 @@ def test_balanced_counts_what_goes_back_to_an_earlier_slice() -> None:
     assert [found.bindings[s.symbol].island for s in slices] == ["i0", "i1", "i1"]
 
 
-def test_of_splits_that_cost_the_same_that_which_fills_islands_least_is_taken() -> None:
+def test_balanced_chooses_the_largest_island_among_equal_costs() -> None:
     slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
     graph = make_graph(slices, [("s0", 0.0), ("s1", 0.0)], {})
     for islands in ((Island("small", 2), Island("large", 8)), (Island("large", 8), Island("small", 2))):

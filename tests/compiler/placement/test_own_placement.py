@@ -1,4 +1,4 @@
-"""A placement pass of one's own, written from the tutorial alone."""
+"""Tests placement policies of users: the tutorial's policy, invalid ones, entry points and functions."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def tutorial(root: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_it_is_picked_up_used_and_explained(root: Path, tutorial: Path, tmp_path: Path) -> None:
+def test_the_tutorials_policy_places_slices_and_explains_itself(root: Path, tutorial: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.bin"
     sample = str(root / "samples" / "mixture_of_experts.py")
     arguments = ("compile", sample, "--topology", "islands=2,devices=4", "-o", str(plan))
@@ -38,7 +38,7 @@ def test_it_is_picked_up_used_and_explained(root: Path, tutorial: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "says"),
+    ("body", "code", "message"),
     [
         ("return Placement({}, {})", "PWC0305", "a binding for every slice"),
         ("return None", "PWC0305", "a Placement"),
@@ -50,26 +50,28 @@ def test_it_is_picked_up_used_and_explained(root: Path, tutorial: Path, tmp_path
         ),
     ],
 )
-def test_nonsense_is_refused(body: str, code: str, says: str, root: Path, tmp_path: Path) -> None:
+def test_invalid_results_of_policies_are_refused(
+    body: str, code: str, message: str, root: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "bad.py"
     path.write_text(
         f"from pathways.compiler.placement import Binding, Placement\n\n\ndef place(graph, topology):\n    {body}\n"
     )
     sample = str(root / "samples" / "mixture_of_experts.py")
     exit_code, _, stderr = pwc_here("compile", sample, "--placement", f"{path}:place")
-    assert exit_code == 3 and f"error[{code}]" in stderr and says in stderr and "bad.py:place" in stderr
+    assert exit_code == 3 and f"error[{code}]" in stderr and message in stderr and "bad.py:place" in stderr
     if "1 / 0" in body:
         assert f"{path}:5" in stderr
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.py:place", "{root}/samples/figure2.py:nothing"])
-def test_policies_that_cannot_be_found(name: str, root: Path) -> None:
+def test_policies_that_cannot_be_found_are_refused(name: str, root: Path) -> None:
     sample = str(root / "samples" / "mixture_of_experts.py")
     exit_code, _, stderr = pwc_here("compile", sample, "--placement", name.format(root=root))
     assert exit_code == 2 and "error[PWC0307]" in stderr and "pinned, spread" in stderr
 
 
-def test_a_class_that_cannot_be_made_is_refused(root: Path, tmp_path: Path) -> None:
+def test_a_policy_class_that_cannot_be_constructed_is_refused(root: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("class Mine:\n    def __init__(self):\n        raise KeyError('no')\n")
     sample = str(root / "samples" / "mixture_of_experts.py")
@@ -77,7 +79,7 @@ def test_a_class_that_cannot_be_made_is_refused(root: Path, tmp_path: Path) -> N
     assert exit_code == 2 and "error[PWC0307]" in stderr and f"{path}:3" in stderr
 
 
-def test_entry_points_are_found_and_their_failures_named(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+def test_entry_points_are_found_and_failing_ones_are_refused(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     from importlib import metadata
 
     def entry_points(group: str) -> list[metadata.EntryPoint]:
@@ -95,7 +97,7 @@ def test_entry_points_are_found_and_their_failures_named(monkeypatch: pytest.Mon
     assert exit_code == 2 and "theirs" in stderr and "gone" in stderr
 
 
-def test_a_function_is_a_policy_in_python() -> None:
+def test_a_python_function_can_be_a_policy() -> None:
     asked: list[Any] = []
 
     def first(graph: Any, topology: Any) -> Placement:
@@ -109,7 +111,7 @@ def test_a_function_is_a_policy_in_python() -> None:
     np.testing.assert_array_equal(np.asarray(compiled(np.ones(3, np.float32))), 2 * np.ones(3))
 
 
-def test_passes_and_codes_are_listed() -> None:
+def test_pwc_lists_passes_and_explains_error_codes() -> None:
     exit_code, stdout, _ = pwc_here("passes")
     assert exit_code == 0 and "insert-transfers" in stdout and "policy=spread" in stdout and "pinned" in stdout
     codes = [cls.code for cls in catalogs()]

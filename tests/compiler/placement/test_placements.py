@@ -1,4 +1,4 @@
-"""Placements under one cost model: legal, never worse than they promise, explained."""
+"""Tests placements under one cost model: they are legal, keep their guarantees, and explain their choices."""
 
 import dataclasses
 import itertools
@@ -43,24 +43,25 @@ def cost(placement: Placement, graph: Any, topology: Topology) -> float:
     return CostModel(graph, topology).estimate({s: b.island for s, b in placement.bindings.items()}).cost
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("8", "2", "4"))
 @pytest.mark.parametrize("block", range(10))
-def test_optimal_is_never_worse(block: int) -> None:
-    """200 random graphs, in blocks."""
+def test_optimal_never_costs_more_than_other_policies(block: int) -> None:
+    """Compares the costs on 200 random graphs, in blocks."""
     for seed in range(20 * block, 20 * block + 20):
         graph, topology = random_problem(seed)
         costs = {name: cost(placed(name, graph, topology), graph, topology) for name in NAMES}
         assert costs["optimal"] <= min(costs.values()) * (1 + 1e-9), (seed, costs)
 
 
-def test_balanced_is_near_the_optimum_on_chains() -> None:
+def test_balanced_costs_at_most_a_tenth_more_than_optimal_on_chains() -> None:
     for seed in range(200):
         graph, topology = random_chain(seed)
         balanced, optimal = (cost(placed(n, graph, topology), graph, topology) for n in ("balanced", "optimal"))
         assert balanced <= 1.1 * optimal, seed
 
 
-def test_min_cut_moves_least_under_balance() -> None:
-    """Two pairs that talk: each pair on an island, though spread, knowing no traffic, would split them."""
+def test_min_cut_keeps_communicating_slices_on_one_island() -> None:
+    """Each of two pairs of slices communicates. `spread`, which ignores traffic, would split both pairs."""
     slices = [SliceRequest(f"s{i}", 2) for i in range(4)]
     calls = [(f"s{i}", 1e6) for i in (0, 2, 1, 3)]
     graph = make_graph(slices, calls, {(0, 1): 1_000_000, (2, 3): 1_000_000})
@@ -69,8 +70,8 @@ def test_min_cut_moves_least_under_balance() -> None:
     assert at["s0"] == at["s2"] != at["s1"] == at["s3"]
 
 
-def test_the_cost_model_by_hand() -> None:
-    """Two stages of a second each, a gigabyte between them: on two islands, and on one."""
+def test_estimates_of_two_stages_equal_values_computed_by_hand() -> None:
+    """Two stages of one second each exchange a gigabyte: on two islands, and on one."""
     slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
     graph = make_graph(slices, [("s0", 1e12), ("s1", 1e12)], {(0, 1): 10**9})
     topology = Topology((Island("a", 2, flops=1e12, ici_gbps=10.0), Island("b", 2, flops=1e12)), dcn_gbps=1.0)
@@ -80,7 +81,7 @@ def test_the_cost_model_by_hand() -> None:
     assert together.critical_path == pytest.approx(2.1) and together.dcn_bytes == 0
 
 
-def test_memory_rules_islands_out() -> None:
+def test_islands_with_too_little_memory_are_not_chosen() -> None:
     graph = make_graph([SliceRequest("s0", 1, memory=100), SliceRequest("s1", 1, memory=10)], [("s0", 1.0)], {})
     topology = Topology((Island("small", 2, memory=50), Island("large", 1, memory=200)))
     for name in NAMES:
@@ -91,7 +92,7 @@ def test_memory_rules_islands_out() -> None:
     assert caught.value.code == "PWC0301"
 
 
-def test_demands_hold_under_every_placement() -> None:
+def test_policies_satisfy_the_demands_of_slices() -> None:
     slices = [
         SliceRequest("s0", 2),
         SliceRequest("s1", 1, kind="big"),
@@ -112,7 +113,7 @@ def test_a_slice_is_kept_on_one_host() -> None:
     assert [free.take(r, "a").devices for r in slices] == [(0, 1, 2), (4, 5, 6, 7), (3,)]
 
 
-def test_runners_up_say_what_else_and_what_it_costs() -> None:
+def test_runners_up_name_the_next_best_island_and_its_cost() -> None:
     graph = make_graph([SliceRequest("s0", 1), SliceRequest("s1", 1)], [("s0", 1e9), ("s1", 1e9)], {(0, 1): 10**9})
     topology = Topology((Island("a", 2, flops=1e12), Island("b", 2, flops=1e12)), dcn_gbps=1.0)
     found = runners_up(graph, topology, placed("optimal", graph, topology))
@@ -125,7 +126,7 @@ def test_runners_up_say_what_else_and_what_it_costs() -> None:
     assert others["s0"] == "none: the user pinned it" and others["s1"] == "none: the user keeps it with s2"
 
 
-def test_a_time_limit_marks_the_plan() -> None:
+def test_a_time_limit_marks_the_plan_as_not_reproducible() -> None:
     compiled = (
         pw.program(lambda x: x + 1).lower(jnp.ones(3)).compile("islands=2,devices=2", placement="optimal:seconds=5")
     )
@@ -139,7 +140,8 @@ def test_a_time_limit_marks_the_plan() -> None:
             find_placement(f"optimal:{options}")
 
 
-def test_layouts(root: Path, tmp_path: Path) -> None:
+@pytest.mark.long("all layouts of a model are compiled: 12 s")
+def test_layouts_determine_islands_and_invalid_layouts_are_refused(root: Path, tmp_path: Path) -> None:
     sample, plan = str(root / "samples" / "train_lm.py"), tmp_path / "plan.bin"
     arguments = ("compile", sample, "--topology", "islands=2,devices=8", "-o", str(plan), "--layout")
     for layout, islands in (
@@ -156,40 +158,40 @@ def test_layouts(root: Path, tmp_path: Path) -> None:
     assert pwc_here(*arguments, "first_stage | last_stage", "--placement", "spread")[0] == 2
 
 
-def test_presets_are_the_papers_machines() -> None:
+def test_presets_have_the_sizes_of_the_papers_machines() -> None:
     sizes = {name: (len(t.islands), t.islands[0].hosts, t.size) for name, t in PRESETS.items()}
     assert sizes["paper-a"] == (1, 512, 2048) and sizes["paper-b"] == (1, 64, 512) and sizes["paper-c"] == (4, 4, 128)
     assert sizes["gpu-host"] == (1, 1, 8) and sizes["gpu-hosts-2"] == (2, 1, 16)
     assert parse_topology("paper-c") is PRESETS["paper-c"]
 
 
-def test_a_topology_is_written_as_it_is_read(tmp_path: Path) -> None:
+def test_a_written_topology_reads_back_equal(tmp_path: Path) -> None:
     path = tmp_path / "machines.toml"
     for topology in (*PRESETS.values(), Topology((Island('quo"ted', 3, kind="a b"),), dcn_gbps=0.5)):
         path.write_text(write_topology(topology))
         assert parse_topology(str(path)) == topology
 
 
-def flops_by_us(function: Any, *args: Any) -> float:
+def flops_of_calls(function: Any, *args: Any) -> float:
     program = ProgramIR(pw.program(function).lower(*args).module)
     return sum(flops_of(program.computations[c.callee]) for c in program.calls())
 
 
-def test_flops_agree_with_xla_and_count_loops() -> None:
+def test_flops_agree_with_xla_and_count_loop_iterations() -> None:
     x, w = jnp.ones((32, 64)), jnp.ones((64, 64))
 
     def mlp(x: Any, w: Any) -> Any:
         return jnp.tanh(x @ w) @ w
 
     theirs: Any = jax.jit(mlp).lower(x, w).cost_analysis()
-    assert flops_by_us(mlp, x, w) == pytest.approx(theirs["flops"] + 32 * 64, rel=0.02)
-    once = flops_by_us(lambda x, w: jnp.tanh(x @ w), x, w)
-    many = flops_by_us(lambda x, w: lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, None, length=7)[0], x, w)
+    assert flops_of_calls(mlp, x, w) == pytest.approx(theirs["flops"] + 32 * 64, rel=0.02)
+    once = flops_of_calls(lambda x, w: jnp.tanh(x @ w), x, w)
+    many = flops_of_calls(lambda x, w: lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, None, length=7)[0], x, w)
     assert many == pytest.approx(7 * once, rel=0.02)
-    batched = flops_by_us(lambda a, b: jnp.einsum("bij,bjk->bik", a, b), jnp.ones((3, 4, 5)), jnp.ones((3, 5, 6)))
+    batched = flops_of_calls(lambda a, b: jnp.einsum("bij,bjk->bik", a, b), jnp.ones((3, 4, 5)), jnp.ones((3, 5, 6)))
     assert batched == 2 * 3 * 4 * 5 * 6
     image, kernel = jnp.ones((1, 8, 8, 3)), jnp.ones((3, 3, 3, 5))
-    convolved = flops_by_us(
+    convolved = flops_of_calls(
         lambda i, k: lax.conv_general_dilated(i, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
         image,
         kernel,
@@ -197,7 +199,7 @@ def test_flops_agree_with_xla_and_count_loops() -> None:
     assert convolved == 2 * 8 * 8 * 5 * 27
 
 
-def test_all_violations_are_named_at_once() -> None:
+def test_the_error_of_an_illegal_placement_names_all_violations() -> None:
     slices = [dataclasses.replace(SliceRequest(f"s{i}", 2), where=None) for i in range(3)]
     bindings = {"s0": Binding("a", (0,)), "s1": Binding("nowhere", (0, 1))}
     with pytest.raises(PathwaysError) as caught:
@@ -207,28 +209,29 @@ def test_all_violations_are_named_at_once() -> None:
     assert "decision 1 of 3" in text and "decision 2 of 3" in text and "no binding for s2" in text
 
 
-def test_every_placement_is_listed() -> None:
+def test_pwc_passes_lists_every_policy() -> None:
     out = pwc_here("passes")[1]
     assert all(name in out for name in POLICIES)
     assert np.array_equal(sorted(POLICIES), sorted({"spread", "pinned", "balanced", "min-cut", "optimal"}))
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("0",))
 @pytest.mark.parametrize("block", range(4))
-def test_memory_of_a_slice_is_a_lower_bound(block: int) -> None:
-    """Of what the plan's own buffers take, on 60 random programs."""
+def test_the_memory_estimate_of_a_slice_is_a_lower_bound(block: int) -> None:
+    """Compares the estimate with the peak of the plan's buffers, on 60 random programs."""
     for seed in range(15 * block, 15 * block + 15):
         placed_program, _ = draw(seed)
         arguments = [jax.ShapeDtypeStruct(SHAPE, "float32")] * INPUTS
         lowered = pw.program(lambda *a, f=placed_program: f(*a)).lower(*arguments)
         program = ProgramIR(parse(lowered.as_text("shard", debug_info=True), make_context()))
-        plan = lowered.compile().plan  # one island a slice
+        plan = lowered.compile().plan  # each slice has its own island
         for slice_ in plan.slices:
             peak = max((s.peak_bytes for s in plan.streams if s.island == slice_.island), default=0)
             assert slice_memory(program).get(slice_.name, 0) <= peak, seed
 
 
 def with_demands(seed: int) -> tuple[Any, Topology]:
-    """A random problem whose slices may be pinned, kept together, or bound already."""
+    """Returns a random problem whose slices may be pinned, kept near each other, or bound already."""
     graph, topology = random_problem(seed)
     rng = random.Random(seed)
     slices = list(graph.graph["slices"])
@@ -248,7 +251,7 @@ def with_demands(seed: int) -> tuple[Any, Topology]:
 
 
 @pytest.mark.parametrize("make", [random_problem, with_demands])
-def test_optimal_is_the_optimum_by_brute_force(make: Any) -> None:
+def test_optimal_equals_the_optimum_of_a_brute_force_search(make: Any) -> None:
     tried = 0
     for seed in range(120):
         graph, topology = make(seed)
@@ -265,8 +268,11 @@ def test_optimal_is_the_optimum_by_brute_force(make: Any) -> None:
     assert tried > 30
 
 
-def test_optimal_places_what_greedy_policies_cannot() -> None:
-    """Two islands of 11 hold 5 + 2 + 2 + 2 and 5 + 3 + 3: largest first, or neighbors together, does not end there."""
+def test_optimal_places_slices_that_greedy_policies_cannot() -> None:
+    """Two islands of 11 devices hold 5 + 2 + 2 + 2 and 5 + 3 + 3.
+
+    Placing the largest slices first, or neighbors together, does not find this.
+    """
     sizes = (5, 5, 3, 3, 2, 2, 2)
     graph = make_graph([SliceRequest(f"s{i}", n) for i, n in enumerate(sizes)], [("s0", 1.0)], {})
     topology = Topology((Island("a", 11), Island("b", 11)))

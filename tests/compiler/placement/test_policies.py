@@ -1,11 +1,11 @@
-"""Pure policies: topology files, placement, order of streams, credit. Nothing sleeps."""
+"""Tests topology files, placement policies and the limit of executions in flight, all without waiting."""
 
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.processes import run_python
 
@@ -17,7 +17,7 @@ from pathways.dialect.topology import Island, Topology, parse_topology
 from pathways.runtime.host.devices.in_flight_limit import TOKEN_STRIDE, DeviceQueue, Gang
 
 
-def test_topology_specs_and_files(tmp_path: Path) -> None:
+def test_topologies_are_read_from_specs_and_files(tmp_path: Path) -> None:
     spec = parse_topology("islands=2,hosts=2,devices=4,kind=h100,memory=80GiB")
     assert spec.islands == tuple(
         Island(f"island{i}", devices=4, hosts=2, kind="h100", memory=80 * 2**30) for i in range(2)
@@ -41,20 +41,20 @@ def graph_of(*slices: SliceRequest) -> "nx.DiGraph[Any]":
 
 
 @given(st.lists(st.integers(1, 4), max_size=6), st.lists(st.integers(1, 8), min_size=1, max_size=4))
-def test_spread_answers_legally_or_refuses(wanted: list[int], islands: list[int]) -> None:
+def test_spread_places_legally_or_refuses_slices_that_do_not_fit(wanted: list[int], islands: list[int]) -> None:
     slices = [SliceRequest(f"s{i}", n) for i, n in enumerate(wanted)]
     topology = Topology(tuple(Island(f"i{i}", devices=n) for i, n in enumerate(islands)))
     try:
         placement = POLICIES["spread"](graph_of(*slices), topology)
     except PathwaysError as error:
-        assert error.code == "PWC0301" and not packed(wanted, islands)
+        assert error.code == "PWC0301" and not fits_largest_first(wanted, islands)
     else:
         check_placement("spread", placement, slices, topology)
         assert placement.reasons.keys() == placement.bindings.keys() == {f"s{i}" for i in range(len(wanted))}
 
 
-def packed(wanted: list[int], islands: list[int]) -> bool:
-    """Whether all fit where each goes, largest first, to the island that it leaves least room on."""
+def fits_largest_first(wanted: list[int], islands: list[int]) -> bool:
+    """Tells whether all slices fit, largest first, each on the island that it leaves the least room on."""
     free = [*islands]
     for size in sorted(wanted, reverse=True):
         room = [i for i in range(len(free)) if free[i] >= size]
@@ -65,16 +65,14 @@ def packed(wanted: list[int], islands: list[int]) -> bool:
 
 
 @given(st.lists(st.integers(1, 4), max_size=6), st.lists(st.integers(1, 8), min_size=1, max_size=4))
-def test_what_fits_nowhere_is_refused_with_all_that_does_not(wanted: list[int], islands: list[int]) -> None:
-    """Of slices that are larger than every island, and of more devices than there are."""
-    if not wanted or (max(wanted) <= max(islands) and sum(wanted) <= sum(islands)):
-        return
+def test_slices_larger_than_an_island_or_than_all_islands_are_refused(wanted: list[int], islands: list[int]) -> None:
+    assume(wanted and (max(wanted) > max(islands) or sum(wanted) > sum(islands)))
     topology = Topology(tuple(Island(f"i{i}", devices=n) for i, n in enumerate(islands)))
     with pytest.raises(PathwaysError, match="PWC0301"):
         POLICIES["spread"](graph_of(*(SliceRequest(f"s{i}", n) for i, n in enumerate(wanted))), topology)
 
 
-def test_spread_packs_where_balance_does_not_fit() -> None:
+def test_spread_packs_slices_if_a_balanced_placement_does_not_fit() -> None:
     topology = Topology((Island("a", devices=6), Island("b", devices=4)))
     slices = [SliceRequest(f"s{i}", n) for i, n in enumerate((4, 3, 3))]
     check_placement("spread", POLICIES["spread"](graph_of(*slices), topology), slices, topology)
@@ -127,19 +125,19 @@ def test_two_slices_on_one_device_are_refused() -> None:
 
 
 class Token:
-    """An execution that ends when somebody waits for it."""
+    """An execution that completes when its result is waited for."""
 
     def __init__(self, running: list["Token"]) -> None:
         self.running = running
         running.append(self)
 
     def block_until_ready(self) -> None:
-        while self in self.running:  # a device runs in order
+        while self in self.running:  # a device runs executions in order
             self.running.pop(0)
 
 
 @given(st.lists(st.sampled_from(["first", "second", "both"]), max_size=200))
-def test_never_more_in_flight_than_the_limit(launches: list[str]) -> None:
+def test_executions_in_flight_never_exceed_the_limit(launches: list[str]) -> None:
     devices = {"first": DeviceQueue(), "second": DeviceQueue()}
     gangs = {n: Gang([devices[n]]) for n in devices} | {"both": Gang(list(devices.values()))}
     running: dict[str, list[Token]] = {"first": [], "second": []}
@@ -149,11 +147,11 @@ def test_never_more_in_flight_than_the_limit(launches: list[str]) -> None:
         tokens = [Token(running[m]) for m in members]
         assert all(len(running[m]) <= 16 for m in running)
         if due:
-            gangs[name].started((Both(tokens), None))
+            gangs[name].started((GangToken(tokens), None))
 
 
 def in_flight(most: int, launches: int) -> list[int]:
-    """How many quick executions are in flight on one device behind each launch."""
+    """Returns how many short executions are in flight on one device after each launch."""
     gang, running = Gang([DeviceQueue(most)]), list[Token]()
     found: list[int] = []
     for _ in range(launches):
@@ -166,15 +164,15 @@ def in_flight(most: int, launches: int) -> list[int]:
 
 
 @pytest.mark.parametrize("most", [16, 32])
-def test_as_many_are_in_flight_as_the_limit_says(most: int) -> None:
-    """First each has a token of its own, and room is left for those that soon have none; then eight share one."""
+def test_executions_in_flight_reach_the_limit(most: int) -> None:
+    """First each execution has its own token, with room left for executions without one; later eight share one."""
     found = in_flight(most, 100)
     assert found[: most - TOKEN_STRIDE + 1] == list(range(1, most - TOKEN_STRIDE + 2))
     assert max(found) == most and min(found[50:]) == most - TOKEN_STRIDE
 
 
-class Both:
-    """The token of a gang: done when it is done on every device."""
+class GangToken:
+    """The token of a gang: it completes when the execution completes on every device."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -184,12 +182,12 @@ class Both:
             token.block_until_ready()
 
 
-def test_the_limit_is_what_the_measurements_allow() -> None:
-    """Below two strides, executions that have no token yet would be above it."""
+def test_the_limit_of_executions_in_flight_is_from_two_strides_to_16() -> None:
+    """Below two strides, executions that have no token yet would exceed the limit."""
     assert 2 * TOKEN_STRIDE <= DeviceQueue().most <= 16
 
 
-def test_scipy_is_imported_by_the_policy_that_needs_it_alone() -> None:
+def test_importing_pathways_does_not_import_scipy_optimize() -> None:
     source = "import sys, pathways as pw; pw.make_virtual_device_set(); print('scipy.optimize' in sys.modules)"
     done = run_python("-c", source)
     assert (done.stdout.strip(), done.returncode) == ("False", 0), done.stderr

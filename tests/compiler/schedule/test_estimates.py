@@ -1,4 +1,4 @@
-"""What a schedule is estimated to take: its work over the devices of its meshes, its transfers over their links."""
+"""Tests the estimated time of schedules: work is divided over the devices of meshes, transfers over links."""
 
 from typing import Any
 
@@ -14,35 +14,36 @@ def seconds(p: Any, devices: int, *, dcn: float, flops: float = 1e12) -> float:
     return p.lowered().compile(Topology(islands, dcn_gbps=dcn), schedule="gpipe").plan.schedule.estimated_seconds
 
 
-def test_twice_the_devices_take_half_the_time() -> None:
-    """Where transfers take next to none."""
-    alone = seconds(pipe(slices=2, microbatches=4, stage=block), 1, dcn=1e9)
+def test_twice_the_devices_halve_the_estimated_time() -> None:
+    """Transfers take almost no time here."""
+    on_one_device = seconds(pipe(slices=2, microbatches=4, stage=block), 1, dcn=1e9)
     for devices in (2, 4):
         found = seconds(pipe(slices=2, microbatches=4, stage=block, devices=devices), devices, dcn=1e9)
-        assert found == pytest.approx(alone / devices, rel=1e-3)
+        assert found == pytest.approx(on_one_device / devices, rel=1e-3)
 
 
-def test_half_the_rate_takes_twice_the_time() -> None:
+@pytest.mark.long("a model of another library is compiled: 1 to 60 s each")
+def test_half_the_rate_doubles_the_estimated_time() -> None:
     p = pipe(slices=2, microbatches=4, stage=block)
     assert seconds(p, 1, dcn=1e9, flops=5e11) == pytest.approx(2 * seconds(p, 1, dcn=1e9), rel=1e-3)
-    moves = seconds(p, 1, dcn=1e-3, flops=1e18)  # next to no work
+    moves = seconds(p, 1, dcn=1e-3, flops=1e18)  # almost no work
     assert seconds(p, 1, dcn=5e-4, flops=1e18) == pytest.approx(2 * moves, rel=1e-3)
 
 
-def test_the_least_bubble_by_hand() -> None:
-    """Two slices, three microbatches of a second each: the second slice cannot start before the first has made one.
+def test_the_bound_of_the_bubble_equals_a_value_computed_by_hand() -> None:
+    """Two slices run three microbatches of a second each; the second slice waits for the first microbatch.
 
-    Behind the last call of the first slice somebody must still work for a second; so none has less than one in four.
+    After the last call of the first slice the second works for one more second, so each idles one second in four.
     """
     waits = [[], [0], [], [2], [], [4]]
     graph = Precedence(waits, [0, 1] * 3, [1.0] * 6)
-    behind = [(), (), (0,), (1,), (2,), (3,)]
-    found = bubble(graph, play(graph, behind))
+    predecessors = [(), (), (0,), (1,), (2,), (3,)]
+    found = bubble(graph, play(graph, predecessors))
     assert (found.seconds, found.fraction, found.bound) == (4.0, 0.25, 0.25)
 
 
-def test_the_bound_counts_what_must_follow_the_last_call_that_is_not_followed_least() -> None:
-    """Slice 0 makes two values; a long tail on slice 1 hangs on one of them alone: slice 0 makes that one first."""
+def test_the_bound_of_the_bubble_assumes_the_best_order_of_calls() -> None:
+    """Slice 0 makes two values, and a long call of slice 1 needs one of them. The bound makes that value first."""
     graph = Precedence([[], [], [0]], [0, 0, 1], [1.0, 1.0, 5.0])
     found = bubble(graph, play(graph, [(), (0,), ()]))
     assert found.seconds == 6.0 and found.bound == pytest.approx(1 - 7 / 12) == found.fraction

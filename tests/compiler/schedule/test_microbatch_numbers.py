@@ -1,4 +1,4 @@
-"""Which microbatch is which: they are numbered in the order in which the program finishes them."""
+"""Tests that microbatches are numbered in the order in which the program completes them."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def placed() -> tuple[Any, Any]:
 
 
 def actions(program: Any, *arguments: Any) -> list[str]:
-    """The actions of placed calls in program order, with the function of each."""
+    """Returns the function and action of each placed call, in program order."""
     made = ProgramIR(pw.program(program).lower(*arguments).module)
     found = recognize(made)
     assert found is not None
@@ -40,8 +40,8 @@ def actions(program: Any, *arguments: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_who_is_finished_first_is_microbatch_0(order: tuple[int, ...]) -> None:
-    """All begin in one order; the last stage takes them in another."""
+def test_the_microbatch_that_completes_first_is_microbatch_0(order: tuple[int, ...]) -> None:
+    """All microbatches start in one order; the last stage runs them in another."""
     f, g = placed()
 
     def program(x: Any) -> Any:
@@ -54,8 +54,8 @@ def test_who_is_finished_first_is_microbatch_0(order: tuple[int, ...]) -> None:
     assert found == [*begun, *(f"second 1F{n}" for n in range(3))]
 
 
-def test_a_stage_whose_gradient_needs_nothing_of_it_has_a_backward_all_the_same() -> None:
-    """That of adding a constant is the gradient itself: backward takes nothing that forward had."""
+def test_a_stage_whose_backward_needs_no_activations_is_recognized() -> None:
+    """Adding a constant passes its gradient on unchanged, so backward reads no value of forward."""
     made = pw.make_virtual_device_set()
     homes = [NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(3)]
     first = jit(lambda w, x: jnp.tanh(x @ w), in_shardings=homes[0])

@@ -1,4 +1,4 @@
-"""Schedules as files: random legal tables equal plain JAX, illegal ones are refused, what is written reads back."""
+"""Tests schedules as files: random legal tables equal plain JAX, illegal ones are refused, written ones read back."""
 
 import random
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from pathways.dialect.mlir import parse, text
 
 
 def random_table(pipeline: Pipeline, rng: random.Random) -> Table:
-    """A legal table: actions of all slices played in a random order that respects what needs what."""
+    """Returns a legal table: the actions of all slices in a random order that respects dependencies."""
     graph = graph_of(pipeline)
     names = list(pipeline.calls)
     waiting = [len(w) for w in graph.waits]
@@ -51,8 +51,8 @@ def results(step: Any, arguments: tuple[Any, ...]) -> list[Any]:
     return [np.asarray(v) for v in jax.tree.leaves(step(*arguments))]
 
 
-def drawn(seed: int) -> tuple[Pipe, Pipeline]:
-    """A random pipeline, and what schedules see of it."""
+def draw_pipeline(seed: int) -> tuple[Pipe, Pipeline]:
+    """Returns a random pipeline and the model of it that schedules use."""
     rng = random.Random(seed)
     slices, chunks, microbatches = rng.randint(1, 3), rng.randint(1, 2), rng.randint(2, 4)
     if slices == 1:
@@ -66,9 +66,10 @@ def drawn(seed: int) -> tuple[Pipe, Pipeline]:
     return p, model(slices, chunks, microbatches, split=rng.random() < 0.4)
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("0", "1", "2"))
 @pytest.mark.parametrize("seed", range(8))
-def test_random_programs_under_random_legal_tables(seed: int, tmp_path: Path) -> None:
-    p, pipeline = drawn(seed)
+def test_random_programs_under_random_legal_tables_equal_plain_jax(seed: int, tmp_path: Path) -> None:
+    p, pipeline = draw_pipeline(seed)
     rng = random.Random(1000 + seed)
     table = write(tmp_path / "table.csv", random_table(pipeline, rng))
     lowered = p.lowered()
@@ -80,8 +81,8 @@ def test_random_programs_under_random_legal_tables(seed: int, tmp_path: Path) ->
             np.testing.assert_allclose(have, need, rtol=1e-4, atol=1e-5)
 
 
-def illegal(table: Table, rng: random.Random) -> Iterator[list[list[str]]]:
-    """Tables with one thing wrong each."""
+def illegal_tables(table: Table, rng: random.Random) -> Iterator[list[list[str]]]:
+    """Yields tables with one error each."""
     rows = [[str(a) for a in row] for row in table]
 
     def copy() -> list[list[str]]:
@@ -116,7 +117,7 @@ def test_random_illegal_tables_are_refused(seed: int, tmp_path: Path) -> None:
     lowered, rng = p.lowered(), random.Random(seed)
     table = random_table(model(2 + seed % 2, 1, 3), rng)
     codes: list[str] = []
-    for bad in illegal(table, rng):
+    for bad in illegal_tables(table, rng):
         with pytest.raises(PathwaysError) as caught:
             lowered.compile(schedule=write(tmp_path / "bad.csv", bad))
         codes.append(caught.value.code)
@@ -124,8 +125,8 @@ def test_random_illegal_tables_are_refused(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_what_is_written_reads_back(schedule: str, tmp_path: Path) -> None:
-    """The table that a schedule writes gives the same plan, but for its name."""
+def test_the_table_that_a_schedule_writes_gives_the_same_streams(schedule: str, tmp_path: Path) -> None:
+    """Only the name of the schedule differs."""
     lowered = pipe(slices=3, microbatches=6).lowered()
     path = str(tmp_path / "table.csv")
     streams: list[Any] = []

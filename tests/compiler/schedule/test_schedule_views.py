@@ -1,4 +1,4 @@
-"""What is said of schedules: the order of every slice, and how the schedules compare."""
+"""Tests how schedules are printed: the order of every slice, and the comparison of schedules."""
 
 import csv
 import re
@@ -44,12 +44,13 @@ def step(params, batch):
 
 @pytest.fixture
 def tied(tmp_path: Path) -> Path:
-    """A model whose first and last stage share their weights: gradients of both meet, microbatch by microbatch."""
+    """Writes a model whose first and last stage share weights, so each microbatch adds the gradients of both."""
     path = tmp_path / "tied.py"
     path.write_text(TIED)
     return path
 
 
+@pytest.mark.long("a model of another library is compiled: 1 to 60 s each", keep=("*-tied",))
 @pytest.mark.parametrize("source", ["tied", "train_lm"])
 @pytest.mark.parametrize("schedule", ["program", "gpipe", "1f1b", "zero-bubble"])
 @pytest.mark.parametrize("merge", [[], ["--no-merge"]], ids=["merged", "apart"])
@@ -73,7 +74,7 @@ def outcome(name: str, units: float, bubble: float, seconds: float) -> Alternati
     return Alternative(name, schedule, {"island0": 2048, "island1": 1024}, units=units)
 
 
-def test_the_step_time_stands_first_and_a_shorter_run_is_said_to_be_one() -> None:
+def test_the_comparison_starts_with_step_times_and_explains_shorter_runs() -> None:
     known = [outcome("1f1b", 15, 0.2, 273e-6), outcome("zero-bubble", 13, 0.231, 0.00244)]
     refused = Alternative("interleaved", None, {}, "PWC0404: it does not suit")
     lines = comparison([*known, refused]).splitlines()
@@ -84,11 +85,11 @@ def test_the_step_time_stands_first_and_a_shorter_run_is_said_to_be_one() -> Non
     assert "zero-bubble: 23.1% of 13 units of time is less than 20.0% of 15 (1f1b)" in lines[4]
     assert lines[5].strip().startswith("(B counts 2 units")
     equal = [outcome("1f1b", 15, 0.2, 1.5), outcome("gpipe", 15, 0.21, 2.0), outcome("worse", 16, 0.25, 2.0)]
-    assert len(comparison(equal).splitlines()) == 4  # nothing to explain: they are as bad as they look
+    assert len(comparison(equal).splitlines()) == 4  # no explanation: larger bubbles belong to longer runs
 
 
-def test_units_are_those_of_textbooks() -> None:
-    """S stages, M microbatches: 3 (M + S - 1) for GPipe and 1F1B; zero-bubble's first stage has W alone."""
+def test_units_of_time_equal_those_of_textbooks() -> None:
+    """S stages, M microbatches: 3 (M + S - 1) for GPipe and 1F1B; the first stage of zero-bubble has only W."""
     from pathways.compiler.compare_schedules import compare_schedules
     from pathways.compiler.pass_manager import Options
     from pathways.compiler.passes.base import Session
@@ -115,7 +116,7 @@ def test_units_are_those_of_textbooks() -> None:
     assert units["gpipe"] == units["1f1b"] == units["interleaved"] == 15 and units["zero-bubble"] == 13
 
 
-def test_comparing_prints_it(tied: Path) -> None:
+def test_pwc_compile_prints_the_comparison(tied: Path) -> None:
     exit_code, stdout, stderr = pwc_here("compile", str(tied), "--compare-schedules")
     assert exit_code == 0, stderr
     assert "compared     step (estimated)" in stdout and "zero-bubble: " in stdout and "(B counts 2 units" in stdout

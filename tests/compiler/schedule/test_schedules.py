@@ -1,4 +1,4 @@
-"""Schedules: textbook orders and bubbles, recognition, and what becomes of a transformer under each."""
+"""Tests schedules: textbook orders and bubbles, recognition of pipelines, and a transformer under each schedule."""
 
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,7 @@ from pathways.dialect.plan.memory import timeline
 from pathways.dialect.plan.nouns import Plan
 
 
-def behind(pipeline: Pipeline, table: Table) -> list[tuple[int, ...]]:
+def predecessors(pipeline: Pipeline, table: Table) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = [()] * len(pipeline.calls)
     for row in table:
         for before, action in pairwise(row):
@@ -31,7 +31,7 @@ def behind(pipeline: Pipeline, table: Table) -> list[tuple[int, ...]]:
 
 
 def in_flight(row: tuple[Action, ...]) -> int:
-    """The most microbatches that a row keeps activations of, chunks counted each."""
+    """Returns the most microbatches whose activations a row keeps; each chunk counts separately."""
     now = most = 0
     for action in row:
         now += {"F": 1, "B": -1, "W": -1}.get(action.kind, 0)
@@ -40,7 +40,7 @@ def in_flight(row: tuple[Action, ...]) -> int:
 
 
 @given(st.integers(1, 7), st.integers(1, 12))
-def test_textbook(slices: int, microbatches: int) -> None:
+def test_schedules_have_the_bubbles_and_activations_of_textbooks(slices: int, microbatches: int) -> None:
     whole, split = model(slices, 1, microbatches), model(slices, 1, microbatches, split=True)
     textbook = (slices - 1) / (microbatches + slices - 1)
     found: dict[str, float] = {}
@@ -49,25 +49,25 @@ def test_textbook(slices: int, microbatches: int) -> None:
         table = make(pipeline)
         assert sorted(a for row in table for a in row) == sorted(pipeline.calls)
         graph = graph_of(pipeline)
-        found[name] = bubble(graph, play(graph, behind(pipeline, table))).fraction
+        found[name] = bubble(graph, play(graph, predecessors(pipeline, table))).fraction
         least = 3 * microbatches + slices - 1  # Qi et al., 2024, table 2: (S - 1)(F + I - W)
         bound = 1 - 3 * microbatches / least if name == "zero-bubble" else textbook
         assert bubble(graph, play(graph)).bound == pytest.approx(bound) and found[name] >= bound - 1e-9
         if name != "gpipe":
             assert max(in_flight(row) for row in table) <= min(slices, microbatches)
     assert found["gpipe"] == pytest.approx(textbook) and found["1f1b"] == pytest.approx(textbook)
-    assert found["interleaved"] == pytest.approx(textbook)  # with one chunk a slice
+    assert found["interleaved"] == pytest.approx(textbook)  # each slice has one chunk
     assert found["zero-bubble"] <= textbook + 1e-9
     if microbatches >= 2 * slices > 2:
         assert found["zero-bubble"] == pytest.approx(1 - 3 * microbatches / (3 * microbatches + slices - 1))
 
 
 @given(st.integers(2, 5), st.integers(2, 4), st.integers(1, 3))
-def test_interleaving_divides_the_bubble(slices: int, chunks: int, rounds: int) -> None:
+def test_interleaving_divides_the_bubble_by_the_chunks(slices: int, chunks: int, rounds: int) -> None:
     pipeline = model(slices, chunks, rounds * slices)
     graph = graph_of(pipeline)
     table = SCHEDULES["interleaved"](pipeline)
-    fraction = bubble(graph, play(graph, behind(pipeline, table))).fraction
+    fraction = bubble(graph, play(graph, predecessors(pipeline, table))).fraction
     work = chunks * rounds * slices
     assert fraction == pytest.approx((slices - 1) / (work + slices - 1))
     with pytest.raises(PathwaysError) as caught:
@@ -75,7 +75,7 @@ def test_interleaving_divides_the_bubble(slices: int, chunks: int, rounds: int) 
     assert caught.value.code == "PWC0404"
 
 
-def test_1f1b_on_every_rank_is_the_textbook_order() -> None:
+def test_1f1b_has_the_textbook_order_on_every_rank() -> None:
     rows = [" ".join(map(str, row)) for row in SCHEDULES["1f1b"](model(3, 1, 4))]
     assert rows == [
         "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3",
@@ -84,11 +84,11 @@ def test_1f1b_on_every_rank_is_the_textbook_order() -> None:
     ]
 
 
-def test_a_circle_is_found() -> None:
+def test_a_cyclic_order_is_detected() -> None:
     pipeline = model(2, 1, 1)
     forward, backward = Action(1, "F", 0), Action(1, "B", 0)
     with pytest.raises(Cycle) as caught:
-        play(graph_of(pipeline), behind(pipeline, ((Action(0, "F", 0), Action(0, "B", 0)), (backward, forward))))
+        play(graph_of(pipeline), predecessors(pipeline, ((Action(0, "F", 0), Action(0, "B", 0)), (backward, forward))))
     assert set(caught.value.nodes) == {pipeline.calls[forward][0], pipeline.calls[backward][0]}
 
 
@@ -96,7 +96,7 @@ def test_a_circle_is_found() -> None:
 
 
 def actions_of(lowered: Any) -> dict[str, int]:
-    """How many placed calls each stage has, forward and backward, and how many have no action."""
+    """Counts the placed calls of each stage, forward and backward, and those without an action."""
     program = ProgramIR(lowered.module)
     found = recognize(program)
     counts: dict[str, int] = {}
@@ -110,22 +110,22 @@ def actions_of(lowered: Any) -> dict[str, int]:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("layers", [1, 2])
-def test_pipelines_are_recognized_however_they_are_written(style: str, layers: int) -> None:
+def test_pipelines_are_recognized_in_every_style(style: str, layers: int) -> None:
     count = 5
     found = actions_of(pipe(style, slices=3, microbatches=count, layers=layers).lowered())
     forward = {f"{s}F": count * layers for s in range(3)}
-    again = 2 if style == "checkpointed" else 1  # forward once more is part of backward
+    again = 2 if style == "checkpointed" else 1  # a recomputed forward is part of backward
     backward = {} if style == "forward only" else {f"{s}B": again * count * layers for s in range(3)}
     assert found == forward | backward
 
 
-def test_a_stage_that_leaves_nothing_behind() -> None:
-    """The gradient of a matrix product's weights needs the input alone, which the first stage does not make."""
+def test_a_first_stage_without_activations_is_recognized() -> None:
+    """The gradient of a matrix product's weights needs only its input, which the first stage does not make."""
     found = actions_of(pipe(slices=2, microbatches=3, stage=lambda w, x: x @ w).lowered())
     assert found == {"0F": 3, "1F": 3, "1B": 3, "0B": 3}
 
 
-def test_microbatches_as_arguments_of_their_own() -> None:
+def test_microbatches_passed_as_separate_arguments_are_recognized() -> None:
     p = pipe("forward only", slices=2, microbatches=4)
     placed = p.step
 
@@ -136,21 +136,13 @@ def test_microbatches_as_arguments_of_their_own() -> None:
     assert actions_of(pw.program(step).lower(params, *x)) == {"0F": 4, "1F": 4}
 
 
-def test_a_program_without_a_loop_keeps_its_order_and_says_so() -> None:
+def test_a_program_without_a_loop_keeps_its_order_with_a_warning() -> None:
     lowered = pipe("forward only", slices=3, microbatches=1).lowered()
     kept = lowered.compile("islands=3,devices=1", schedule=PROGRAM).plan
     with pytest.warns(UserWarning, match="schedule '1f1b' changes nothing in step"):
         plans = [kept, lowered.compile("islands=3,devices=1", schedule="1f1b").plan]
     assert "no loop over microbatches" in plans[1].schedule.note and not plans[0].schedule.note
     assert plans[0].streams == plans[1].streams
-
-
-def rows_of(plan: Plan) -> list[str]:
-    """The actions of each island in order, as its stream has them."""
-    return [
-        " ".join(i.action for i in s.instructions if isinstance(i, Run) and i.action and i.parts == ())
-        for s in plan.streams
-    ]
 
 
 S, M = 4, 16
@@ -165,23 +157,25 @@ def compiled(p: Pipe, schedule: str, **options: Any) -> Plan:
     return p.lowered().compile(f"islands={S},devices=1", schedule=schedule, **options).plan
 
 
-def test_bubbles_of_a_transformer(transformer: Pipe) -> None:
+@pytest.mark.long("a model of another library is compiled: 1 to 60 s each")
+def test_the_bubbles_of_a_transformer_equal_those_of_textbooks(transformer: Pipe) -> None:
     textbook = (S - 1) / (M + S - 1)
     bubbles = {s: compiled(transformer, s).schedule for s in ("gpipe", "1f1b", "zero-bubble")}
     assert bubbles["gpipe"].bubble == pytest.approx(textbook) == bubbles["1f1b"].bubble
-    work = 3 * M * (S - 1) + 2 * M  # nobody waits for the first stage's I: it has none
+    work = 3 * M * (S - 1) + 2 * M  # the first stage has no I, since no stage waits for it
     assert bubbles["zero-bubble"].bubble == pytest.approx(1 - work / (S * (3 * M + S - 1)))
     chunked = compiled(pipe(slices=S, chunks=2, microbatches=M, stage=block), "interleaved").schedule
     assert (chunked.stages, chunked.slices) == (2 * S, S)
     assert chunked.bubble == pytest.approx((S - 1) / (2 * M + S - 1))
     for schedule in (*bubbles.values(), chunked):
-        assert schedule.bound == pytest.approx(schedule.bubble)  # none can be better
+        assert schedule.bound == pytest.approx(schedule.bubble)  # no order is better
         assert 0 < schedule.estimated_bound <= schedule.estimated_bubble < 1
 
 
+@pytest.mark.long("more schedules of the same kind", keep=("False",))
 @pytest.mark.parametrize("merge", [True, False])
-def test_activations_in_flight(transformer: Pipe, merge: bool) -> None:
-    """1F1B keeps S microbatches on stage 0, GPipe all M: counted in the buffers of the plan."""
+def test_1f1b_keeps_fewer_activations_than_gpipe(transformer: Pipe, merge: bool) -> None:
+    """On stage 0, 1F1B keeps S microbatches and GPipe all M, counted in the buffers of the plan."""
     most: dict[str, int] = {}
     for schedule in ("gpipe", "1f1b"):
         plan = compiled(transformer, schedule, merge=merge)
@@ -194,7 +188,7 @@ def test_activations_in_flight(transformer: Pipe, merge: bool) -> None:
 
 
 def unit_time(plan: Plan) -> float:
-    """How long a plan takes if placed calls take their units and all else takes none: a simulation of its streams."""
+    """Simulates a plan's streams: placed calls take their units, all else no time. Returns the duration."""
     ends: dict[tuple[str, int], float] = {}
     sent: dict[int, float] = {}
     clock = {s.island: 0.0 for s in plan.streams}
@@ -224,17 +218,18 @@ def unit_time(plan: Plan) -> float:
     return finish
 
 
+@pytest.mark.long("more schedules of the same kind", keep=("1f1b-True", "interleaved-False"))
 @pytest.mark.parametrize("merge", [True, False])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_equal_stages_share_their_computations(schedule: str, merge: bool) -> None:
-    """Twice the stages need no more of them."""
+    """Twice the stages need no more computations."""
     counts = {len(compiled_on(pipe(slices=n, microbatches=8), n, schedule, merge).computations) for n in (4, 8)}
     assert len(counts) == 1
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_merging_does_not_undo_the_schedule(schedule: str) -> None:
-    """IFRT's merging makes 1F1B up to 33 % longer; ours by nothing."""
+def test_merging_calls_does_not_lengthen_the_schedule(schedule: str) -> None:
+    """IFRT's merging makes 1F1B up to 33 % longer; ours must not make it longer."""
     p = pipe(slices=3, microbatches=6)
     apart, merged = (compiled_on(p, 3, schedule, merge) for merge in (False, True))
     assert unit_time(merged) == unit_time(apart)

@@ -1,4 +1,4 @@
-"""Few traces stand for all numbers of rows, where that is right; parameters are split as Megatron does."""
+"""Tests cost profiles: three traces suffice for a linear loss, and parameters are split as in Megatron."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from pathways.compiler.search.profile import Profiles
 from pathways.compiler.search.split_parameters import split_parameters
 from pathways.compiler.search.subject import SearchedLoss
 
-NUMBERS = [1, 2, 4, 8, 16]
+ROW_COUNTS = [1, 2, 4, 8, 16]
 
 
 def profiles(function: Any, params: Any = None) -> Profiles:
-    return Profiles(SearchedLoss("f", function, (params or init(), batch())), NUMBERS, 4)
+    return Profiles(SearchedLoss("f", function, (params or init(), batch())), ROW_COUNTS, 4)
 
 
-def test_three_traces_do_for_all_rows() -> None:
+def test_three_traces_profile_all_row_counts_of_a_linear_loss() -> None:
     found = profiles(loss)
     between = found.at(8)
     assert found.linear and found.traces == 3
@@ -28,14 +28,14 @@ def test_three_traces_do_for_all_rows() -> None:
     assert between.is_like(measured) and between.is_close(measured)
 
 
-def test_a_loss_that_compares_rows_is_traced_for_each() -> None:
+def test_a_loss_that_compares_rows_is_traced_for_each_row_count() -> None:
     found = profiles(contrastive)
-    flops = [float(found.at(n).spine.flops[-1]) for n in NUMBERS]
-    assert not found.linear and found.traces == len(NUMBERS)
+    flops = [float(found.at(n).spine.flops[-1]) for n in ROW_COUNTS]
+    assert not found.linear and found.traces == len(ROW_COUNTS)
     assert flops[-1] > 2 * flops[-2]
 
 
-def test_a_model_axis_halves_what_is_split() -> None:
+def test_a_model_axis_of_size_two_halves_split_parameters() -> None:
     found = profiles(loss)
     whole, half = found.at(16), found.at(16, 2)
     assert whole.reduced[-1] == 0 and half.reduced[-1] == LAYERS * 16 * WIDTH * 4
@@ -50,7 +50,7 @@ def test_the_first_product_splits_columns_and_the_second_rows() -> None:
     assert specs == {r"^\[\d+\]\['down'\]$": ("model",), r"^\[\d+\]\['up'\]$": ("", "model")}
 
 
-def test_what_is_alike_but_whole_gets_a_pattern_of_its_own() -> None:
+def test_spec_patterns_do_not_match_whole_parameters_of_similar_name() -> None:
     names = ["['a'][0]", "['a'][1]"]
     assert spec_patterns(names, {0: 1}, [1]) == {r"^\['a'\]\[0\]$": ("", "model")}
 
@@ -69,13 +69,13 @@ def test_a_scan_over_stacked_layers_is_split_inside() -> None:
     assert max(found.reduced.values()) == 6 * 4 * 8 * 4
 
 
-def test_specs_of_the_user_are_taken_as_they_are() -> None:
+def test_specs_of_the_user_are_kept() -> None:
     subject = SearchedLoss("f", loss, (init(), batch()))
-    found = Profiles(subject, NUMBERS, 4, subject.ask({r"'up'": P("model", None)}))
+    found = Profiles(subject, ROW_COUNTS, 4, subject.ask({r"'up'": P("model", None)}))
     assert set(found.split(2).dims.values()) == {0} and len(found.split(2).dims) == LAYERS
 
 
-def test_a_checkpoint_is_work_that_is_done_again() -> None:
+def test_checkpointed_work_counts_as_recomputed() -> None:
     def checkpointed(params: Any, rows: Any) -> Any:
         for p in params:
             rows = jax.checkpoint(lambda x, p=p: x + jnp.tanh(x @ p["up"]) @ p["down"])(rows)

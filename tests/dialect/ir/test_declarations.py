@@ -1,4 +1,7 @@
-"""Declarations: views, verification, the reference page, and the schema of plan.bin."""
+"""Declarations of ops give views, verification, the reference page and the schema of plan.bin.
+
+Trees and device ranges are read back from their text.
+"""
 
 import re
 from dataclasses import fields
@@ -51,7 +54,7 @@ def test_schema_has_the_fields_of_the_dataclasses() -> None:
             assert declared == {f.name for f in message.fields}, name
 
 
-def test_views_read_what_builders_wrote() -> None:
+def test_views_read_the_attributes_that_builders_wrote() -> None:
     context = make_context()
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
@@ -73,7 +76,7 @@ def test_views_read_what_builders_wrote() -> None:
     assert second.problems() == [] and "step" not in str(second)
 
 
-def test_declarations_find_what_breaks_them() -> None:
+def test_declarations_report_missing_mistyped_and_unknown_attributes() -> None:
     source = '"pw.island"() {name = "a", hosts = "two", color = 1 : i64} : () -> ()'
     (op,) = parse(source, make_context()).body.operations
     assert isinstance(op, IslandOp)
@@ -82,20 +85,20 @@ def test_declarations_find_what_breaks_them() -> None:
 
 
 @pytest.mark.parametrize("source", ["nonsense", "module {", '"pw.call"() : () -> ()\n"x"'])
-def test_text_that_is_not_ir(source: str) -> None:
+def test_text_that_is_not_ir_is_refused(source: str) -> None:
     with pytest.raises(PathwaysError) as caught:
         parse(source, make_context())
     assert caught.value.code == "PWC0702"
 
 
-def test_trees_survive_text() -> None:
+def test_trees_are_read_back_from_text() -> None:
     value = {"a": [1, (2, None)], "b": {}, "c": ()}
     tree = describe_tree(jax.tree.structure(value))
     assert read_tree(write_tree(tree)) == tree
     assert build_tree(tree, [1, 2]) == value
 
 
-def test_shardings_of_a_slice_are_checked_where_the_mesh_is_made() -> None:
+def test_mesh_refuses_a_shape_that_does_not_match_the_slice() -> None:
     slice_ = pw.make_virtual_device_set().add_slice(devices=4, topology=(2, 2))
     assert slice_.mesh(("x", "y")).shape == {"x": 2, "y": 2}
     with pytest.raises(PathwaysError) as caught:
@@ -110,7 +113,7 @@ def test_devices_are_written_as_ranges(devices: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a", "'a' is no range of devices"),
         ("1:", "'1:' is no range of devices"),
@@ -122,8 +125,8 @@ def test_devices_are_written_as_ranges(devices: list[int]) -> None:
         (f"0:{LARGEST_RANGE},0", f"more than {LARGEST_RANGE} devices"),
     ],
 )
-def test_damaged_ranges_are_refused(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+def test_damaged_ranges_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         read_ranges(text)
 
 
@@ -131,7 +134,7 @@ def test_the_longest_range_is_read() -> None:
     assert len(read_ranges(f"0:{LARGEST_RANGE - 1},7")) == LARGEST_RANGE
 
 
-def test_two_slices_on_one_device_are_not_valid() -> None:
+def test_two_slices_on_one_device_are_refused() -> None:
     pair = pw.make_virtual_device_set()
     first, second = (NamedSharding(pair.add_slice(devices=2).mesh("x"), P("x")) for _ in range(2))
     jit: Any = jax.jit

@@ -1,4 +1,4 @@
-"""The dataflow that passes keep up to date themselves is the one that their IR has."""
+"""The dataflow that passes update incrementally equals the dataflow read from their IR."""
 
 from typing import Any
 
@@ -23,7 +23,8 @@ def _rows(flow: Flow) -> list[Any]:
     return [(n.number, n.op.operation, n.callee, n.mesh, tuple(n.operands), n.results) for n in flow.nodes]
 
 
-def _is_as_read(program: ProgramIR) -> None:
+def _check_flow(program: ProgramIR) -> None:
+    """Asserts that the flow kept with each function equals the flow read from its ops."""
     for function in program.functions:
         kept, read = function.flow, read_flow(function)
         assert _rows(kept) == _rows(read)
@@ -32,43 +33,46 @@ def _is_as_read(program: ProgramIR) -> None:
         assert (kept.types, kept.sizes, kept.users) == (read.types, read.sizes, read.users)
 
 
-class _Reads(Instrument):
+class _FlowChecker(Instrument):
+    """Checks the flow after every pass, and counts the passes."""
+
     def __init__(self) -> None:
         self.passes = 0
 
     def after(self, step: Pass, program: ProgramIR) -> None:
         self.passes += 1
-        _is_as_read(program)
+        _check_flow(program)
 
 
 def _check(lowered: Any, options: Options) -> None:
     module = parse(bytecode(lowered.module.operation), lowered.module.context)
-    reads = _Reads()
-    Compilation(ProgramIR(module), lowered.constants, Session()).advance(options=options, instruments=[reads])
-    assert reads.passes >= 7
+    checker = _FlowChecker()
+    Compilation(ProgramIR(module), lowered.constants, Session()).advance(options=options, instruments=[checker])
+    assert checker.passes >= 7
 
 
 @pytest.mark.parametrize("schedule", ["program", "gpipe", "1f1b", "zero-bubble"])
-def test_behind_every_pass_over_a_pipeline(schedule: str) -> None:
+def test_the_flow_is_correct_after_every_pass_over_a_pipeline(schedule: str) -> None:
     p = pipe(slices=2, microbatches=3, devices=2, stage=block, layers=2)
     _check(p.lowered(), Options(schedule=schedule))
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("draw-[1-4]", "draw_irregular-2"))
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("drawn", [draw, draw_irregular])
-def test_behind_every_pass_over_random_programs(drawn: Any, seed: int) -> None:
+def test_the_flow_is_correct_after_every_pass_over_random_programs(drawn: Any, seed: int) -> None:
     placed, _ = drawn(seed)
     values = [jax.ShapeDtypeStruct(SHAPE, "float32")] * INPUTS
     _check(pw.program(placed).lower(*values), Options())
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_what_the_front_end_wrote(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flow_of_a_newly_lowered_program_is_correct(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[ProgramIR] = []
 
     def checks(program: ProgramIR) -> None:
         checked.append(program)
-        _is_as_read(program)
+        _check_flow(program)
         verify(program)
 
     monkeypatch.setattr(builder, "verify", checks)

@@ -1,4 +1,4 @@
-"""For every rule of the verifier a module that it refuses: a small valid one broken in one place, and what is said."""
+"""Every rule of the verifier refuses a module: a small valid module that is broken in one place."""
 
 import ast
 import inspect
@@ -21,8 +21,8 @@ from pathways.dialect.mlir import parse_text
 from pathways.dialect.phases import Phase
 
 
-def said_of(module: str) -> list[str]:
-    """What the verifier finds wrong with a module."""
+def problems_of(module: str) -> list[str]:
+    """Returns the problems that the verifier finds in a module."""
     program = ProgramIR(parse_text(module, "small"))
     try:
         rules.verify(program)
@@ -33,7 +33,7 @@ def said_of(module: str) -> list[str]:
 
 
 Breakage = tuple[str, ...]
-"""What is replaced, and by what, of each edit; last what the verifier says then."""
+"""Pairs of old and new text to replace, followed by the problem that the verifier then reports."""
 
 S0 = 'sym_name = "s0", devices = 2 : i64, island = @left, device_ids = "0:2"'
 M0 = 'slice = @s0, axes = #sdy.mesh<["x"=2]>, devices = "0:2"'
@@ -54,7 +54,7 @@ MAKES = '-> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>})'
 TRACED = ('pw.phase = "plan"', 'pw.phase = "trace"')
 MANY = 1 << 40
 
-STRAIGHT_ONES: dict[str, Breakage] = {
+BROKEN_STRAIGHT: dict[str, Breakage] = {
     "no program": ("attributes {pw.program}", "", "has no function marked pw.program"),
     "no devices": (S0, S0.replace("2 : i64", "0 : i64"), "has 0 devices"),
     "too many devices": (S0, S0.replace("2 : i64", f"{MANY} : i64"), f"has {MANY} devices"),
@@ -254,7 +254,7 @@ LOOP = "(tensor<i32>, tensor<8xf32>) -> tensor<8xf32>\n    %c"
 PICK = "(tensor<i32>, tensor<i32>, tensor<8xf32>)"
 TURNED = 'pw.name = "v", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{"x"}]>'
 
-BRANCHING_ONES: dict[str, Breakage] = {
+BROKEN_BRANCHING: dict[str, Breakage] = {
     "an argument of a body when traced": (*TRACED, "states how it takes i"),
     "mesh of a result": (
         "meshes = [@m0], step = 0",
@@ -333,23 +333,25 @@ def broken(base: str, breakage: Breakage) -> str:
     return base
 
 
-MODULES = {n: (STRAIGHT, b) for n, b in STRAIGHT_ONES.items()} | {n: (BRANCHING, b) for n, b in BRANCHING_ONES.items()}
+MODULES = {n: (STRAIGHT, b) for n, b in BROKEN_STRAIGHT.items()} | {
+    n: (BRANCHING, b) for n, b in BROKEN_BRANCHING.items()
+}
 
 
-def test_the_modules_themselves_are_valid() -> None:
+def test_the_unbroken_modules_are_valid() -> None:
     for module in (STRAIGHT, BRANCHING):
-        assert said_of(module) == [] and ProgramIR(parse_text(module, "small")).phase is Phase.PLAN
+        assert problems_of(module) == [] and ProgramIR(parse_text(module, "small")).phase is Phase.PLAN
 
 
-@pytest.mark.parametrize("what", MODULES)
-def test_a_module_that_breaks_a_rule_is_refused(what: str) -> None:
-    base, breakage = MODULES[what]
-    assert breakage[-1] in said_of(broken(base, breakage))
+@pytest.mark.parametrize("case", MODULES)
+def test_a_module_that_breaks_a_rule_is_refused(case: str) -> None:
+    base, breakage = MODULES[case]
+    assert breakage[-1] in problems_of(broken(base, breakage))
 
 
 @contextmanager
 def lines_run_in(*files: str) -> Generator[set[tuple[str, int]]]:
-    """Collects the lines of some files that run meanwhile."""
+    """Collects the lines of the given files that run inside the block."""
     seen: set[tuple[str, int]] = set()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -368,20 +370,20 @@ def lines_run_in(*files: str) -> Generator[set[tuple[str, int]]]:
 
 
 UNREACHED = {"describes "}
-"""What MLIR itself refuses first, before the verifier can: a list of attributes that is not one an argument."""
+"""Problems that MLIR refuses before the verifier runs: a list of attributes without one entry per argument."""
 
 
 def test_every_rule_has_a_refusing_module() -> None:
-    """Every place where the verifier says that something is wrong, is one where a module above made it say so."""
+    """Checks that the broken modules reach every place where the verifier yields a problem."""
     files = [inspect.getfile(m) for m in (rules, verify_plan, verify_shardings)]
     with lines_run_in(*files) as seen:
         for base, breakage in MODULES.values():
-            said_of(broken(base, breakage))
+            problems_of(broken(base, breakage))
     for file in files:
         source = Path(file).read_text()
-        said = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Yield) and isinstance(n.value, ast.Tuple)]
-        assert len(said) > 8
-        for node in said:
+        yields = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Yield) and isinstance(n.value, ast.Tuple)]
+        assert len(yields) > 8
+        for node in yields:
             text = ast.get_source_segment(source, node) or ""
             lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
             met = any((file, line) in seen for line in lines)

@@ -1,4 +1,7 @@
-"""Rules of plans at their edges: the largest that is allowed, the smallest that is not, and what no other rule sees."""
+"""Rules of plans hold at their limits: the largest allowed size passes, and the smallest excess is refused.
+
+Other tests break a rule in a way that no other rule detects.
+"""
 
 from dataclasses import replace
 
@@ -15,24 +18,24 @@ from pathways.dialect.plan.instructions import Branch, Recv, Send
 from pathways.dialect.plan.nouns import Plan
 
 
-def test_sizes_of_islands(pipe: Plan) -> None:
+def test_an_island_over_the_device_limit_is_refused(pipe: Plan) -> None:
     assert not list(place_problems(island(pipe, devices=MOST_DEVICES, hosts=1)))
     ((what, _),) = place_problems(island(pipe, devices=MOST_DEVICES + 1, hosts=1))
     assert what.endswith(f"of 1 hosts with {MOST_DEVICES + 1} devices")
 
 
-def test_an_island_may_be_without_memory(pipe: Plan) -> None:
+def test_memory_of_an_island_may_be_zero_but_not_negative(pipe: Plan) -> None:
     assert not list(place_problems(island(pipe, memory=0)))
     assert [rule for _, rule in place_problems(island(pipe, memory=-1))] == ["bytes from 0"]
 
 
 @pytest.mark.parametrize("rate", ["ici_gbps", "flops"])
-def test_nothing_takes_for_ever(rate: str, pipe: Plan) -> None:
+def test_rates_of_an_island_must_be_positive(rate: str, pipe: Plan) -> None:
     assert [rule for _, rule in place_problems(island(pipe, **{rate: 0.0}))] == ["positive numbers"]
     assert not list(place_problems(island(pipe, **{rate: 1e-9})))
 
 
-def test_a_mesh_has_devices_of_its_slice_alone(pipe: Plan) -> None:
+def test_a_mesh_has_only_devices_of_its_slice(pipe: Plan) -> None:
     mesh = pipe.meshes[0]
     number = next(n for n, i in enumerate(pipe.topology.islands) if i.name == mesh.island)
     islands = list(pipe.topology.islands)
@@ -42,7 +45,7 @@ def test_a_mesh_has_devices_of_its_slice_alone(pipe: Plan) -> None:
     assert problem[1] == f"devices of slice {mesh.slice}, on {mesh.island}"
 
 
-def test_sizes_of_arrays_and_meshes() -> None:
+def test_arrays_and_meshes_over_the_size_limits_are_refused() -> None:
     assert type_problem(ArrayType((MOST_ARRAY_BYTES,), "int8")) is None
     assert type_problem(ArrayType((MOST_ARRAY_BYTES + 1,), "int8")) is not None
     assert type_problem(ArrayType((1,) * MOST_DIMENSIONS, "int8")) is None
@@ -52,7 +55,7 @@ def test_sizes_of_arrays_and_meshes() -> None:
     assert axes_problem(many[1:]) is None and axes_problem(many) is not None
 
 
-def test_an_island_sends_nothing_to_itself(pipe: Plan) -> None:
+def test_an_island_may_not_send_to_itself(pipe: Plan) -> None:
     at = every(pipe, Send)[0]
     stream = pipe.streams[at.stream]
     send = replace(at.instruction, to=stream.island)
@@ -61,15 +64,15 @@ def test_an_island_sends_nothing_to_itself(pipe: Plan) -> None:
     assert [rule for _, rule in channel_problems(alone)] == ["ends that name each other, on two islands"]
 
 
-def test_a_branch_has_all_of_its_operands_once(plans: list[Plan]) -> None:
+def test_a_branch_with_wrong_operand_numbers_is_refused(plans: list[Plan]) -> None:
     looped = plans[4]
     at = next(a for a in every(looped, Branch) if a.instruction.taken)
     shifted = changed(looped, at, taken=tuple(i + 50 for i in at.instruction.taken))
     assert "all of them" in [rule for _, rule in branch_problems(shifted)]
 
 
-def test_the_test_of_a_loop_overwrites_nothing(plans: list[Plan]) -> None:
-    """The body may take the memory of what is carried; the test is asked before it."""
+def test_the_test_of_a_loop_may_not_donate_carried_values(plans: list[Plan]) -> None:
+    """The body may overwrite carried values. The test runs before the body, which still reads them."""
     looped = plans[4]
     loop = next(a.instruction for a in every(looped, Branch) if a.instruction.kind == "while")
     for body, allowed in zip(loop.bodies, (False, True), strict=True):
@@ -80,7 +83,7 @@ def test_the_test_of_a_loop_overwrites_nothing(plans: list[Plan]) -> None:
         assert ("a loop that overwrites what it carries" in rules) != allowed
 
 
-def test_slots_of_arguments_and_constants(pipe: Plan, plans: list[Plan]) -> None:
+def test_arguments_need_valid_slots_and_constants_need_their_size(pipe: Plan, plans: list[Plan]) -> None:
     port = next(p for p in pipe.inputs if p.slot >= 0)
     number = next(n for n, s in enumerate(pipe.streams) if s.island == port.island)
     beside = [p for p in pipe.inputs if p != port]
@@ -95,8 +98,8 @@ def test_slots_of_arguments_and_constants(pipe: Plan, plans: list[Plan]) -> None
     assert not list(port_problems(on(holding, 0)))
 
 
-def test_a_body_takes_its_operands_where_they_are(plans: list[Plan]) -> None:
-    """Buffers that are alike but for their island are not the same."""
+def test_a_body_takes_each_operand_from_its_island(plans: list[Plan]) -> None:
+    """Buffers that differ only in their island are not interchangeable."""
     looped = plans[4]
     tried = 0
     for at in every(looped, Branch):

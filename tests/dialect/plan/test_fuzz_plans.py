@@ -1,4 +1,4 @@
-"""Some changed plans, of fixed seeds; fuzz_plans.py says how to try more."""
+"""Randomly changed plans, of fixed seeds, are refused or compute what they state. fuzz_plans.py tries more."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +13,16 @@ from pathways.api.stages import Compiled
 from pathways.dialect.plan.check import validate
 
 
-def test_changed_plans_are_refused_or_do_what_they_say(tmp_path: Path) -> None:
-    outcomes = dict(findings(tmp_path, 0, 100))
+def test_changed_plans_are_refused_or_compute_what_they_state(tmp_path: Path, thorough: bool) -> None:
+    count = 100 if thorough else 12
+    outcomes = dict(findings(tmp_path, 0, count))
     assert not {n: o for n, o in outcomes.items() if o.startswith("FOUND")}
     kinds = [o.split()[0] for o in outcomes.values()]
-    assert kinds.count("same") >= 15 and kinds.count("PWC0604") >= 15 and len(kinds) >= 80
+    assert min(kinds.count("same"), kinds.count("PWC0604")) >= 0.15 * count and len(kinds) >= 0.8 * count
 
 
-def test_the_interpreter_says_what_a_plan_says() -> None:
-    """What mutants are compared with: the plan's own values, and others where slots are exchanged."""
+def test_the_interpreter_computes_the_values_of_a_plan() -> None:
+    """Mutants are compared with the interpreter, so its values must follow a plan whose slots are exchanged."""
     one, two = placed(double, devices=1), placed(less, devices=1)
     compiled = pw.program(lambda x, y: (two(one(x)), one(two(y)))).lower(X, X).compile()
     plan = compiled.plan
@@ -37,7 +38,7 @@ def test_the_interpreter_says_what_a_plan_says() -> None:
         Interpreter().run(stuck, [X, X])
 
 
-def test_what_takes_too_long_is_given_up() -> None:
+def test_the_interpreter_stops_at_its_step_limit() -> None:
     one = placed(double, devices=1)
     plan = pw.program(lambda x: one(one(x))).lower(X).compile().plan
     with pytest.raises(Endless):

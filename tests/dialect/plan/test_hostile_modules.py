@@ -1,4 +1,4 @@
-"""Modules that are not what their plan says, or that XLA or MLIR would die of: each a coded refusal."""
+"""Modules that contradict their plan, or would crash XLA or MLIR, are refused with an error code."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ ADD = f"%0 = stablehlo.add %a, %b : {TYPE}\n return %0 : {TYPE}"
 
 
 def code_here(plan: Plan) -> str:
-    """The code with which this process refuses the modules of a plan; nothing where it takes them."""
+    """Returns the error code with which this process refuses the modules of a plan, or an empty string."""
     try:
         check_modules(plan, "plan.bin")
     except PathwaysError as error:
@@ -101,16 +101,16 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_layouts_are_those_of_the_plan(name: str) -> None:
+def test_a_module_whose_layouts_differ_from_the_plan_is_refused(name: str) -> None:
     assert code_here(gang(change=LAYOUTS[name])) == "PWC0604"
 
 
-def test_what_the_plan_says_is_taken() -> None:
+def test_modules_that_match_their_plan_are_accepted() -> None:
     assert code_here(gang()) == code_here(honest()) == refusal(write_plan(gang())) == ""
 
 
 @pytest.mark.parametrize("result", ["99", "-1", "1"])
-def test_arguments_are_given_away_for_results_like_them(result: str) -> None:
+def test_an_argument_is_aliased_only_to_a_result_of_its_type(result: str) -> None:
     index = named(honest(), "alone")
     source = text_of(honest().computations[index].module)
     changed = source.replace("tf.aliasing_output = 0 : i32", f"tf.aliasing_output = {result} : i32")
@@ -146,7 +146,7 @@ def permuted(pairs: str) -> str:
         channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>}} : (tensor<2x8xf32>) -> tensor<2x8xf32>""")
 
 
-def test_collectives_are_of_devices_that_are_there() -> None:
+def test_collectives_with_wrong_devices_are_refused() -> None:
     assert code_here(gang(reduced("[[0, 1, 2, 3]]", "1x4"))) == ""
     assert code_here(gang(reduced("[[0, 1], [2, 3]]", "2x2"))) == ""
     assert code_here(gang(reduced("[[0, 1]]", "1x2"))) == "PWC0604"
@@ -231,14 +231,14 @@ BODIES: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_xla_would_die_of(name: str) -> None:
+def test_modules_that_would_crash_xla_are_refused(name: str) -> None:
     body, rest, said = BODIES[name]
     with pytest.raises(PathwaysError, match=said) as caught:
         vetted(alone(body, rest), "plan.bin")
     assert caught.value.code == "PWC0604" and code_here(alone(body, rest)) == "PWC0604"
 
 
-def test_main_has_a_body_and_is_public() -> None:
+def test_main_must_have_a_body_and_be_public() -> None:
     index = named(honest(), "alone")
     types = f"(%a: {TYPE} {{jax.buffer_donor = true}}, %k: tensor<8xf32>) -> ({TYPE}, tensor<f32>)"
     without = f"module @alone {{ func.func private @main{types.replace('%a: ', '').replace('%k: ', '')} }}"
@@ -250,7 +250,9 @@ def test_main_has_a_body_and_is_public() -> None:
 @pytest.mark.parametrize(
     "target", ["TopK", "SliceToDynamic", "__onednn$matmul", "xla.sdy.FuncResultSharding", "system", "InspectSharding"]
 )
-def test_custom_calls_that_jax_does_not_make(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_custom_calls_are_refused_unless_the_user_allows_them(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert code_here(custom(target)) == refusal(write_plan(custom(target))) == "PWC0611"
     with pytest.raises(PathwaysError, match="PATHWAYS_CUSTOM_CALLS="):
         check_modules(custom(target), "plan.bin")
@@ -258,27 +260,27 @@ def test_custom_calls_that_jax_does_not_make(target: str, monkeypatch: pytest.Mo
     assert code_here(custom(target)) == refusal(write_plan(custom(target))) == ""
 
 
-def test_custom_calls_by_platform() -> None:
+def test_known_custom_calls_depend_on_the_platform() -> None:
     assert is_known("lapack_sgetrf_ffi", "cpu", "") and not is_known("lapack_sgetrf_ffi", "tpu", "")
     assert is_known("cusolver_getrf_ffi", "gpu", "") and not is_known("cusolver_getrf_ffi", "cpu", "")
     assert is_known("mine", "cpu", "mine") and not is_known("mine.", "cpu", "mine") and not is_known("", "cpu", ",")
     assert not any("callback" in t for row in PLATFORMS.values() for t in row.custom_calls)
 
 
-def test_callbacks_of_another_process() -> None:
+def test_python_callbacks_are_refused() -> None:
     assert code_here(custom("xla_ffi_python_cpu_callback")) == "PWC0604"
     assert refusal(write_plan(custom("xla_ffi_python_cpu_callback"))) == "PWC0611"
 
 
-def test_text_is_no_module() -> None:
+def test_a_module_given_as_text_is_refused() -> None:
     plan = with_module(honest(), 0, GANG.replace("BODY", ADD).encode())
     assert code_here(plan) == refusal(write_plan(plan)) == "PWC0604"
 
 
-def test_mutants_of_modules(tmp_path: Path) -> None:
-    """More by hand: see hostile.py."""
+def test_mutated_modules_are_refused_or_run(tmp_path: Path, thorough: bool) -> None:
+    """`python tests/support/fuzz_modules.py` tries more."""
     passed: list[Path] = []
-    for number, raw in enumerate(mutants(seed=0, count=40)):
+    for number, raw in enumerate(mutants(seed=0, count=40 if thorough else 8)):
         if not (code := refusal(raw)):
             passed.append(tmp_path / f"{number}.bin")
             passed[-1].write_bytes(raw)

@@ -1,4 +1,4 @@
-"""Plans from anywhere: whatever their structure says, they are refused with a code before anything uses them."""
+"""Plans with an invalid structure are refused with an error code before any other code uses them."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from pathways.dialect.trees import LEAF, Tree
 
 
 def two_slices_on_one_device(plan: Plan) -> Plan:
-    """Of a plan on one island: the second slice, and its mesh, where the first is."""
+    """Moves the second slice of a one-island plan, and its mesh, onto the devices of the first slice."""
     first, second = plan.slices[:2]
     count = len(second.devices)
     meshes = tuple(replace(m, devices=first.devices[:count]) if m.slice == second.name else m for m in plan.meshes)
@@ -67,7 +67,9 @@ STRUCTURES: dict[str, Callable[[Plan], Plan]] = {
         p, in_layouts=((("nowhere",),), *p.computations[0].in_layouts[1:])
     ),
     "a computation that gives what it has not": lambda p: computed(p, donated=(99,)),
-    "a run that donates otherwise": lambda p: changed(p, (at := every(p, Run)[0]), donated=other(at.instruction)),
+    "a run that donates otherwise": lambda p: changed(
+        p, (at := every(p, Run)[0]), donated=other_donation(at.instruction)
+    ),
     "temporaries below zero": lambda p: changed(p, every(p, Run)[0], temporaries=-1),
     "parts that are none": lambda p: changed(p, every(p, Run)[0], parts=("what",)),
     "a slot freed twice": lambda p: changed(p, (at := every(p, Free)[0]), slots=at.instruction.slots * 2),
@@ -82,12 +84,12 @@ STRUCTURES: dict[str, Callable[[Plan], Plan]] = {
 }
 
 
-def other(run: Run) -> tuple[int, ...]:
+def other_donation(run: Run) -> tuple[int, ...]:
     return () if run.donated else (0,)
 
 
 def slot_again(plan: Plan) -> Plan:
-    """A slot that was freed is written again."""
+    """Adds a copy that writes a slot again right after it is freed."""
     at = every(plan, Free)[0]
     slot = at.instruction.slots[0]
     before = plan.streams[at.stream].instructions
@@ -99,18 +101,18 @@ def slot_again(plan: Plan) -> Plan:
     return on(plan, at.stream, instructions=(*before[: at.position + 1], copy, *before[at.position + 1 :]))
 
 
-@pytest.mark.parametrize("what", list(STRUCTURES))
-def test_a_structure_that_does_not_hold_is_refused(pipe: Plan, what: str) -> None:
-    assert code_of(STRUCTURES[what](pipe)) == "PWC0604"
+@pytest.mark.parametrize("case", list(STRUCTURES))
+def test_a_plan_with_an_invalid_structure_is_refused(pipe: Plan, case: str) -> None:
+    assert code_of(STRUCTURES[case](pipe)) == "PWC0604"
 
 
-def test_the_plans_themselves_are_not_refused(plans: list[Plan]) -> None:
+def test_unchanged_plans_are_accepted(plans: list[Plan]) -> None:
     for plan in plans:
         validate(read_plan(write_plan(plan)))
 
 
-def test_donation_that_no_module_states_is_refused(pipe: Plan, tmp_path: Path) -> None:
-    """Run and computation agree; the module was compiled to keep what they give away, or the other way round."""
+def test_donation_that_the_module_does_not_state_is_refused(pipe: Plan, tmp_path: Path) -> None:
+    """Runs and computation agree, but the module was compiled to donate other arguments."""
     number, computation = next((n, c) for n, c in enumerate(pipe.computations) if c.inputs)
     others = tuple(i for i in range(len(computation.inputs)) if i not in computation.donated)
     for donated in {(), others, (0,)} - {computation.donated}:
@@ -129,7 +131,7 @@ def test_two_slices_on_one_device_are_refused(plans: list[Plan]) -> None:
 
 
 def test_a_channel_has_one_sender_and_one_receiver(plans: list[Plan]) -> None:
-    """Two transfers that share a number: whatever their types and islands, one would get what the other sends."""
+    """If two transfers shared a channel number, one receiver would get the value of the other transfer."""
     for plan in plans[:1] + plans[2:4]:
         first, *others = sorted({s.instruction.channel for s in every(plan, Send)})
         for second in others:
@@ -140,7 +142,7 @@ def test_a_channel_has_one_sender_and_one_receiver(plans: list[Plan]) -> None:
             assert code_of(merged) == "PWC0604"
 
 
-def test_the_ends_of_a_channel_name_each_other(pipe: Plan) -> None:
+def test_both_ends_of_a_channel_must_name_each_other(pipe: Plan) -> None:
     send, recv = every(pipe, Send)[0], every(pipe, Recv)[0]
     here = pipe.streams[send.stream].island
     assert code_of(changed(pipe, send, to=here)) == "PWC0604"
@@ -148,18 +150,18 @@ def test_the_ends_of_a_channel_name_each_other(pipe: Plan) -> None:
     assert code_of(changed(pipe, recv, channel=-7)) == "PWC0604"
 
 
-def _counted(plan: Plan) -> int:
+def _instruction_count(plan: Plan) -> int:
     return sum(len(i.parts) if isinstance(i, Joined) else 1 for _, i in linearize(plan))
 
 
-def test_all_instructions_are_put_in_order(plans: list[Plan]) -> None:
-    """What `linearize` leaves out would never run."""
+def test_linearize_includes_every_instruction(plans: list[Plan]) -> None:
+    """An instruction that `linearize` omits would never run."""
     for plan in plans:
         for function in (plan, *(plan.of_body(n) for n in range(len(plan.bodies)))):
-            assert _counted(function) == sum(len(s.instructions) for s in function.streams)
+            assert _instruction_count(function) == sum(len(s.instructions) for s in function.streams)
 
 
-def test_of_instructions_that_wait_for_nothing_the_lower_step_goes_first(pipe: Plan) -> None:
+def test_instructions_without_dependencies_are_ordered_by_step(pipe: Plan) -> None:
     free = tuple(Free(step, (0,)) for step in range(12))
     shares = [free[0:12:2], free[1:12:2]]
     for order in ((0, 1), (1, 0)):
@@ -168,8 +170,8 @@ def test_of_instructions_that_wait_for_nothing_the_lower_step_goes_first(pipe: P
         assert steps == list(range(12))
 
 
-def test_what_shares_a_number_is_not_left_out(plans: list[Plan]) -> None:
-    """Two islands that wait for one channel, and a branch that comes twice."""
+def test_linearize_refuses_shared_channels_and_repeated_branches(plans: list[Plan]) -> None:
+    """Two islands receive from one channel, and a stream contains one branch twice."""
     plan = plans[0]
     waiting = tuple(replace(s, instructions=(Recv(0, 5, 0, "there", None),)) for s in plan.streams[:2])
     sending = replace(plan.streams[0], island="there", instructions=(Send(0, 5, 0, "here", None),))
@@ -183,15 +185,15 @@ def test_what_shares_a_number_is_not_left_out(plans: list[Plan]) -> None:
         linearize(on(looped, at.stream, instructions=(*before, at.instruction)))
 
 
-def test_a_constant_of_booleans_has_no_others(plans: list[Plan]) -> None:
+def test_a_boolean_constant_with_other_bytes_is_refused(plans: list[Plan]) -> None:
     program = pw.program(lambda x: x & np.array([True, False, True]))
     plan = program.lower(np.ones(3, bool)).compile().plan
     (held,) = plan.constant_buffers
     assert code_of(replace(plan, constants={held.member: b"\0\1\2"})) == "PWC0604"
 
 
-def test_constants_and_results_stay() -> None:
-    """Neither is freed, nor overwritten by a computation that takes it: the next run reads the constant, too."""
+def test_constants_and_results_may_not_be_freed_or_donated() -> None:
+    """The next run reads constants again, and the caller reads results after the run."""
     held = np.arange(512, dtype=np.float32)
     plan = pw.program(lambda x: (x * 2 + held, x - 1)).lower(np.ones(512, np.float32)).compile().plan
     (constant,) = plan.constant_buffers
@@ -219,8 +221,8 @@ def test_constants_and_results_stay() -> None:
         validate(changed(replace(plan, computations=tuple(given)), at, donated=donated))
 
 
-def test_shown_is_what_would_run(pipe: Plan, tmp_path: Path) -> None:
-    """Whoever opens a plan opens it through one door: run, inspect, diff, why and check refuse it alike."""
+def test_every_command_refuses_an_invalid_plan(pipe: Plan, tmp_path: Path) -> None:
+    """run, inspect, diff, why and check open plans through one function, so all of them refuse this plan."""
     path, good = tmp_path / "bad.bin", tmp_path / "good.bin"
     path.write_bytes(write_plan(meshed(pipe, slice="nowhere")))
     good.write_bytes(write_plan(pipe))
@@ -233,8 +235,8 @@ def test_shown_is_what_would_run(pipe: Plan, tmp_path: Path) -> None:
             opened(path)
 
 
-def test_what_xla_refuses_names_its_computation(tmp_path: Path) -> None:
-    """A module that is right by all rules of its dialects, and none that XLA takes."""
+def test_a_refusal_by_xla_names_the_computation(tmp_path: Path) -> None:
+    """The module satisfies all rules of its dialects, but XLA does not accept it."""
     plan = pw.program(jax.jit(lambda x: x * 2)).lower(np.ones((4, 4), np.float32)).compile().plan
     text = pretty(from_portable(plan.computations[0].module))
     call = "stablehlo.custom_call @no_such_target(%arg0) : (tensor<4x4xf32>) -> tensor<4x4xf32>"

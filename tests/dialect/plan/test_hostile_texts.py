@@ -1,4 +1,4 @@
-"""Texts of a plan: none reaches a terminal as it is, and none makes this process read what never ends."""
+"""Texts of a plan are escaped before they reach a terminal. Files that they name are read only if regular and small."""
 
 import json
 import os
@@ -33,27 +33,28 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(getattr(value, name))
 
 
-def _poisoned(message: Any) -> None:
-    """Puts what a terminal obeys behind every text of a message, but for trees."""
+def _poison(message: Any) -> None:
+    """Appends terminal control characters to every text of a message, except trees and names of members."""
     for field, content in message.ListFields():
         if field.message_type is not None:
             for item in content if field.is_repeated else (content,):
-                _poisoned(item)
+                _poison(item)
         elif field.type == field.TYPE_STRING and field.name not in ("in_tree", "out_tree", "member"):
             if field.name == "devices" or (message.DESCRIPTOR.name == "Computation" and field.name == "name"):
-                continue  # no text, and the name of a member
+                continue  # ranges of devices, and names of archive members
             if field.is_repeated:
                 content[:] = [item + EVIL for item in content]
             else:
                 setattr(message, field.name, content + EVIL)
 
 
+@pytest.mark.long("more plans of the same kind", keep=("1", "4"))
 @pytest.mark.parametrize("number", range(5))
-def test_no_text_of_a_plan_reaches_a_terminal_as_it_is(plans: list[Plan], tmp_path: Path, number: int) -> None:
-    """Every text of a plan at once: names, files, islands, reasons."""
+def test_control_characters_of_a_plan_never_reach_a_terminal(plans: list[Plan], tmp_path: Path, number: int) -> None:
+    """Poisons every text of a plan at once: names, files, islands, reasons."""
     members = members_of(write_plan(plans[number]))
     message = plan_message(members["plan.pb"])
-    _poisoned(message)
+    _poison(message)
     for stream in (*message.streams, *(s for b in message.bodies for s in b.streams)):
         for kind in stream.kinds:
             kind.type.dtype = kind.type.dtype.removesuffix(EVIL)
@@ -80,7 +81,7 @@ def test_no_text_of_a_plan_reaches_a_terminal_as_it_is(plans: list[Plan], tmp_pa
         assert all(c.isprintable() or c == "\n" for c in out + err), command
 
 
-def test_dumps_and_errors_are_shown_as_they_can_be(pipe: Plan, tmp_path: Path) -> None:
+def test_dumps_and_errors_are_shown_escaped(pipe: Plan, tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"
     path.write_bytes(
         write_plan(
@@ -99,13 +100,13 @@ def test_dumps_and_errors_are_shown_as_they_can_be(pipe: Plan, tmp_path: Path) -
     assert "\x1b" not in str(caught.value)
 
 
-def test_what_a_terminal_obeys_is_escaped() -> None:
+def test_control_characters_are_escaped() -> None:
     assert printable("Größe ≤ 3 → ✓") == "Größe ≤ 3 → ✓"
     assert printable("a\tb\nc\x7f\x85") == "a\\tb\\nc\\x7f\\x85" and lines_of("a\tb\nc\r") == "a\tb\nc\\r"
 
 
-def test_only_files_are_read_for_a_line(tmp_path: Path) -> None:
-    """A plan names the file of each line: a pipe or a device would never end."""
+def test_source_lines_are_read_only_from_small_regular_files(tmp_path: Path) -> None:
+    """A plan names the file of each line. Reading a pipe or a device would never end."""
     pipe, large, source = tmp_path / "pipe.py", tmp_path / "large.py", tmp_path / "source.py"
     os.mkfifo(pipe)
     source.write_text("first\nsecond\n")

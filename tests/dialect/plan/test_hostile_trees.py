@@ -1,4 +1,4 @@
-"""Trees of a plan: structures that JAX has, as deep as can be walked, which run no code."""
+"""Trees of a plan must be structures of JAX, of limited depth. Reading them runs no code of the user."""
 
 import json
 import sys
@@ -33,9 +33,9 @@ TREES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("what", list(TREES))
-def test_a_tree_that_no_structure_has_is_refused(pipe: Plan, what: str) -> None:
-    text = json.dumps(TREES[what])
+@pytest.mark.parametrize("case", list(TREES))
+def test_an_invalid_tree_is_refused(pipe: Plan, case: str) -> None:
+    text = json.dumps(TREES[case])
     with pytest.raises(ValueError):
         read_tree(text)
     members = members_of(write_plan(pipe))
@@ -46,7 +46,7 @@ def test_a_tree_that_no_structure_has_is_refused(pipe: Plan, what: str) -> None:
         read_plan(archive(members))
 
 
-def test_trees_are_as_deep_as_can_be_walked(tmp_path: Path) -> None:
+def test_the_depth_of_trees_is_limited(tmp_path: Path) -> None:
     def deep(levels: int) -> Any:
         tree: Any = 0.0
         for _ in range(levels):
@@ -79,7 +79,7 @@ class Pair(NamedTuple):
 
 
 class Watched(Pair):
-    """A tuple whose making does something."""
+    """A named tuple that counts calls of its constructor."""
 
     made = 0
 

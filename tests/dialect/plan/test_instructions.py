@@ -1,4 +1,4 @@
-"""One instruction set: its tables say the same, field by field, and a new one needs them alone."""
+"""Classes, ops and messages of instructions declare the same fields. A new instruction needs no other code."""
 
 import re
 from dataclasses import dataclass, fields
@@ -46,15 +46,15 @@ def test_op_and_message_have_the_fields_of_the_instruction(cls: Any) -> None:
     assert {f.name for f in schema()["Instruction"].fields} == {c.KIND for c in INSTRUCTIONS}
 
 
-def test_the_ops_of_a_stream_are_the_instructions() -> None:
+def test_the_docs_of_plan_ops_list_exactly_the_instructions() -> None:
     kinds = {f"pw.{cls.KIND}" for cls in INSTRUCTIONS}
-    said = set(re.findall(r"pw\.\w+", pw.PlanOp.__doc__ or ""))
-    assert said == kinds | {"pw.buffers"}
+    documented = set(re.findall(r"pw\.\w+", pw.PlanOp.__doc__ or ""))
+    assert documented == kinds | {"pw.buffers"}
     assert {op.OPERATION_NAME for op in pw.OPS if "instruction" in (op.__doc__ or "")} <= kinds | {"pw.plan"}
 
 
 @pytest.mark.parametrize("instruction", EXAMPLES, ids=lambda i: type(i).__name__)
-def test_an_instruction_comes_back_from_its_op(instruction: Any) -> None:
+def test_an_instruction_is_read_back_from_its_op(instruction: Any) -> None:
     assert written_and_read(instruction) == instruction
 
 
@@ -69,7 +69,7 @@ def written_and_read(instruction: Any) -> Any:
         return read_instruction(op, numbers)
 
 
-def test_effects_are_what_is_read_written_and_dropped() -> None:
+def test_effects_list_slots_that_are_read_written_and_dropped() -> None:
     assert [i.effects for i in EXAMPLES] == [
         Effects((0, 1), (2,), (1,)),
         Effects((), (), ()),
@@ -83,7 +83,7 @@ def test_effects_are_what_is_read_written_and_dropped() -> None:
 
 @dataclass(frozen=True)
 class Fill:
-    """An instruction that only this test knows: fills slots with a number."""
+    """An instruction that exists only in this test: fills slots with a number."""
 
     KIND: ClassVar[str] = "fill"
     step: int
@@ -105,8 +105,8 @@ class FillOp(PwOp):
     number = OptionalField(INTEGER, "what they are filled with")
 
 
-def test_a_new_instruction_is_a_class_and_an_op(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No translation is written for it."""
+def test_a_new_instruction_needs_only_a_class_and_an_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The translation between class and op is derived from their fields."""
     monkeypatch.setitem(instruction_ops._OPS, "pw.fill", FillOp)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setitem(instruction_ops._CLASSES, "pw.fill", Fill)  # pyright: ignore
     context = make_context()
@@ -118,8 +118,8 @@ def test_a_new_instruction_is_a_class_and_an_op(monkeypatch: pytest.MonkeyPatch)
         assert read_instruction(FillOp(op.operation), {}) == made
 
 
-def test_nothing_else_declares_instructions(root: Path) -> None:
-    """No other file of the source has a table of all of them."""
+def test_only_instructions_py_lists_all_instructions(root: Path) -> None:
+    """No other source file has a line that names all instructions."""
     names = [cls.__name__ for cls in INSTRUCTIONS]
     for folder in ("dialect", "compiler", "runtime", "cli", "pathways/api"):
         for path in (root / folder).rglob("*.py"):

@@ -1,4 +1,4 @@
-"""Plans that this user marked are read here; all others by a process of their own first. Keys are the user's alone."""
+"""Plans with the mark of this user are read in this process. All others are vetted in a separate process first."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_marked_plans_are_read_here(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marked_plans_are_read_in_this_process(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "plan.bin"
     save_plan(honest(), path)
     monkeypatch.setattr(vet, "_run", lambda *_: pytest.fail("another process was started"))
@@ -47,7 +47,7 @@ def test_equal_plans_of_one_user_have_equal_bytes(key: Path) -> None:
 
 
 def unmarked_files(folder: Path, key: Path) -> list[Path]:
-    """The same plan: of another user, of nobody, with a broken mark, and from before there were marks."""
+    """Writes one plan with another user's mark, without a mark, with broken marks, and in the format before marks."""
     raw = write_plan(honest(), marked=True)
     key.unlink()
     from pathways.dialect.plan import plan_file as p
@@ -62,7 +62,7 @@ def unmarked_files(folder: Path, key: Path) -> list[Path]:
         return body + seal + hashlib.sha256(body).hexdigest().encode()
 
     size = len(raw) - start
-    assert raw[start - 2 : start] == size.to_bytes(2, "little")  # of the comment
+    assert raw[start - 2 : start] == size.to_bytes(2, "little")  # length of the zip comment
     old = raw[: start - 2] + p._SEAL_SIZE.to_bytes(2, "little")  # pyright: ignore[reportPrivateUsage]
     broken = raw[: end - 1] + (b"0" if raw[end - 1 : end] != b"0" else b"1")
     nonsense = raw[: end - 4] + b"zzzz"
@@ -79,7 +79,7 @@ def unmarked_files(folder: Path, key: Path) -> list[Path]:
     return files
 
 
-def test_all_others_are_vetted_and_run(key: Path, tmp_path: Path) -> None:
+def test_unmarked_plans_are_vetted_and_run(key: Path, tmp_path: Path) -> None:
     save_plan(honest(), tmp_path / "mine.bin")
     wanted = pw.load(tmp_path / "mine.bin")(X, X, X[0])
     files = unmarked_files(tmp_path, key)
@@ -91,13 +91,13 @@ def test_all_others_are_vetted_and_run(key: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(others))
 
 
-def test_what_is_saved_again_is_marked(key: Path, tmp_path: Path) -> None:
+def test_saving_a_loaded_plan_marks_it(key: Path, tmp_path: Path) -> None:
     (tmp_path / "theirs.bin").write_bytes(write_plan(honest()))
     pw.load(tmp_path / "theirs.bin").save(tmp_path / "mine.bin")
     assert load_plan(tmp_path / "mine.bin").marked
 
 
-def test_one_device_does_what_the_whole_module_says(key: Path, tmp_path: Path) -> None:
+def test_modules_for_one_device_are_derived_from_the_whole_module(key: Path, tmp_path: Path) -> None:
     made = pw.make_virtual_device_set().add_slice(devices=2).tpus
     import jax
 
@@ -110,12 +110,12 @@ def test_one_device_does_what_the_whole_module_says(key: Path, tmp_path: Path) -
     path = tmp_path / "plan.bin"
     path.write_bytes(write_plan(replace(plan, computations=(tripled,))))
     compiled = pw.load(path)
-    assert compiled.plan == plan  # derived anew, byte by byte what the compiler made
+    assert compiled.plan == plan  # the derived module equals the compiler's, byte for byte
     np.testing.assert_array_equal(np.asarray(compiled(np.ones(2, np.float32))), [2.0, 2.0])
 
 
 @pytest.mark.parametrize("command", ["run", "inspect", "check", "why"])
-def test_every_command_goes_through_one_door(command: str, tmp_path: Path) -> None:
+def test_every_command_refuses_unknown_custom_calls(command: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"
     path.write_bytes(write_plan(custom("TopK")))
     code, _, stderr = pwc_here(command, str(path))
@@ -124,7 +124,7 @@ def test_every_command_goes_through_one_door(command: str, tmp_path: Path) -> No
     assert code == 3 and "PWC0611" in stderr
 
 
-def test_dumps_are_read_apart(tmp_path: Path) -> None:
+def test_the_vetting_process_refuses_invalid_dumps(tmp_path: Path) -> None:
     deep = b"module {" * 20_000 + b"}" * 20_000
     for dump in (deep, b"nonsense", b"\xff\xfe"):
         plan = replace(honest(), phases={"05.schedule.mlir": dump})
@@ -133,10 +133,10 @@ def test_dumps_are_read_apart(tmp_path: Path) -> None:
         assert caught.value.code in ("PWC0604", "PWC0609")
 
 
-# --- the other process
+# --- the vetting process
 
 
-def test_it_starts_without_jax() -> None:
+def test_the_vetting_process_starts_without_jax() -> None:
     source = vet._START.replace("answer()", "print([m for m in sys.modules if m == 'jax' or m.startswith('jax.')])")  # pyright: ignore[reportPrivateUsage]
     import jaxlib
     import ml_dtypes
@@ -148,6 +148,7 @@ def test_it_starts_without_jax() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.long("a process uses up its time: 2 s", keep=("[ob]*",))
 @pytest.mark.parametrize(
     ("does", "said"),
     [
@@ -160,8 +161,10 @@ def test_it_starts_without_jax() -> None:
         ("os.write(answers.fileno(), b'[1]')", "exit code 0"),
     ],
 )
-def test_its_death_is_a_refusal(does: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader is replaced by what hostile bytes make of it."""
+def test_a_plan_that_crashes_the_vetting_process_is_refused(
+    does: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replaces the reader by code that fails as hostile bytes could make it fail."""
     start = f"""
 import os
 from pathways.dialect.plan.modules import vetting_process as child
@@ -183,7 +186,7 @@ answer()
     assert caught.value.code == "PWC0609" and honest().computations[0].name in str(caught.value)
 
 
-def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vetting_process_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(PathwaysError, match="No such file") as caught:
         vetted(honest(), "plan.bin")
@@ -194,7 +197,7 @@ def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> Non
     assert caught.value.code == "PWC0612"
 
 
-def test_keys_of_others_are_not_used(key: Path, tmp_path: Path) -> None:
+def test_unsafe_and_damaged_keys_are_refused(key: Path, tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"
     save_plan(honest(), path)
     assert key.stat().st_mode & 0o777 == 0o600 and [p.name for p in key.parent.iterdir()] == ["key"]
@@ -222,7 +225,7 @@ def test_keys_of_others_are_not_used(key: Path, tmp_path: Path) -> None:
     refused("not a regular file")
 
 
-def test_without_a_place_for_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_are_saved_unmarked_if_no_key_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PATHWAYS_KEY", str(tmp_path / "file" / "key"))
     path = tmp_path / "plan.bin"
@@ -230,8 +233,8 @@ def test_without_a_place_for_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert path.read_bytes() == write_plan(honest()) and not load_plan(path).marked
 
 
-def test_linear_algebra_in_another_process(tmp_path: Path) -> None:
-    """JAX finds LAPACK when it lowers a call of it: whoever only runs one must find it, too."""
+def test_a_loaded_plan_calls_lapack_in_another_process(tmp_path: Path) -> None:
+    """JAX registers LAPACK when it lowers a call. A process that only runs the plan must register LAPACK itself."""
     solve = pw.program(lambda a: (jnp.linalg.inv(a), jnp.linalg.eigh(a)))
     solve.lower(np.eye(8, dtype=np.float32)).compile().save(tmp_path / "marked.bin", executables=True)
     (tmp_path / "unmarked.bin").write_bytes(write_plan(load_plan(tmp_path / "marked.bin")))

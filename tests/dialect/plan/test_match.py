@@ -1,4 +1,4 @@
-"""Which islands a plan gets of those that there are: the smallest that suit, each once."""
+"""A plan gets the smallest available islands that suit it, each at most once."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def found(needed: tuple[Island, ...], offered: tuple[Island, ...]) -> dict[str, 
 
 
 def test_the_smallest_island_that_suits_is_taken() -> None:
-    """So that the larger ones are left for those who need them; the largest is served first."""
+    """Larger islands stay free for larger needs. The largest need is matched first."""
     offered = Island("large", 8), Island("small", 2), Island("middle", 4)
     assert found((Island("a", 2),), offered) == {"a": "small"}
     assert found((Island("a", 2), Island("b", 2), Island("c", 3)), offered) == {
@@ -30,7 +30,7 @@ def test_the_smallest_island_that_suits_is_taken() -> None:
 @pytest.mark.parametrize(
     ("have", "need", "fits"), [(100, 100, True), (99, 100, False), (None, 100, True), (1, None, True)]
 )
-def test_memory_that_is_just_enough_suits(have: int | None, need: int | None, fits: bool) -> None:
+def test_an_island_needs_at_least_the_required_memory(have: int | None, need: int | None, fits: bool) -> None:
     needed, offered = (Island("a", 2, memory=need),), (Island("x", 2, memory=have),)
     if fits:
         assert found(needed, offered) == {"a": "x"}
@@ -50,7 +50,7 @@ def test_memory_that_is_just_enough_suits(have: int | None, need: int | None, fi
         (Island("a", 5), Island("x", 2, hosts=2), False),
     ],
 )
-def test_kinds_and_sizes(needed: Island, offered: Island, fits: bool) -> None:
+def test_kind_and_size_of_an_island_must_suit(needed: Island, offered: Island, fits: bool) -> None:
     if fits:
         assert found((needed,), (offered,)) == {"a": "x"}
     else:

@@ -1,4 +1,4 @@
-"""Memory: predicted against measured, by owner, and what is done where it does not suffice."""
+"""Predicted memory matches measured memory and is split by owner. Rematerialization makes plans fit."""
 
 import importlib
 from pathlib import Path
@@ -31,7 +31,7 @@ MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
 
 
 def analyzed(lowered: Any, topology: str, **options: Any) -> Plan:
-    """The plan with the temporaries that XLA says its executables need."""
+    """Compiles a plan whose temporaries are those that XLA reports for its executables."""
     program = ProgramIR(parse(text(lowered.module), lowered.module.context))
     compilation = Compilation(program, lowered.constants, Session(parse_topology(topology), analyzer=analyzer()))
     compilation.advance(options=Options(**options))
@@ -39,7 +39,7 @@ def analyzed(lowered: Any, topology: str, **options: Any) -> Plan:
 
 
 class Meter:
-    """Runs a plan instruction by instruction, waits after each, and counts what is alive on every device."""
+    """Runs a plan instruction by instruction, waits after each, and measures live bytes on every device."""
 
     def __init__(self, plan: Plan, arguments: list[Any]) -> None:
         self.plan = plan
@@ -71,7 +71,7 @@ class Meter:
             self.note({})
 
     def live(self, island: str) -> dict[int, int]:
-        """Bytes on each device of an island, by its number there."""
+        """Returns live bytes on each device of an island, by device number."""
         devices: dict[Any, int] = {d: i for i, d in enumerate(self.loaded._islands[island].devices)}
         found: dict[int, int] = dict.fromkeys(devices.values(), 0)
         for array in {id(a): a for a in (*self.values, *self.held) if a is not None}.values():
@@ -81,7 +81,7 @@ class Meter:
         return found
 
     def extra(self, run: Run, island: str) -> dict[int, int]:
-        """What XLA says a run needs beside its arguments, on each of its devices."""
+        """Returns the bytes that XLA reports for a run besides its arguments, by device number."""
         mesh = self.plan.meshes[run.mesh]
         devices = self.loaded._sides.devices(run.mesh)
         module = self.plan.computations[run.computation].module
@@ -97,9 +97,10 @@ class Meter:
             self.peaks[island] = max(self.peaks[island], now)
 
 
+@pytest.mark.long("a model of another library is compiled: 1 to 60 s each", keep=("1f1b-equinox_mlp",))
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("schedule", [PROGRAM, "1f1b"])
-def test_predicted_peaks_are_what_is_measured(name: str, schedule: str) -> None:
+def test_predicted_peaks_match_measured_peaks(name: str, schedule: str) -> None:
     model = importlib.import_module(f"support.models.{name}").built
     plan = analyzed(model.program.lower(*model.arguments), "islands=3,devices=2", schedule=schedule)
     assert plan.temporaries == "measured"
@@ -108,7 +109,7 @@ def test_predicted_peaks_are_what_is_measured(name: str, schedule: str) -> None:
         assert meter.peaks[stream.island] == pytest.approx(stream.peak_bytes, rel=0.05)
 
 
-def test_owners_add_up() -> None:
+def test_bytes_of_owners_add_up_to_the_peak() -> None:
     plan = pipe(slices=3, microbatches=6, stage=block).lowered().compile("islands=3,devices=1", schedule="gpipe").plan
     for stream in plan.streams:
         found = peak(plan, stream.island)
@@ -123,8 +124,9 @@ def results(step: Any, arguments: tuple[Any, ...]) -> list[Any]:
     return [np.asarray(v) for v in jax.tree.leaves(step(*arguments))]
 
 
+@pytest.mark.long("more schedules of the same kind", keep=("1f1b",))
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-def test_computing_again_makes_a_plan_fit(schedule: str) -> None:
+def test_rematerialization_makes_a_plan_fit_into_memory(schedule: str) -> None:
     p = pipe(slices=2, microbatches=8, stage=block)
     lowered = p.lowered()
     sizes = [
@@ -142,8 +144,8 @@ def test_computing_again_makes_a_plan_fit(schedule: str) -> None:
         np.testing.assert_allclose(have, need, rtol=1e-5, atol=1e-6)
 
 
-def test_what_helps_does_help() -> None:
-    """A refusal's advice, taken, gives the saving that it states."""
+def test_the_advice_of_a_memory_error_makes_the_plan_fit() -> None:
+    """Compiles with the schedule that the error recommends."""
     lowered = pipe(slices=2, microbatches=8, stage=block).lowered()
     free = lowered.compile("islands=2,devices=1", schedule="gpipe").plan
     worst = max(s.peak_bytes for s in free.streams)
@@ -154,7 +156,7 @@ def test_what_helps_does_help() -> None:
     lowered.compile(f"islands=2,devices=1,memory={worst - 1}", schedule="1f1b")
 
 
-def test_schedules_are_compared_on_the_command_line(root: Path) -> None:
+def test_compare_schedules_lists_every_schedule(root: Path) -> None:
     from support.processes import pwc_here
 
     source = str(root / "tests" / "golden" / "errors" / "out-of-memory.py")

@@ -1,4 +1,4 @@
-"""The parts of a plan: together they are the plan, each instruction in one of them, in an order of all."""
+"""Host partitions of a plan contain each instruction once, in the order of the whole plan."""
 
 import random
 from collections import Counter
@@ -21,15 +21,16 @@ TOPOLOGY = "islands=4,devices=8"
 
 
 @pytest.fixture(scope="module")
-def some_plans() -> list[Plan]:
+def random_plans(thorough: bool) -> list[Plan]:
     values = [np.zeros(SHAPE, np.float32)] * INPUTS
-    drawn = [draw(seed)[0] for seed in range(10)] + [draw_irregular(seed)[0] for seed in range(10)]
+    seeds = range(10 if thorough else 4)
+    drawn = [draw(seed)[0] for seed in seeds] + [draw_irregular(seed)[0] for seed in seeds]
     programs = [pw.program(program).lower(*values) for program in drawn]
     return [lowered.compile(TOPOLOGY, merge=merge).plan for lowered in programs for merge in (True, False)]
 
 
-def splits(plan: Plan, seed: int) -> list[frozenset[str]]:
-    """The islands of a plan on 1 to 4 hosts."""
+def random_split(plan: Plan, seed: int) -> list[frozenset[str]]:
+    """Distributes the islands of a plan over 1 to 4 hosts."""
     rng = random.Random(seed)
     hosts: list[set[str]] = [set() for _ in range(rng.randint(1, 4))]
     for stream in plan.streams:
@@ -37,16 +38,18 @@ def splits(plan: Plan, seed: int) -> list[frozenset[str]]:
     return [frozenset(h) for h in hosts if h]
 
 
-def test_the_parts_are_the_plan(some_plans: list[Plan]) -> None:
-    assert len(some_plans) > 10 and any(edges_of(p) for p in some_plans)
-    for plan in some_plans:
+@pytest.mark.long("more random examples of the same kind")
+def test_partitions_contain_the_whole_plan(random_plans: list[Plan]) -> None:
+    assert len(random_plans) > 10 and any(edges_of(p) for p in random_plans)
+    for plan in random_plans:
         for seed in range(10):
-            check([part_of(plan, islands) for islands in splits(plan, seed)], plan)
+            check_partitions([part_of(plan, islands) for islands in random_split(plan, seed)], plan)
 
 
-def check(parts: list[PlanPart], plan: Plan) -> None:
-    whole = list(chain(*(_alone(plan, *one) for one in linearize(plan))))
-    found = [list(chain(*(_alone(p.plan, *one) for one in p.order))) for p in parts]
+def check_partitions(parts: list[PlanPart], plan: Plan) -> None:
+    """Asserts that partitions contain every instruction, edge, input and result of a plan once, in its order."""
+    whole = list(chain(*(_with_islands(plan, *one) for one in linearize(plan))))
+    found = [list(chain(*(_with_islands(p.plan, *one) for one in p.order))) for p in parts]
     assert Counter(map(repr, chain(*found))) == Counter(map(repr, whole))
     places = {repr(one): i for i, one in enumerate(whole)}
     for part in parts:
@@ -55,7 +58,7 @@ def check(parts: list[PlanPart], plan: Plan) -> None:
                 branches = [i for s in plan.streams for i in s.instructions if isinstance(i, Branch)]
                 everywhere = sum(b.step == what.branch.step for b in branches)
                 assert what.away == (len(what.parts) < everywhere)
-    for order in found:  # each is the order of all, with what is elsewhere left out
+    for order in found:  # each partition keeps the order of the whole plan
         assert [places[repr(one)] for one in order] == sorted(places[repr(one)] for one in order)
     assert sorted(chain(*(p.inputs for p in parts))) == [i for i, port in enumerate(plan.inputs) if port.island]
     assert sorted(chain(*(p.results for p in parts))) == list(range(len(plan.results)))
@@ -68,25 +71,25 @@ def check(parts: list[PlanPart], plan: Plan) -> None:
         assert not sent and parts[0].plan.streams == plan.streams
 
 
-def _alone(plan: Plan, at: int, what: Instruction | Joined) -> list[tuple[str, Instruction]]:
-    """An instruction with its island; the parts of a branch one by one."""
+def _with_islands(plan: Plan, at: int, what: Instruction | Joined) -> list[tuple[str, Instruction]]:
+    """Pairs an instruction with its island. A joined branch gives one pair per island."""
     parts = what.parts if isinstance(what, Joined) else ((at, what),)
     return [(plan.streams[stream].island, part) for stream, part in parts]
 
 
-def test_the_parts_of_bodies_are_the_bodies(some_plans: list[Plan]) -> None:
+def test_partitions_of_bodies_contain_the_whole_bodies(random_plans: list[Plan]) -> None:
     found = 0
-    for plan in some_plans:
+    for plan in random_plans:
         for seed in range(5):
-            parts = [part_of(plan, islands) for islands in splits(plan, seed)]
+            parts = [part_of(plan, islands) for islands in random_split(plan, seed)]
             for number, body in enumerate(plan.bodies):
                 found += 1
-                check([p.bodies[number] for p in parts], plan.of_body(number))
+                check_partitions([p.bodies[number] for p in parts], plan.of_body(number))
                 for part in parts:
                     own = part.plan.bodies[number]
                     assert (own.inputs, own.results) == (body.inputs, body.results)
                     assert own.streams == part.bodies[number].plan.streams
-    assert found > 100
+    assert found > 2 * len(random_plans)
 
 
 def _sent(part: PlanPart) -> dict[int, object]:
@@ -97,8 +100,8 @@ def _received(part: PlanPart) -> dict[int, object]:
     return dict(part.received)
 
 
-def test_numbers_of_edges_differ_and_are_those_of_all_hosts(some_plans: list[Plan]) -> None:
-    for plan in some_plans:
+def test_edge_numbers_are_unique_and_equal_on_all_hosts(random_plans: list[Plan]) -> None:
+    for plan in random_plans:
         numbers = [e.number for e in edges_of(plan)]
         assert numbers == list(range(len(numbers)))
         for stream in plan.streams:
@@ -109,10 +112,10 @@ def test_numbers_of_edges_differ_and_are_those_of_all_hosts(some_plans: list[Pla
             assert set(part.received) == {i.channel for i in stream.instructions if isinstance(i, Recv)}
 
 
-def test_what_may_be_overwritten_before_it_is_taken_is_known(some_plans: list[Plan]) -> None:
-    """Inputs and results of the program, which a later run may donate, and what the plan itself donates."""
+def test_edges_know_whether_their_value_may_be_overwritten(random_plans: list[Plan]) -> None:
+    """A later run may donate inputs and results of the program. The plan itself may donate other values."""
     seen: Counter[bool] = Counter()
-    for plan in some_plans:
+    for plan in random_plans:
         for edge in edges_of(plan):
             stream = plan.stream(edge.source)
             send = next(i for i in stream.instructions if isinstance(i, Send) and i.channel == edge.channel)
@@ -126,8 +129,8 @@ def test_what_may_be_overwritten_before_it_is_taken_is_known(some_plans: list[Pl
     assert seen[True] and seen[False]
 
 
-def test_bytes_of_values_between_hosts() -> None:
-    """Two values of 64 bytes go from a mesh of four to one of two and back; what islands of one host share is free."""
+def test_bytes_between_counts_only_values_that_cross_hosts() -> None:
+    """Moves two values of 64 bytes from a mesh of four devices to one of two, and back."""
     slices = pw.make_virtual_device_set()
     here, there = (NamedSharding(slices.add_slice(devices=n).mesh("x"), P("x")) for n in (4, 2))
     f, g = (jax.jit(lambda x: x + 1, in_shardings=s, out_shardings=s) for s in (here, there))

@@ -1,4 +1,4 @@
-"""plan.bin: equal bytes, listed by unzip, and every damage a coded error in this very process."""
+"""plan.bin is a zip archive with reproducible bytes. Damaged files are refused with an error code."""
 
 import io
 import json
@@ -26,7 +26,7 @@ def code_of(raw: bytes) -> str:
     return caught.value.code
 
 
-def test_round_trip(moe_plan: Path) -> None:
+def test_a_plan_is_read_back_and_written_with_equal_bytes(moe_plan: Path) -> None:
     raw = moe_plan.read_bytes()
     assert write_plan(read_plan(raw), marked=True) == raw
     names = zipfile.ZipFile(io.BytesIO(raw)).namelist()
@@ -34,7 +34,8 @@ def test_round_trip(moe_plan: Path) -> None:
     assert any(n.startswith("computations/") for n in names)
 
 
-def test_equal_bytes_from_other_processes(tmp_path: Path) -> None:
+@pytest.mark.long("plans are compiled in three processes: 9 s")
+def test_other_processes_write_equal_bytes(tmp_path: Path) -> None:
     written: list[bytes] = []
     for seed in ("0", "1"):
         path = tmp_path / f"{seed}.bin"
@@ -44,13 +45,13 @@ def test_equal_bytes_from_other_processes(tmp_path: Path) -> None:
     assert written[0] == written[1]
 
 
-def test_truncated(moe_plan: Path) -> None:
+def test_a_truncated_file_is_refused(moe_plan: Path) -> None:
     raw = moe_plan.read_bytes()
     for length in (0, 1, 4, 30, 100, len(raw) // 2, len(raw) - 1):
         assert code_of(raw[:length]) in {"PWC0601", "PWC0602"}
 
 
-def test_every_flipped_bit_is_found(moe_plan: Path) -> None:
+def test_flipped_bits_are_detected(moe_plan: Path) -> None:
     raw = moe_plan.read_bytes()
     rng = random.Random(0)
     positions = [*range(0, 120), *range(len(raw) - 120, len(raw)), *(rng.randrange(len(raw)) for _ in range(300))]
@@ -60,7 +61,7 @@ def test_every_flipped_bit_is_found(moe_plan: Path) -> None:
         assert code_of(bytes(flipped)) in {"PWC0601", "PWC0602", "PWC0603"}
 
 
-def test_other_files(tmp_path: Path) -> None:
+def test_files_that_are_no_plans_are_refused(tmp_path: Path) -> None:
     assert code_of(b"") == code_of(b"hello") == code_of(b"import jax\n") == "PWC0601"
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
@@ -68,7 +69,7 @@ def test_other_files(tmp_path: Path) -> None:
     assert code_of(out.getvalue()) == "PWC0601"
 
 
-def test_another_format(moe_plan: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_plan_of_a_newer_format_is_refused(moe_plan: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plan = load_plan(moe_plan)
     monkeypatch.setattr("pathways.dialect.plan.plan_file.FORMAT", 99)
     future = tmp_path / "future.bin"
@@ -78,8 +79,8 @@ def test_another_format(moe_plan: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert exit_code == 6 and "PWC0603" in stderr and "format 99" in stderr
 
 
-def streams(plan: Plan, change: int, **fields: object) -> Plan:
-    """The plan with fields of instruction `change` of its first stream replaced."""
+def with_instruction(plan: Plan, change: int, **fields: object) -> Plan:
+    """Replaces fields of instruction `change` of the first stream of a plan."""
     first = plan.streams[0]
     instructions = list(first.instructions)
     instructions[change] = replace(instructions[change], **fields)  # pyright: ignore[reportArgumentType]
@@ -96,27 +97,27 @@ def wrong_deaths(stream: Stream) -> Stream:
     return replace(stream, groups=(first, *stream.groups[1:]))
 
 
-def at(plan: Plan, kind: type) -> int:
+def position_of(plan: Plan, kind: type) -> int:
     return next(i for i, x in enumerate(plan.streams[0].instructions) if isinstance(x, kind))
 
 
-def test_plans_that_would_kill_the_process_are_refused(moe_plan: Path) -> None:
+def test_plans_that_would_crash_the_process_are_refused(moe_plan: Path) -> None:
     plan = load_plan(moe_plan)
-    run = at(plan, Run)
+    run = position_of(plan, Run)
     original = plan.streams[0].instructions[run]
     assert isinstance(original, Run)
     hostile = {
-        "no such slot": streams(plan, run, inputs=(999,) * len(original.inputs)),
-        "too few inputs": streams(plan, run, inputs=original.inputs[:-1]),
-        "another computation": streams(plan, run, computation=len(plan.computations)),
-        "another mesh": streams(plan, run, mesh=len(plan.meshes) - 1),
-        "donates the caller's": streams(plan, run, donated=(0,)),
-        "reads what is not there": streams(
+        "no such slot": with_instruction(plan, run, inputs=(999,) * len(original.inputs)),
+        "too few inputs": with_instruction(plan, run, inputs=original.inputs[:-1]),
+        "another computation": with_instruction(plan, run, computation=len(plan.computations)),
+        "another mesh": with_instruction(plan, run, mesh=len(plan.meshes) - 1),
+        "donates the caller's": with_instruction(plan, run, donated=(0,)),
+        "reads what is not there": with_instruction(
             plan, run, inputs=(len(plan.streams[0].buffers) - 1,) * len(original.inputs)
         ),
-        "frees twice": streams(plan, at(plan, Free), slots=(0, 0, 0)),
-        "sends into nowhere": streams(plan, at(plan, Send), channel=12345),
-        "receives from nowhere": streams(plan, at(plan, Recv), channel=54321),
+        "frees twice": with_instruction(plan, position_of(plan, Free), slots=(0, 0, 0)),
+        "sends into nowhere": with_instruction(plan, position_of(plan, Send), channel=12345),
+        "receives from nowhere": with_instruction(plan, position_of(plan, Recv), channel=54321),
         "a device that is not there": replace(
             plan, meshes=(replace(plan.meshes[0], devices=(0, 99)), *plan.meshes[1:])
         ),
@@ -130,7 +131,7 @@ def test_plans_that_would_kill_the_process_are_refused(moe_plan: Path) -> None:
 
 
 def test_streams_that_wait_for_each_other_are_refused(moe_plan: Path) -> None:
-    """A receive moved before everything that its send needs: no order can finish."""
+    """A receive precedes everything that its send needs, so no order completes."""
     plan = load_plan(moe_plan)
     first = plan.streams[0]
     recv = max(i for i, x in enumerate(first.instructions) if isinstance(x, Recv))
@@ -142,7 +143,7 @@ def test_streams_that_wait_for_each_other_are_refused(moe_plan: Path) -> None:
     assert caught.value.code == "PWC0604" and "waits for channel" in str(caught.value)
 
 
-def test_manifest_is_text(moe_plan: Path) -> None:
+def test_the_manifest_is_json_with_format_program_and_versions(moe_plan: Path) -> None:
     manifest = json.loads(zipfile.ZipFile(moe_plan).read("manifest.json"))
     assert manifest["format"] == 4 and manifest["program"] == "step"
     assert set(manifest["writer"]) == {"pathways", "jax", "jaxlib"}

@@ -1,4 +1,4 @@
-"""A plan whose seal is right, and one of whose members is not what its manifest says: another tool's work."""
+"""A plan with a valid seal, as another tool could write, is refused if a member contradicts the manifest."""
 
 import hashlib
 import io
@@ -20,7 +20,7 @@ def members_of(raw: bytes) -> dict[str, bytes]:
 
 
 def sealed(members: dict[str, bytes]) -> bytes:
-    """An archive of these members, unmarked, with a seal of its own."""
+    """Returns an unmarked archive of these members, with a valid seal."""
     out = io.BytesIO()
     mark = MARK + b"0" * 64
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
@@ -38,13 +38,13 @@ def refusal(members: dict[str, bytes]) -> str:
     return str(caught.value)
 
 
-def test_the_same_members_are_read(moe_plan: Path) -> None:
+def test_unchanged_members_with_a_new_seal_are_read(moe_plan: Path) -> None:
     raw = moe_plan.read_bytes()
     assert read_plan(sealed(members_of(raw))) == read_plan(raw)
 
 
 @pytest.mark.parametrize("kind", ["plan.pb", "computations/", "local/", "phases/"])
-def test_a_member_that_was_changed(kind: str, moe_plan: Path) -> None:
+def test_a_changed_member_is_refused(kind: str, moe_plan: Path) -> None:
     members = members_of(moe_plan.read_bytes())
     name = next(n for n in members if n.startswith(kind))
     data = members[name]
@@ -52,14 +52,14 @@ def test_a_member_that_was_changed(kind: str, moe_plan: Path) -> None:
         assert f"{name} does not match its digest" in refusal(members | {name: changed})
 
 
-def test_members_that_changed_places(moe_plan: Path) -> None:
-    """Each is as some computation has it."""
+def test_swapped_members_are_refused(moe_plan: Path) -> None:
+    """Each member is valid, but belongs to another computation."""
     members = members_of(moe_plan.read_bytes())
     first, second, *_ = (n for n in members if n.startswith("computations/"))
     assert "does not match its digest" in refusal(members | {first: members[second], second: members[first]})
 
 
-def test_a_member_too_many_and_one_too_few(moe_plan: Path) -> None:
+def test_an_extra_or_missing_member_is_refused(moe_plan: Path) -> None:
     members = members_of(moe_plan.read_bytes())
     assert "its manifest lists" in refusal(members | {"computations/other.vhlo": b""})
     for name in members:

@@ -1,4 +1,4 @@
-"""Compiled programs and loaded plans are called as the function is: by position and by name, but for what is static."""
+"""Compiled programs and loaded plans take the arguments of their function, by position and name, except static ones."""
 
 import inspect
 from collections.abc import Callable
@@ -35,8 +35,8 @@ X = np.arange(4, dtype=np.float32)
 TWO, THREE = np.float32(2), np.float32(3)
 
 
-def both(program: pw.Program, folder: Path, *args: Any, **kwargs: Any) -> list[Compiled]:
-    """The program compiled, and the same read back from a file."""
+def compiled_and_loaded(program: pw.Program, folder: Path, *args: Any, **kwargs: Any) -> list[Compiled]:
+    """Returns the compiled program, and the same program loaded from a file."""
     compiled = program.lower(*args, **kwargs).compile()
     compiled.save(folder / "plan.bin")
     return [compiled, pw.load(folder / "plan.bin")]
@@ -51,12 +51,12 @@ def refused(call: Callable[[], Any]) -> str:
     return f"{error.text(error.have)}; {error.text(error.need)}"
 
 
-def test_by_position_and_by_name(tmp_path: Path) -> None:
+def test_arguments_are_taken_by_position_and_by_name(tmp_path: Path) -> None:
     @pw.program
     def scaled(x: Any, scale: Any) -> Any:
         return f(x) * scale
 
-    for compiled in both(scaled, tmp_path, X, scale=TWO):
+    for compiled in compiled_and_loaded(scaled, tmp_path, X, scale=TWO):
         for made in (compiled(X, THREE), compiled(X, scale=THREE), compiled(scale=THREE, x=X), compiled(X, scale=3.0)):
             assert np.allclose(made, (X + 1) * 3)
         assert "scale missing; scaled(x, scale)" in refused(lambda c=compiled: c(X))
@@ -65,13 +65,13 @@ def test_by_position_and_by_name(tmp_path: Path) -> None:
         assert "3 arguments by position" in refused(lambda c=compiled: c(X, TWO, TWO))
 
 
-def test_keyword_only_positional_only_and_the_rest(tmp_path: Path) -> None:
+def test_all_kinds_of_parameters_are_taken(tmp_path: Path) -> None:
     @pw.program
     def mixed(x: Any, /, y: Any, *rest: Any, scale: Any, **more: Any) -> Any:
         return f(x) * scale + y + sum(rest) + more["x"]
 
     expected = (X + 1) * 2 + 1 + 10 + 20 + 7
-    for compiled in both(mixed, tmp_path, X, X * 0, X, X, scale=TWO, x=X):
+    for compiled in compiled_and_loaded(mixed, tmp_path, X, X * 0, X, X, scale=TWO, x=X):
         made = compiled(X, np.ones_like(X), X * 0 + 10, X * 0 + 20, x=X * 0 + 7, scale=2)
         assert np.allclose(made, expected)
         assert "*, scale, x" in refused(lambda c=compiled: c(X, X, X, X, TWO, X))
@@ -79,24 +79,24 @@ def test_keyword_only_positional_only_and_the_rest(tmp_path: Path) -> None:
 
 def test_a_keyword_only_argument_is_not_taken_by_position(tmp_path: Path) -> None:
     scaled = pw.program(lambda x, *, scale: f(x) * scale)
-    for compiled in both(scaled, tmp_path, X, scale=TWO):
+    for compiled in compiled_and_loaded(scaled, tmp_path, X, scale=TWO):
         assert np.allclose(compiled(X, scale=THREE), (X + 1) * 3)
         assert "lambda(x, *, scale)" in refused(lambda c=compiled: c(X, THREE))
 
 
-def test_what_comes_behind_a_default_that_was_left_out_is_taken_by_name_alone(tmp_path: Path) -> None:
+def test_an_argument_after_an_omitted_default_is_taken_by_name_only(tmp_path: Path) -> None:
     @pw.program
     def step(x: Any, shift: Any = 1.0, scale: Any = 2.0) -> Any:
         return (f(x) + shift) * scale
 
-    for compiled in both(step, tmp_path, X, scale=THREE):
+    for compiled in compiled_and_loaded(step, tmp_path, X, scale=THREE):
         assert np.allclose(compiled(X, scale=TWO), (X + 2) * 2)
         assert "step(x, *, scale)" in refused(lambda c=compiled: c(X, TWO))
         assert "shift is given, which is no argument" in refused(lambda c=compiled: c(X, shift=TWO))
 
 
 @pytest.mark.parametrize("options", [{"static_argnums": 1}, {"static_argnames": "n"}, {"static_argnums": -1}])
-def test_static_arguments_are_left_out(options: dict[str, Any], tmp_path: Path) -> None:
+def test_static_arguments_are_omitted_from_compiled_calls(options: dict[str, Any], tmp_path: Path) -> None:
     def repeated(x: Any, n: int) -> Any:
         return f(x) * n
 
@@ -104,13 +104,13 @@ def test_static_arguments_are_left_out(options: dict[str, Any], tmp_path: Path) 
     for lowered in (program.lower(X, 3), program.lower(X, n=3)):
         assert np.allclose(lowered.compile()(X), (X + 1) * 3)
     assert np.allclose(program(X, 4), program(X, n=4))
-    for compiled in both(program, tmp_path, X, 3):
+    for compiled in compiled_and_loaded(program, tmp_path, X, 3):
         assert np.allclose(compiled(x=X), (X + 1) * 3)
         assert "repeated(x), n=3 compiled in" in refused(lambda c=compiled: c(X, 3))
         assert "n is given, which was compiled in" in refused(lambda c=compiled: c(X, n=3))
 
 
-def test_static_and_donated_arguments_by_name_as_jax_has_them() -> None:
+def test_static_argnames_and_donate_argnames_work_as_in_jax() -> None:
     def step(x: Any, y: Any, *, kind: str = "sum", **more: Any) -> Any:
         return on(x) + y if kind == "sum" else on(x) * y * more["factor"]
 
@@ -136,7 +136,7 @@ def test_static_and_donated_arguments_by_name_as_jax_has_them() -> None:
             pw.program(lambda x, y: x, **options)
 
 
-def test_methods_take_names_too() -> None:
+def test_methods_take_static_argnames_and_donate_argnames() -> None:
     class Model:
         @pw.program(static_argnames="n", donate_argnames="y")
         def run(self, x: Any, y: Any, n: int) -> Any:
@@ -148,7 +148,7 @@ def test_methods_take_names_too() -> None:
         np.asarray(given)
 
 
-def test_a_static_value_is_shown_the_same_in_every_process() -> None:
+def test_static_values_are_shown_without_addresses() -> None:
     shown_values = {3: "3", "adam": "'adam'", None: "None", object(): "<object>", "x" * 99: f"'{'x' * 36}..."}
     for value, expected in shown_values.items():
         signature = CallSignature(lambda x, mode: x)
@@ -181,7 +181,7 @@ def hostile(plan: Plan) -> dict[str, tuple[Parameter, ...]]:
     }
 
 
-def test_parameters_that_do_not_fit_the_arguments_are_refused() -> None:
+def test_parameters_that_do_not_match_the_arguments_are_refused() -> None:
     plan = pw.program(lambda x, scale: f(x) * scale).lower(X, TWO).compile().plan
     assert read_plan(write_plan(plan)) == plan
     for name, parameters in hostile(plan).items():
@@ -190,7 +190,7 @@ def test_parameters_that_do_not_fit_the_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[["x"]]', '[["x", 1, ""]]', "null", '[["x","either","",""]]'])
-def test_parameters_that_cannot_be_read(text: str) -> None:
+def test_malformed_parameters_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         read_parameters(text)
 
@@ -206,7 +206,7 @@ KINDS = [
 
 @st.composite
 def signatures(draw: st.DrawFn) -> inspect.Signature:
-    """A signature of any kinds of parameters, some with defaults."""
+    """Draws a signature with parameters of all kinds, with and without defaults."""
     counts = draw(st.tuples(*[st.integers(0, most) for most in (2, 3, 1, 2, 1)]))
     parameters: list[inspect.Parameter] = []
     default: Any = inspect.Parameter.empty
@@ -239,12 +239,12 @@ def bound_or_none(signature: inspect.Signature, args: Any, kwargs: Any) -> inspe
 
 @settings(max_examples=400)
 @given(calls(), calls(), st.sets(st.integers(0, 8)))
-def test_a_compiled_call_takes_what_python_binds_to_the_same_parameters(
+def test_a_compiled_call_takes_exactly_what_python_binds_equally(
     compiled: tuple[inspect.Signature, tuple[Any, ...], dict[str, Any]],
     called: tuple[inspect.Signature, tuple[Any, ...], dict[str, Any]],
     static: set[int],
 ) -> None:
-    """Without static arguments: taken if and only if Python binds the call to the same parameters, in that order."""
+    """Without static arguments, a call is taken if and only if Python binds it to the same parameters."""
     python, args, kwargs = compiled
     if bound_or_none(python, args, kwargs) is None:
         return

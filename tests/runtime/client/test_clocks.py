@@ -1,4 +1,4 @@
-"""How far another clock is ahead is found from messages that went there and back."""
+"""The offset of another clock is estimated from messages that went there and back."""
 
 import random
 
@@ -8,7 +8,7 @@ from pathways.runtime.client.clocks import Ping, ahead
 
 
 def pings(offset: int, rng: random.Random) -> list[Ping]:
-    """Messages whose ways there and back take times of their own."""
+    """Makes messages whose times there and back are random."""
     found: list[Ping] = []
     now = rng.randrange(1 << 40)
     for _ in range(8):
@@ -19,7 +19,7 @@ def pings(offset: int, rng: random.Random) -> list[Ping]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_offset_is_wrong_by_half_of_the_fastest_ping_at_most(seed: int) -> None:
+def test_the_error_of_an_offset_is_at_most_half_of_the_fastest_ping(seed: int) -> None:
     rng = random.Random(seed)
     offset = rng.choice([-1, 1]) * rng.randrange(1 << 20, 1 << 50)
     sent = pings(offset, rng)
@@ -27,9 +27,9 @@ def test_an_offset_is_wrong_by_half_of_the_fastest_ping_at_most(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_clock_is_never_ahead_of_itself(seed: int) -> None:
+def test_the_offset_of_a_clock_to_itself_is_zero(seed: int) -> None:
     assert ahead(pings(0, random.Random(seed))) == 0
 
 
-def test_slow_pings_do_not_count() -> None:
+def test_slow_pings_are_ignored() -> None:
     assert ahead([Ping(0, 10**9, 10**6), Ping(10, 1010, 20), Ping(50, 10**8, 10**5)]) == 995

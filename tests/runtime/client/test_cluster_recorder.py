@@ -1,4 +1,4 @@
-"""A recording of a cluster has what the hosts that answer have recorded; a note names the others."""
+"""A recording of a cluster contains the events of the hosts that answer; a note names the other islands."""
 
 from collections.abc import Callable
 from itertools import zip_longest
@@ -22,8 +22,8 @@ def lost(island: str) -> PathwaysError:
     return PathwaysError(HostLost(island=island, reason="a test says so"))
 
 
-class Far:
-    """A host that tells a time, or something else, and answers whether it records as a test says."""
+class FakeHost:
+    """A host that answers with a fixed time, and answers a request to record as a test says."""
 
     def __init__(self, name: str, time: str, answer: m.Answer | PathwaysError | None = None) -> None:
         self.time, self.answer = time, answer
@@ -41,12 +41,12 @@ class Far:
         return self.answer
 
 
-class Islands:
-    """A cluster of hosts that answer as a test says: an island that is not named by `hosts` has none."""
+class FakeCluster:
+    """A cluster of hosts that answer as a test says. Island `gone` has no host; `odd` answers with a malformed time."""
 
     def __init__(self, **answers: m.Answer | PathwaysError) -> None:
-        self.far = {name: Far(name, "17", answer) for name, answer in answers.items()}
-        self.hosts = {"gone": None, "odd": Far("odd", "noon")} | self.far
+        self.fakes = {name: FakeHost(name, "17", answer) for name, answer in answers.items()}
+        self.hosts = {"gone": None, "odd": FakeHost("odd", "noon")} | self.fakes
         self.client = 3
 
     def known(self) -> list[str]:
@@ -54,8 +54,8 @@ class Islands:
 
     @property
     def asked(self) -> list[m.Message]:
-        """What all were asked, what was asked first in front."""
-        turns = zip_longest(*(far.asked for far in self.far.values()))
+        """Returns the requests to all hosts, the first request of each host first."""
+        turns = zip_longest(*(fakes.asked for fakes in self.fakes.values()))
         return [message for turn in turns for message in turn if message is not None]
 
     def host(self, island: str) -> Any:
@@ -65,7 +65,7 @@ class Islands:
 
 
 def test_hosts_that_do_not_record_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    islands = Islands(good=m.Answer(1, blob=EMPTY), ended=lost("ended"), wrong=m.Answer(1, blob=b"{}"))
+    islands = FakeCluster(good=m.Answer(1, blob=EMPTY), ended=lost("ended"), wrong=m.Answer(1, blob=b"{}"))
     recorder = ClusterRecorder(cast(Cluster, islands))
     recorder.start()
     assert islands.asked == [m.Record(1, 3, MOST_LAUNCHES // 3)] * 3
@@ -75,5 +75,5 @@ def test_hosts_that_do_not_record_are_named(capsys: pytest.CaptureFixture[str]) 
     ]
     assert "the host of gone is gone: a test says so" in begun
     assert recorder.stop() == Recording([], [], [], [])
-    assert islands.asked[3:] == [m.Record(1, 3, 0)] * 2  # those that have begun
+    assert islands.asked[3:] == [m.Record(1, 3, 0)] * 2  # the hosts that have begun to record
     assert capsys.readouterr().err == "note: the trace lacks what wrong did: other kinds of rows\n"

@@ -1,7 +1,7 @@
-"""Scheduler, store and machine together, as the controller joins them, on devices that are none: no thread, no sleep.
+"""Tests scheduler, store and machine together, as the controller joins them, with fake devices and without threads.
 
-Random runs of several clients are submitted, pause, are enqueued, end or are given up; arrays are dropped, clients go,
-devices are lost and come back.
+Random runs of several clients are submitted, paused, enqueued, completed or cancelled. Arrays are dropped, clients
+close, devices are lost and recover.
 """
 
 import itertools
@@ -23,13 +23,13 @@ from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 
-LIMITS = {"w": 100, "x": 100, "y": 150, "z": 60}
-PER_ISLAND = 2
+MEMORY_LIMITS = {"w": 100, "x": 100, "y": 150, "z": 60}
+DEVICES_PER_ISLAND = 2
 
 
 @dataclass(eq=False)
 class Run:
-    """One run: what it needs on each of its devices, and what becomes of it."""
+    """One run, with the memory that the run needs on each of its devices, and its outcome."""
 
     ticket: Ticket
     client: ClientState
@@ -45,8 +45,8 @@ class World:
         self.random = random.Random(seed)
         self.machine = Machine("none")
         self.controller = Controller(self.machine, SCHEDULING_POLICIES[policy]())
-        for name, limit in LIMITS.items():
-            devices: list[Any] = [(name, position) for position in range(PER_ISLAND)]
+        for name, limit in MEMORY_LIMITS.items():
+            devices: list[Any] = [(name, position) for position in range(DEVICES_PER_ISLAND)]
             self.machine.bind(name, devices)
             for device in devices:
                 self.controller.ledger.limit(device, limit)
@@ -54,7 +54,7 @@ class World:
         self.clients = [ClientState(name, weight) for name, weight in zip("abcd", (1, 2, 4, 1), strict=True)]
         self.numbers = itertools.count()
         self.runs: list[Run] = []
-        self.order: dict[str, list[int]] = {name: [] for name in LIMITS}
+        self.order: dict[str, list[int]] = {name: [] for name in MEMORY_LIMITS}
 
     def of(self, *states: str) -> list[Run]:
         return [run for run in self.runs if run.outcome in states]
@@ -70,8 +70,8 @@ class World:
         self.runs.append(run)
         self.controller.turns.line_up(run.ticket)
 
-    def look(self) -> None:
-        """Sees whose turn has come, and checks what must always hold."""
+    def poll(self) -> None:
+        """Starts the runs whose slots have come, and checks the invariants."""
         for run in self.of(""):
             if run.ticket.gate.acquire(blocking=False):
                 run.outcome = "enqueuing"
@@ -83,18 +83,18 @@ class World:
         assert all(count == 1 for count in busy.values())
         for island in self.islands:
             for device in island.devices:
-                assert self.used(island, device) <= LIMITS[island.name]
+                assert self.used(island, device) <= MEMORY_LIMITS[island.name]
 
     def used(self, island: PhysicalIsland, device: Hashable) -> int:
-        """Bytes that are really taken: by runs, and by what others of clients hold."""
+        """Counts the bytes in use: by runs, and by results of other runs that clients hold."""
         going = [r for r in self.runs if r.began and r.outcome in ("", "enqueuing", "flying") and island in r.islands]
         numbers = {r.ticket.request.number for r in going}
         held = (b for b in self.controller.store.buffers.values() if device in b.devices and b.run not in numbers)
         return sum(r.size for r in going) + sum(b.bytes for b in held if b.counted)
 
     def enqueue(self, run: Run) -> None:
-        """All of a run is enqueued: it has results, which are poison where a device is lost."""
-        spec = MeshSpec((("x", PER_ISLAND),), tuple(range(PER_ISLAND)))
+        """Enqueues all of a run: the run has results, which are poison if a device is lost."""
+        spec = MeshSpec((("x", DEVICES_PER_ISLAND),), tuple(range(DEVICES_PER_ISLAND)))
         token = current_client.set(run.client)
         for island in run.islands if run.size and not run.client.closed else ():
             array = lost_among([island]) or object()
@@ -124,7 +124,7 @@ class World:
             run.outcome = "done"
             self.controller.turns.finished(run.ticket)
         elif choice < 0.92 and done:
-            r.choice(done).results.clear()  # handles die
+            r.choice(done).results.clear()  # frees the handles
         elif choice < 0.95 and (waiting := [x for x in self.of("") if not x.began] + enqueuing):
             run = r.choice(waiting)
             run.outcome = "cancelled"
@@ -133,14 +133,14 @@ class World:
             self._change_health()
         else:
             self._replace(r.randrange(len(self.clients)))
-        self.look()
+        self.poll()
 
     def _pause(self, run: Run) -> None:
         self.controller.turns.post(lambda scheduler: scheduler.pause(run.ticket.request.number))
 
     def _change_health(self) -> None:
         island = self.random.choice(self.islands)
-        position = self.random.randrange(PER_ISLAND)
+        position = self.random.randrange(DEVICES_PER_ISLAND)
         if position in island.lost:
             self.machine.recover(island, position)
             return
@@ -152,14 +152,14 @@ class World:
                     assert isinstance(handle.buffer.array, Poison)
 
     def _replace(self, number: int) -> None:
-        """A client goes, with all that it holds, and another comes."""
-        gone = self.clients[number]
-        self.controller.close(gone)
-        assert not self.controller.store.of(gone)
-        self.clients[number] = ClientState(gone.name, gone.weight)
+        """Closes a client with all its arrays, and adds a new client."""
+        closed_client = self.clients[number]
+        self.controller.close(closed_client)
+        assert not self.controller.store.of(closed_client)
+        self.clients[number] = ClientState(closed_client.name, closed_client.weight)
 
     def read(self, run: Run) -> None:
-        """Every result is a value, or says why there is none."""
+        """Reads every result of a run: a value, or the cause of its loss."""
         token = current_client.set(run.client)
         for handle in run.results:
             if run.client.closed:
@@ -171,27 +171,27 @@ class World:
         current_client.reset(token)
 
     def end(self) -> None:
-        """What was begun goes to its end, and clients drop what they hold: nobody waits for ever."""
+        """Completes all runs while clients drop their arrays: no run waits forever."""
         for _ in range(10 * len(self.runs) + 10):
             for run in self.of("enqueuing"):
                 self.enqueue(run)
             for run in self.of("flying"):
                 run.outcome = "done"
                 self.controller.turns.finished(run.ticket)
-            self.look()
+            self.poll()
             if not self.of("", "enqueuing", "flying"):
                 return
-            if not self.of("enqueuing", "flying"):  # all who wait want memory that handles hold
+            if not self.of("enqueuing", "flying"):  # all waiting runs need memory that handles hold
                 holding = [r for r in self.of("done") if r.results]
-                assert holding, "runs wait, and nobody holds anything"
+                assert holding, "runs wait although no client holds memory"
                 holding[0].results.clear()
-                self.look()
-        raise AssertionError("some runs never had their turn")
+                self.poll()
+        raise AssertionError("some runs were never scheduled")
 
 
 @pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
 @pytest.mark.parametrize("seed", range(40))
-def test_random_runs_and_losses(policy: str, seed: int) -> None:
+def test_random_runs_and_losses_leave_no_state_and_keep_one_order(policy: str, seed: int) -> None:
     world = World(policy, seed)
     for _ in range(300):
         world.step()
@@ -206,6 +206,6 @@ def test_random_runs_and_losses(policy: str, seed: int) -> None:
     scheduler = controller.turns.scheduler
     assert not scheduler.waiting and not scheduler.running and not scheduler.active
     assert not any(scheduler.in_flight.values())
-    for first, second in itertools.combinations(world.order.values(), 2):  # one order for runs that span islands
+    for first, second in itertools.combinations(world.order.values(), 2):  # runs on several islands have one order
         both = set(first) & set(second)
         assert [n for n in first if n in both] == [n for n in second if n in both]

@@ -1,4 +1,4 @@
-"""What is donated is overwritten where it lies: copies are counted, and so are the buffers that are left."""
+"""Donated arrays are overwritten in place: counts the copies, and the buffers that remain after runs."""
 
 import gc
 from typing import Any
@@ -19,12 +19,12 @@ jit: Any = jax.jit
 X = np.arange(8, dtype=np.float32)
 HOME = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
 make = pw.program(lambda x: jit(lambda v: v + 0, in_shardings=HOME, out_shardings=HOME)(x))
-takes = pw.program(lambda x: jit(lambda v: v + 1, in_shardings=HOME, out_shardings=HOME)(x), donate_argnums=0)
+donating = pw.program(lambda x: jit(lambda v: v + 1, in_shardings=HOME, out_shardings=HOME)(x), donate_argnums=0)
 
 
 @pytest.fixture
 def copies(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The arrays that were copied whole before they were donated."""
+    """Records the arrays that are copied whole before their donation."""
     found: list[Any] = []
     real = pjrt.copy_whole
 
@@ -37,11 +37,11 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.embedded
-def test_who_holds_an_array_alone_gives_it_away_uncopied(copies: list[Any]) -> None:
+def test_an_array_with_one_holder_is_donated_without_a_copy(copies: list[Any]) -> None:
     x = make(X)
     for _ in range(5):
         given = x.block_until_ready().handle.buffer.array
-        x = takes(x)
+        x = donating(x)
         x.block_until_ready()
         assert given.is_deleted()
     assert copies == []
@@ -49,16 +49,16 @@ def test_who_holds_an_array_alone_gives_it_away_uncopied(copies: list[Any]) -> N
 
 
 @pytest.mark.embedded
-def test_what_somebody_else_holds_is_copied_once(copies: list[Any]) -> None:
+def test_a_shared_array_is_copied_once_before_its_donation(copies: list[Any]) -> None:
     x = make(X)
     other, _ = x.handle.share()
     array = other.buffer.array
-    y = takes(x)
+    y = donating(x)
     assert copies == [array] and not array.is_deleted()
     np.testing.assert_array_equal(np.asarray(y), X + 1)
     np.testing.assert_array_equal(np.asarray(array), X)
     other.drop()
-    takes(y)
+    donating(y)
     assert len(copies) == 1
 
 
@@ -73,18 +73,18 @@ def test_an_array_that_is_donated_and_read_in_one_call_is_copied_once(copies: li
 
 
 @pytest.mark.embedded
-def test_an_array_elsewhere_is_moved_and_stays_whose_it_is(copies: list[Any]) -> None:
-    """The move is the only copy, and what is overwritten."""
+def test_donating_an_array_on_other_devices_keeps_the_original(copies: list[Any]) -> None:
+    """The transfer makes the only copy, and the copy is overwritten."""
     there = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("y"), P("y"))
     elsewhere = pw.program(lambda x: jit(lambda v: v + 0, in_shardings=there, out_shardings=there)(x))
     x = elsewhere(X)
     array = x.block_until_ready().handle.buffer.array
-    np.testing.assert_array_equal(np.asarray(takes(x)), X + 1)
+    np.testing.assert_array_equal(np.asarray(donating(x)), X + 1)
     assert copies == [array] and not array.is_deleted()
 
 
-def left() -> int:
-    """How many buffers clients hold when all that was enqueued is done."""
+def remaining_buffers() -> int:
+    """Counts the buffers that clients hold after all enqueued work is done."""
     controller = process().controller
     assert controller.background.drain(timeout=60) and controller.flights.drain(timeout=60)
     gc.collect()
@@ -92,8 +92,8 @@ def left() -> int:
 
 
 @pytest.mark.parametrize("kind", ["regular", "loop", "branch", "donating loop"])
-def test_runs_leave_nothing_behind(kind: str) -> None:
-    """A fresh input for each run, dropped afterwards with its results."""
+def test_runs_leave_no_buffers(kind: str) -> None:
+    """Each run has a fresh input, which is dropped afterwards with the results."""
     f, g = (jit(lambda x, n=n: x * 2 + n, in_shardings=HOME, out_shardings=HOME) for n in range(2))
     there = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("y"), P("y"))
     h = jit(lambda x: x - 1, in_shardings=there, out_shardings=there)
@@ -109,22 +109,22 @@ def test_runs_leave_nothing_behind(kind: str) -> None:
     }
     program = programs[kind]
     program(make(X), np.int32(1)).block_until_ready()
-    before = left()
+    before = remaining_buffers()
     for n in range(5):
         x = make(X + n)
         results = program(x, np.int32(n))
         jax.block_until_ready(np.asarray(results))
         del x, results
-    assert left() == before
+    assert remaining_buffers() == before
 
 
-def test_a_loop_and_a_branch_together_leave_nothing_behind() -> None:
+def test_a_loop_and_a_branch_together_leave_no_buffers() -> None:
     program = looping()
-    before = left()
+    before = remaining_buffers()
     for n in range(3):
         x = make(X)
         results = program(x, np.int32(n))
         jax.block_until_ready([np.asarray(array) for array in results])
-        assert left() == before + 1 + len(results)
+        assert remaining_buffers() == before + 1 + len(results)
         del x, results
-    assert left() == before
+    assert remaining_buffers() == before

@@ -1,4 +1,4 @@
-"""The element types of a plan rule wherever values enter or leave, whatever `jax_enable_x64` says in which thread."""
+"""Values that enter or leave a plan have its element types, whatever `jax_enable_x64` is in the thread."""
 
 import threading
 from pathlib import Path
@@ -28,7 +28,7 @@ def placed(function: Any, devices: int = 2) -> Any:
 
 
 def values(dtype: str) -> "np.ndarray[Any, Any]":
-    """Eight values, some of which need all the bits of a wide type."""
+    """Makes eight values, some of which need all the bits of a wide type."""
     if dtype in ("int64", "uint64"):
         return np.arange(8).astype(dtype) + np.array(2**40, dtype)
     if dtype in ("float64", "complex128"):
@@ -44,7 +44,7 @@ def program(dtype: str) -> "pw.Program":
 
 @pytest.mark.parametrize("dtype", stored_names())
 @pytest.mark.parametrize("wide", [False, True])
-def test_a_host_array_arrives_with_the_width_that_is_stated(dtype: str, wide: bool) -> None:
+def test_a_host_array_is_put_on_devices_with_the_stated_type(dtype: str, wide: bool) -> None:
     devices = pjrt.make_devices(2)
     spec = MeshSpec((("x", 2),), (0, 1))
     real = pjrt.named_sharding(spec, (("x",),), devices)
@@ -57,7 +57,7 @@ def test_a_host_array_arrives_with_the_width_that_is_stated(dtype: str, wide: bo
     np.testing.assert_array_equal(back, host)
 
 
-def test_a_width_that_the_devices_do_not_hold_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_that_devices_narrow_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pjrt, "_NARROWED", frozenset[str]())
     devices = pjrt.make_devices(1)
     spec = MeshSpec((("x", 1),), (0,))
@@ -67,7 +67,7 @@ def test_a_width_that_the_devices_do_not_hold_is_told(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("dtype", WIDE)
-def test_wide_values_stay_wide_where_x64_is_off(dtype: str, tmp_path: Path) -> None:
+def test_wide_values_stay_wide_while_x64_is_off(dtype: str, tmp_path: Path) -> None:
     x = values(dtype)
     with jax.enable_x64(True):
         compiled = program(dtype).lower(x).compile()
@@ -75,12 +75,12 @@ def test_wide_values_stay_wide_where_x64_is_off(dtype: str, tmp_path: Path) -> N
     compiled.save(path)
     found: list[Any] = []
 
-    def elsewhere() -> None:
+    def in_another_thread() -> None:
         found.extend(compiled(x))
         found.extend(pw.load(path)(x))
         found.extend(run_reference(compiled.plan, [x]))
 
-    thread = threading.Thread(target=elsewhere)
+    thread = threading.Thread(target=in_another_thread)
     thread.start()
     thread.join()
     assert len(found) == 6
@@ -92,7 +92,7 @@ def test_wide_values_stay_wide_where_x64_is_off(dtype: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("dtype", WIDE)
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_wide_values_come_back_from_suspension_and_snapshots(dtype: str, on_disk: bool, tmp_path: Path) -> None:
+def test_suspension_and_snapshots_keep_wide_values_wide(dtype: str, on_disk: bool, tmp_path: Path) -> None:
     x = values(dtype)
     with pw.Client("wide") as client:
         with jax.enable_x64(True):
@@ -106,7 +106,7 @@ def test_wide_values_come_back_from_suspension_and_snapshots(dtype: str, on_disk
             np.testing.assert_array_equal(np.asarray(back), x)
 
 
-def test_what_is_submitted_sees_the_settings_of_the_caller() -> None:
+def test_submitted_calls_have_the_jax_settings_of_the_caller() -> None:
     f = placed(lambda x: x * 2)
     p = pw.program(lambda x: f(x))
     with pw.Client("wide") as client:
@@ -118,7 +118,7 @@ def test_what_is_submitted_sees_the_settings_of_the_caller() -> None:
         np.testing.assert_array_equal(client.submit(np.asarray, result).result(), values("float64") * 2)
 
 
-def test_a_program_is_traced_anew_where_settings_of_jax_differ() -> None:
+def test_a_program_is_traced_anew_when_settings_of_jax_differ() -> None:
     f = placed(lambda: jnp.arange(8) * 1.0)
     p = pw.program(lambda: f())
     assert str(p().dtype) == "float32"
@@ -127,7 +127,7 @@ def test_a_program_is_traced_anew_where_settings_of_jax_differ() -> None:
     assert str(p().dtype) == "float32"
 
 
-def test_a_wide_array_is_not_narrowed_by_a_program_that_was_traced_without() -> None:
+def test_calling_a_program_with_a_wide_array_is_refused_while_x64_is_off() -> None:
     p = program("int64")
     with jax.enable_x64(True):
         array, _ = p(values("int64"))
@@ -135,7 +135,7 @@ def test_a_wide_array_is_not_narrowed_by_a_program_that_was_traced_without() -> 
         p(array)
 
 
-def test_a_stated_width_is_what_jax_makes_of_it() -> None:
+def test_a_program_lowered_for_int64_takes_int32_while_x64_is_off() -> None:
     f = placed(lambda x: x + 1)
     lowered = pw.program(lambda x: f(x)).lower(jax.ShapeDtypeStruct((8,), "int64"))
     assert lowered.compile().plan.inputs[0].dtype == "int32"
@@ -150,7 +150,8 @@ step = pw.program(lambda x: f(x), example_args=lambda: (np.arange(8, dtype=np.fl
 """
 
 
-def test_a_plan_compiled_with_x64_runs_in_a_process_without(tmp_path: Path) -> None:
+@pytest.mark.long("processes are started from nothing for it")
+def test_a_plan_compiled_with_x64_runs_in_a_process_without_x64(tmp_path: Path) -> None:
     model, plan, out = (tmp_path / name for name in ("model.py", "plan.bin", "out.npz"))
     model.write_text(_GANG)
     x = np.arange(8) / 3
@@ -166,7 +167,7 @@ def test_a_plan_compiled_with_x64_runs_in_a_process_without(tmp_path: Path) -> N
         np.testing.assert_allclose(result, x * 2 + x.sum(), rtol=1e-15)
 
 
-def test_a_compiled_program_is_called_where_x64_is_off_again() -> None:
+def test_a_program_compiled_with_x64_can_be_called_without_x64() -> None:
     code = f"""{_GANG}
 with jax.enable_x64(True):
     c = step.lower(*step.example_args).compile()

@@ -1,4 +1,4 @@
-"""A host as its controller sees it: whatever it sends, and however it ends, nothing waits for it for ever."""
+"""A controller never waits forever for a host, whatever the host sends and however the host ends."""
 
 import socket
 import threading
@@ -24,7 +24,7 @@ CAUSE = ComputationFailed(computation="f", island="island0", cause="boom")
 
 
 class Far:
-    """The far end: a host that does what a test says."""
+    """The far end of a connection: a host that a test controls."""
 
     def __init__(self) -> None:
         here, self.raw = socket.socketpair()
@@ -37,7 +37,7 @@ class Far:
         return run
 
     def answers(self, *answers: Callable[[Any], m.Message]) -> None:
-        """Answers so many messages, each as its function says, in a thread of its own."""
+        """Answers one message with each of the functions, in a new thread."""
 
         def work() -> None:
             for answer in answers:
@@ -58,19 +58,19 @@ def load(number: int) -> m.Message:
     return m.LoadPlan(number, 0, "plan", False, b"")
 
 
-def test_answers_come_to_those_who_asked(far: Far) -> None:
+def test_each_request_receives_its_own_answer(far: Far) -> None:
     far.answers(lambda q: m.Answer(q.request, value="one"), lambda q: m.Answer(q.request, value="two"))
     assert [far.host.ask(load).value for _ in range(2)] == ["one", "two"]
 
 
-def test_a_refusal_is_raised_as_it_was_said(far: Far) -> None:
+def test_a_refusal_is_raised_with_the_diagnostic_of_the_host(far: Far) -> None:
     far.answers(lambda q: m.Answer(q.request, error=write_diagnostic(CAUSE)))
     with pytest.raises(PathwaysError) as caught:
         far.host.ask(load)
     assert caught.value.diagnostic == CAUSE
 
 
-def test_a_run_ends_good_or_with_the_cause_of_each_result(far: Far) -> None:
+def test_a_run_ends_well_or_with_the_cause_of_each_failed_result(far: Far) -> None:
     far.answers(lambda r: m.Done(r.run, 5), lambda r: m.Failed(r.run, 5, {"1": write_diagnostic(CAUSE)}))
     good, bad = (far.run(m.RunPlan(0, n, 0, 10, ())) for n in range(2))
     type_ = ArrayType((2,), "int8")
@@ -82,28 +82,28 @@ def test_a_run_ends_good_or_with_the_cause_of_each_result(far: Far) -> None:
     assert first.is_ready() and second.is_ready()
 
 
-def test_what_was_found_in_a_step_is_told(far: Far) -> None:
+def test_a_run_has_the_fault_that_its_host_found_in_a_step(far: Far) -> None:
     far.answers(lambda r: m.Failed(r.run, 5, {}, write_diagnostic(CAUSE), 7))
     run = far.run(m.RunPlan(0, 0, 0, 10, (), wanted=1))
     run.block_until_ready()
     assert run.found == (7, CAUSE) and run.everything is None
 
 
-def test_values_are_fetched_as_they_were(far: Far) -> None:
+def test_values_are_fetched_unchanged(far: Far) -> None:
     want = np.arange(6, dtype=np.int16).reshape(2, 3)
     far.answers(lambda q: m.Answer(q.request, value="[2, 3]", blob=want.tobytes()))
     got = RemoteArray(far.host, ClientIds(0).take(), ArrayType((2, 3), "int16")).fetch()
     np.testing.assert_array_equal(got, want)
 
 
-def test_a_hang_is_the_cause_of_all_that_waits(far: Far) -> None:
+def test_a_hang_is_the_cause_of_the_waiting_run_and_of_the_host(far: Far) -> None:
     run = far.run(m.RunPlan(0, 0, 0, 10, ()))
     far.connection.post(m.Hangs(write_diagnostic(CAUSE), 2))
     run.block_until_ready()
     assert run.everything == CAUSE == far.host.lost and far.host.faults == 2
 
 
-def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
+def test_freed_arrays_are_sent_before_the_next_message(far: Far) -> None:
     numbers = [ClientIds(0).take() for _ in range(3)]
     arrays = [RemoteArray(far.host, n, ArrayType((), "int8")) for n in numbers]
     arrays.clear()
@@ -113,13 +113,13 @@ def test_the_end_of_arrays_is_told_before_what_follows(far: Far) -> None:
     assert far.connection.receive() == m.CopyArray(1, 2)
 
 
-def test_a_host_that_takes_nothing_keeps_nobody_waiting_and_is_still_heard(far: Far) -> None:
-    """Its signs of life are read while much is on its way to it, and ends of arrays are to be sent, too."""
+def test_heartbeats_of_a_host_that_reads_nothing_are_received(far: Far) -> None:
+    """Heartbeats are read while much data and freed arrays wait to be sent to the host."""
     for _ in range(20):
         far.host.post(m.PutArray(ClientIds(0).take(), 0, 0, bytes(1 << 20)))
     for runs in range(3):
         heard = far.host.heard
-        RemoteArray(far.host, ClientIds(0).take(), ArrayType((), "int8"))  # its end is told at the next sign
+        RemoteArray(far.host, ClientIds(0).take(), ArrayType((), "int8"))  # freed at once; sent with the next heartbeat
         far.connection.post(m.Beat(runs, runs))
         until = threading.Event()
         while far.host.heard == heard or far.host.arrays != runs:
@@ -127,7 +127,7 @@ def test_a_host_that_takes_nothing_keeps_nobody_waiting_and_is_still_heard(far: 
 
 
 @pytest.mark.parametrize("how", ["end", "noise", "unasked", "too large", "a number that is none"])
-def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
+def test_waiting_requests_and_runs_fail_when_the_host_is_lost(how: str, far: Far) -> None:
     run = far.run(m.RunPlan(0, 0, 0, 10, ()))
     raised: list[str] = []
 
@@ -160,4 +160,4 @@ def test_whatever_waits_ends_when_the_host_does(how: str, far: Far) -> None:
         far.host.ask(load)
     after = far.run(m.RunPlan(0, 1, 0, 10, ()))
     assert after.is_ready() and after.everything is far.host.lost
-    far.host.order(m.CopyArray(1, 2))  # no error: what it would have been for has its own
+    far.host.order(m.CopyArray(1, 2))  # raises no error: the run that needs the copy has one

@@ -1,4 +1,4 @@
-"""What a client of a shared cluster says of a run, and that nothing of it stays here."""
+"""Tests the messages that a client of a shared cluster sends for a run, and when the client delays them."""
 
 import threading
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from pathways.runtime.wire.encoding import decode, read_parcels
 from pathways.runtime.wire.frames import HEADER
 
 
-def test_ends_of_arrays_go_before_the_run_that_follows_them() -> None:
+def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
     ended = EndedArrays()
     ended.add(5)
     ended.add_plan(6)
@@ -31,16 +31,16 @@ def test_ends_of_arrays_go_before_the_run_that_follows_them() -> None:
     assert len(submitted(run, 0, {"device": 2}, [(1, host, m.RunPlan(7, 8, 0, 9, (5,)))])) == 1
 
 
-def test_a_run_is_kept_only_where_all_of_its_islands_have_work_that_was_told() -> None:
+def test_a_run_is_delayed_only_if_all_its_islands_have_enough_work() -> None:
     def hosts(*under_way: int) -> Any:
         return [SimpleNamespace(under_way=count) for count in under_way]
 
     assert are_ahead(hosts(AHEAD + 1, AHEAD + 1))
     assert not are_ahead(hosts(AHEAD + 1, AHEAD))
-    assert MOST_KEPT < AHEAD  # or all that is under way could be here
+    assert MOST_KEPT < AHEAD  # otherwise all runs under way could be delayed here
 
 
-def test_all_who_wait_for_a_run_hear_of_its_end() -> None:
+def test_the_end_of_a_run_wakes_all_waiting_threads() -> None:
     run = RemoteRun()
     threads = [threading.Thread(target=run.block_until_ready) for _ in range(4)]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Several clients on the same devices: shares, isolation, memory, and what they leave behind."""
+"""Tests clients that share devices: isolation, memory limits, suspension and cleanup."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ def settled() -> bool:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set when a run has found that it must wait for its turn, or for memory."""
+    """An event that is set once a run must wait for its slot or for memory."""
     event, controller = threading.Event(), process().controller
     real = controller.patience
 
@@ -37,7 +37,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return event
 
 
-def test_arrays_are_their_clients() -> None:
+def test_only_its_own_client_can_use_an_array() -> None:
     program = make(1)
     ours = program(X)
     with pw.Client("bob") as bob:
@@ -53,7 +53,7 @@ def test_arrays_are_their_clients() -> None:
     np.testing.assert_array_equal(np.asarray(program(ours)), X + 2)
 
 
-def test_futures() -> None:
+def test_submit_returns_futures_and_arrays_are_awaitable() -> None:
     program = make(1)
     client = pw.Client("carol", weight=2)
 
@@ -107,7 +107,7 @@ def limited(memory: int, size: int = 1024) -> Any:
     return lowered.compile(f"islands=1,devices=1,memory={memory}")
 
 
-def test_memory_that_a_client_holds_itself_is_not_waited_for() -> None:
+def test_a_run_does_not_wait_for_memory_held_by_its_own_client() -> None:
     compiled = limited(3 * 4096)  # one run takes two arrays
     host = np.ones(1024, np.float32)
     first = compiled(host)
@@ -123,7 +123,7 @@ def test_memory_that_a_client_holds_itself_is_not_waited_for() -> None:
     np.testing.assert_array_equal(np.asarray(compiled(host)), 2 * host)
 
 
-def test_memory_of_others_is_waited_for(waits: threading.Event) -> None:
+def test_a_run_waits_for_memory_held_by_another_client(waits: threading.Event) -> None:
     compiled = limited(3 * 4096 + 1)
     host = np.ones(1024, np.float32)
     gate, holding = threading.Event(), threading.Event()
@@ -155,7 +155,7 @@ def test_memory_of_others_is_waited_for(waits: threading.Event) -> None:
     assert settled() and not any(process().controller.ledger.reserved.values())
 
 
-def test_a_waiting_run_ends_with_its_client(waits: threading.Event) -> None:
+def test_closing_a_client_cancels_its_waiting_run(waits: threading.Event) -> None:
     compiled = limited(3 * 4096 + 2)
     host = np.ones(1024, np.float32)
     first = compiled(host)
@@ -177,7 +177,7 @@ def test_a_waiting_run_ends_with_its_client(waits: threading.Event) -> None:
     np.testing.assert_array_equal(np.asarray(second), 4 * host)
 
 
-def test_what_never_fits_is_refused() -> None:
+def test_a_run_that_needs_more_than_all_memory_is_refused() -> None:
     big = limited(1 << 20, size=8192)
     process().controller.ledger.limits.update(
         dict.fromkeys(next(iter(big._loaded._peaks)) and big._loaded._peaks, 4096)
@@ -186,7 +186,7 @@ def test_what_never_fits_is_refused() -> None:
 
 
 @pytest.mark.parametrize("to_disk", [False, True])
-def test_suspended_and_resumed(to_disk: bool, tmp_path: Path) -> None:
+def test_a_client_suspends_and_resumes(to_disk: bool, tmp_path: Path) -> None:
     shared = on()
     program, other = make(1, shared), make(2, shared)
     with pw.Client("sleeper") as client:
@@ -204,14 +204,14 @@ def test_suspended_and_resumed(to_disk: bool, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_suspended_to_where_nothing_can_be(tmp_path: Path) -> None:
+def test_suspending_reports_unusable_folders_and_resuming_missing_files(tmp_path: Path) -> None:
     program = make(1)
     with pw.Client("sleeper") as client:
         x, y = program(X), program(X)
         file = tmp_path / "file"
         file.write_text("")
         assert code_of(client.suspend, file) == "PWC0606"
-        np.testing.assert_array_equal(np.asarray(x), X + 1)  # nothing has happened
+        np.testing.assert_array_equal(np.asarray(x), X + 1)  # the failed call has changed nothing
         client.suspend(tmp_path / "new" / "folder")
         first, second = (tmp_path / "new" / "folder").iterdir()
         first.unlink()
@@ -230,7 +230,7 @@ def code_or_none(array: pw.Array) -> str | None:
     return None
 
 
-def test_what_is_too_large_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetching_more_than_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     x = make(1)(X)
     monkeypatch.setattr(process().controller, "fetch_limit", 16)
     assert code_of(np.asarray, x) == "PWC0516"
@@ -239,19 +239,19 @@ def test_what_is_too_large_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.embedded
-def test_threads_end() -> None:
-    hosts = set(threads_of_ours())  # of other tests; what hosts begin ends with their processes
+def test_threads_end_after_their_work() -> None:
+    hosts = set(pathways_threads())  # threads of other tests, which end with their hosts
     hosts = {t for t in hosts if t.name in ("pathways-listener", "pathways-eager", "pathways-send")}
     program = make(3)
     for _ in range(20):
         program(X).block_until_ready()
     assert settled()
-    for thread in set(threads_of_ours()) - hosts:
+    for thread in set(pathways_threads()) - hosts:
         thread.join(20)
-    assert not [t.name for t in threads_of_ours() if t not in hosts]
+    assert not [t.name for t in pathways_threads() if t not in hosts]
 
 
-def threads_of_ours() -> list[threading.Thread]:
-    """All but the one that gives freed memory back, which lives as long as the process."""
+def pathways_threads() -> list[threading.Thread]:
+    """Lists threads of this package, except the one that returns freed memory and lives as long as the process."""
     named = [t for t in threading.enumerate() if t.name.startswith("pathways-")]
     return [t for t in named if t.name != THREAD]

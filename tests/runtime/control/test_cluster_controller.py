@@ -1,4 +1,4 @@
-"""A controller goes on whatever a client or a host sends it, and knows who may say what."""
+"""The cluster controller survives malformed messages, and refuses messages that a sender may not send."""
 
 import contextlib
 import json
@@ -31,8 +31,8 @@ from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.versions import VERSIONS
 
 
-class HereAlready(Started):
-    """Starts nothing: the hosts are threads of this process."""
+class InProcessHosts(Started):
+    """Starts no process: the hosts are threads of this process."""
 
     tickets: Sequence[str] = ()
 
@@ -40,7 +40,7 @@ class HereAlready(Started):
     def pids(self) -> Sequence[int]:
         return [os.getpid()]
 
-    def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> "HereAlready":
+    def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> "InProcessHosts":
         self.tickets = tickets
         return self
 
@@ -48,11 +48,11 @@ class HereAlready(Started):
         return ""
 
     def kill(self) -> None:
-        """It is not killed: its stream ends."""
+        """Kills nothing: the stream of the host ends instead."""
 
 
-class Running:
-    """A controller in a thread, with a host of one device that says at once that runs are done."""
+class RunningController:
+    """Runs a controller in a thread, with a host of one device that reports every run as done at once."""
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "c")
@@ -60,7 +60,7 @@ class Running:
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
         self.listener.listen(64)
-        launcher = HereAlready()
+        launcher = InProcessHosts()
         self.controller = ClusterController(
             self.loop, Topology((Island("island0", devices=1),)), "cpu", SCHEDULING_POLICIES[STRIDE](), launcher,
             self.path,
@@ -100,16 +100,16 @@ class Running:
         connection.post(m.ComeIn("test", os.getpid(), versions))
         return connection, connection.receive()
 
-    def works(self) -> bool:
-        """Whether a client that comes now has a run done."""
+    def can_run(self) -> bool:
+        """Returns whether a new client can complete a run."""
         connection, welcome = self.client()
         assert isinstance(welcome, m.Welcome)
         first = first_id(welcome.client)
         if not json.loads(welcome.hosts["island0"])[1]:
-            assert isinstance(next_of(connection), m.HostCame)
+            assert isinstance(next_message(connection), m.HostCame)
         parcels = pack_parcels([(0, 0, m.RunPlan(first, first, 0, first, ()))])
         connection.post(m.Submit(first, first, 1, 0, 1, (), parcels))
-        said = next_of(connection)
+        said = next_message(connection)
         connection.close()
         return isinstance(said, m.Relayed)
 
@@ -123,21 +123,21 @@ class Running:
         assert not self.thread.is_alive()
 
 
-def next_of(connection: Connection) -> m.Message:
-    """What a client is told next, but for signs of life."""
+def next_message(connection: Connection) -> m.Message:
+    """Receives the next message that is not a heartbeat."""
     return next(said for said in iter(connection.receive, None) if not isinstance(said, m.Beat))
 
 
 @pytest.fixture
-def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "1000")  # of its signs of life none is given
-    made = Running(tmp_path)
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningController]:
+    monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "1000")  # the host of the test sends no heartbeats
+    made = RunningController(tmp_path)
     yield made
     made.close()
 
 
 def noise(rng: random.Random) -> bytes:
-    """What is no message, or one that a controller is not told, or is cut."""
+    """Makes bytes that are no message, a message that a controller does not accept, or a truncated message."""
     match rng.randrange(5):
         case 0:
             return rng.randbytes(rng.randrange(1, 200))
@@ -158,7 +158,7 @@ def noise(rng: random.Random) -> bytes:
             return whole[: rng.randrange(1, len(whole))]
 
 
-def test_noise_ends_who_sends_it_and_nothing_else(running: Running) -> None:
+def test_the_controller_serves_clients_after_malformed_bytes(running: RunningController) -> None:
     rng = random.Random(0)
     for number in range(120):
         connection = running.client()[0] if number % 2 else running.connect()
@@ -166,20 +166,20 @@ def test_noise_ends_who_sends_it_and_nothing_else(running: Running) -> None:
         with contextlib.suppress(OSError):
             raw._stream.sendall(noise(rng))
         connection.close()
-    assert running.works()
+    assert running.can_run()
 
 
-def test_a_client_of_another_version_is_told_what_differs(running: Running) -> None:
+def test_a_client_of_another_version_is_refused_with_the_difference(running: RunningController) -> None:
     connection, said = running.client(VERSIONS | {"jax": "0.1"})
     assert isinstance(said, m.RunRefused)
     found = read_diagnostic(said.cause)
     assert found.code == "PWC0918" and "jax 0.1 there" in found.text(found.have)
     with pytest.raises(ConnectionEnded):
         connection.receive()
-    assert running.works()
+    assert running.can_run()
 
 
-def test_what_names_another_client_s_run_ends_its_sender(running: Running) -> None:
+def test_a_client_that_cancels_another_clients_run_is_disconnected(running: RunningController) -> None:
     victim, welcome = running.client()
     assert isinstance(welcome, m.Welcome)
     thief, _ = running.client()
@@ -187,48 +187,48 @@ def test_what_names_another_client_s_run_ends_its_sender(running: Running) -> No
     with pytest.raises(ConnectionEnded):
         while True:
             thief.receive()
-    assert running.works()
+    assert running.can_run()
     victim.close()
 
 
-def test_hosts_are_told_of_clients_that_have_gone(running: Running) -> None:
+def test_hosts_are_notified_of_disconnected_clients(running: RunningController) -> None:
     connection, welcome = running.client()
     assert isinstance(welcome, m.Welcome)
     connection.close()
-    assert running.works()
-    gone = threading.Event()
+    assert running.can_run()
+    pause = threading.Event()
     for _ in range(1000):
         if welcome.client in running.forgotten:
             return
-        gone.wait(0.01)
-    pytest.fail("it was not told")
+        pause.wait(0.01)
+    pytest.fail("the host was not notified")
 
 
-def test_another_process_is_no_host(running: Running) -> None:
+def test_a_process_without_a_ticket_is_refused_as_a_host(running: RunningController) -> None:
     for hello in (m.Hello("island0", os.getpid(), VERSIONS), m.Hello("island7", os.getpid(), VERSIONS)):
         connection = running.connect()
         connection.post(hello)
-        assert isinstance(connection.receive(), m.RunRefused)  # why
+        assert isinstance(connection.receive(), m.RunRefused)
         with pytest.raises(ConnectionEnded):
             connection.receive()
-    assert running.works()
+    assert running.can_run()
 
 
-def test_an_island_whose_hosts_cannot_be_started_stays_away() -> None:
-    """Its keys are not there, say: who waits for it hears why."""
+def test_an_island_whose_hosts_cannot_start_is_reported_as_lost() -> None:
+    """The launcher raises an error, for example because keys are missing. Clients that wait receive the cause."""
 
-    class Refusing(HereAlready):
-        def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> HereAlready:
+    class Refusing(InProcessHosts):
+        def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> InProcessHosts:
             raise PathwaysError(HostLost(island=island.name, reason="it has no keys"))
 
-    loop, gone = Loop(), list[str]()
-    members = Members(loop, Refusing(), [Island("pod", devices=1)], lambda _: None, lambda m, _, c: gone.append(c.code))
+    loop, lost = Loop(), list[str]()
+    members = Members(loop, Refusing(), [Island("pod", devices=1)], lambda _: None, lambda m, _, c: lost.append(c.code))
     members.begin()
     loop.close()
-    assert members.all[0].epoch.state == "away" and gone == ["PWC0910"]
+    assert members.all[0].epoch.state == "away" and lost == ["PWC0910"]
 
 
 @pytest.mark.parametrize("name", ["pod/0", "../pod", "", "a b", "x" * 65])
-def test_what_would_be_no_file_is_no_name_of_an_island(name: str) -> None:
+def test_an_island_name_that_is_no_valid_file_name_is_refused(name: str) -> None:
     refused = refused_new(Topology((Island("pod", devices=1),)), Island(name, devices=1), ONE_EACH)
     assert refused is not None and refused.code == "PWC0923"

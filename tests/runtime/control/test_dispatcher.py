@@ -1,4 +1,4 @@
-"""Runs of many clients go to their hosts in one order, each client has its share, and nothing is left in the end."""
+"""The dispatcher sends runs of many clients to hosts in one order and in fair shares, and leaves no state behind."""
 
 import random
 from collections import Counter
@@ -25,7 +25,7 @@ PLAN = 7
 
 
 class FakePeer:
-    """The other end of a stream: what it was sent."""
+    """Records the messages sent to the other end of a stream."""
 
     def __init__(self) -> None:
         self.got: list[Any] = []
@@ -37,20 +37,20 @@ class FakePeer:
             data = data[HEADER.size + size :]
 
 
-class Hall:
-    """Hosts that end runs when a test says so, and clients."""
+class FakeCluster:
+    """Clients, and hosts whose runs end when a test calls `end`."""
 
     def __init__(self, hosts: int, memory: int | None = None) -> None:
         self.members = members_of(Island(f"island{n}", devices=1, memory=memory) for n in range(hosts))
         for member in self.members:
-            self.comes(member)
+            self.join_host(member)
         self.dispatcher = Dispatcher(self.members, SCHEDULING_POLICIES[STRIDE]())
         self.sessions: list[ClientSession] = []
         self.pending: list[list[int]] = [[] for _ in self.members]
-        """The runs that each host has and has not ended, in the order in which it got them."""
+        """The unfinished runs of each host, in the order received."""
         self.seen: list[list[int]] = [[] for _ in self.members]
 
-    def comes(self, member: Member) -> None:
+    def join_host(self, member: Member) -> None:
         peer: Any = FakePeer()
         member.ranks[0].peer = peer
         member.epoch.settle(member.epoch.number, "join")
@@ -71,12 +71,12 @@ class Hall:
         self.dispatcher.submit(session, m.Submit(run, PLAN, 1, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
         return run
 
-    def frees(self, session: ClientSession, host: int, array: int) -> None:
+    def free_array(self, session: ClientSession, host: int, array: int) -> None:
         frame = b"".join(frame_of(*encode(m.FreeArrays((first_id(session.number) + array,)))))
         self.dispatcher.pass_on(session, m.Relayed(host, self.members[host].epoch.number, 0, frame))
 
-    def look(self) -> None:
-        """Takes what hosts were sent."""
+    def collect_messages(self) -> None:
+        """Takes the messages sent to hosts, and records the runs among them."""
         for number, member in enumerate(self.members):
             peer: Any = member.ranks[0].peer
             if peer is None:
@@ -88,20 +88,20 @@ class Hall:
             peer.got.clear()
 
     def end(self, host: int) -> int:
-        """Has a host end the run that it has had longest."""
+        """Ends the oldest unfinished run of a host."""
         run = self.pending[host].pop(0)
         self.dispatcher.ended(self.members[host].ranks[0], run, 1_000_000)
         return run
 
-    def goes(self, host: int) -> None:
-        """A host is gone, and another comes."""
+    def replace_host(self, host: int) -> None:
+        """Loses a host and joins its replacement."""
         member = self.members[host]
         cause = HostLost(island=member.name, reason="killed")
         member.epoch.go()
         member.ranks[0].peer, member.lost = None, cause
         self.pending[host].clear()
         self.dispatcher.gone(member, cause)
-        self.comes(member)
+        self.join_host(member)
 
     def is_empty(self) -> bool:
         scheduler = self.dispatcher.scheduler
@@ -122,167 +122,167 @@ def refused(session: ClientSession) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("weights", [(1, 3), (1, 1), (2, 5), (1, 2, 4)])
-def test_clients_that_always_want_have_their_shares(weights: tuple[int, ...]) -> None:
-    hall = Hall(1)
-    clients = [hall.client() for _ in weights]
+def test_busy_clients_get_shares_in_proportion_to_their_weights(weights: tuple[int, ...]) -> None:
+    cluster = FakeCluster(1)
+    clients = [cluster.client() for _ in weights]
     numbers = Counter[int]()
 
     def more(client: ClientSession, weight: float) -> None:
         numbers[client.number] += 1
-        hall.submit(client, numbers[client.number], [0], weight)
+        cluster.submit(client, numbers[client.number], [0], weight)
 
     for client, weight in zip(clients, weights, strict=True):
         for _ in range(8):
             more(client, weight)
-    hall.look()
+    cluster.collect_messages()
     had = Counter[int]()
     for _ in range(100 * sum(weights)):
-        client = hall.end(0) >> 48
+        client = cluster.end(0) >> 48
         had[client] += 1
         more(clients[client - 1], weights[client - 1])
-        hall.look()
+        cluster.collect_messages()
     for client, weight in zip(clients, weights, strict=True):
         assert abs(had[client.number] - 100 * weight) <= 8, had
 
 
-def test_what_follows_a_run_waits_for_it_and_overtakes_none() -> None:
-    hall = Hall(2)
-    one, other = hall.client(), hall.client()
+def test_messages_after_a_waiting_run_are_sent_after_it() -> None:
+    cluster = FakeCluster(2)
+    one, other = cluster.client(), cluster.client()
     for number in range(1, 6):
-        hall.submit(other, number, [0])
-    waits = hall.submit(one, 1, [0, 1])
-    hall.frees(one, 0, 1)
-    hall.frees(one, 1, 1)
-    later = hall.submit(one, 2, [1])
-    hall.look()
-    assert waits not in hall.seen[0] and not hall.seen[1]
+        cluster.submit(other, number, [0])
+    waits = cluster.submit(one, 1, [0, 1])
+    cluster.free_array(one, 0, 1)
+    cluster.free_array(one, 1, 1)
+    later = cluster.submit(one, 2, [1])
+    cluster.collect_messages()
+    assert waits not in cluster.seen[0] and not cluster.seen[1]
     kinds: list[list[Any]] = []
-    while waits not in hall.seen[0]:
-        hall.end(0)
-        peers: list[Any] = [member.ranks[0].peer for member in hall.members]
+    while waits not in cluster.seen[0]:
+        cluster.end(0)
+        peers: list[Any] = [member.ranks[0].peer for member in cluster.members]
         kinds = [[type(message) for message in peer.got] for peer in peers]
-        hall.look()
+        cluster.collect_messages()
     assert kinds == [[m.RunPlan, m.FreeArrays], [m.RunPlan, m.FreeArrays, m.RunPlan]]
-    assert hall.seen[1] == [waits, later]
+    assert cluster.seen[1] == [waits, later]
 
 
-def test_a_run_for_a_host_that_is_gone_is_refused_and_what_follows_goes_on() -> None:
-    hall = Hall(2)
-    one, other = hall.client(), hall.client()
-    busy = [hall.submit(other, number, [0, 1]) for number in range(1, 6)]
-    waits, after = hall.submit(one, 1, [0, 1]), hall.submit(one, 2, [1])
-    hall.look()
-    hall.goes(1)
-    hall.look()
-    while any(hall.pending):
+def test_a_run_for_a_lost_host_is_refused_and_other_runs_continue() -> None:
+    cluster = FakeCluster(2)
+    one, other = cluster.client(), cluster.client()
+    busy = [cluster.submit(other, number, [0, 1]) for number in range(1, 6)]
+    waits, after = cluster.submit(one, 1, [0, 1]), cluster.submit(one, 2, [1])
+    cluster.collect_messages()
+    cluster.replace_host(1)
+    cluster.collect_messages()
+    while any(cluster.pending):
         for host in range(2):
-            while hall.pending[host]:
-                hall.end(host)
-            hall.look()
+            while cluster.pending[host]:
+                cluster.end(host)
+            cluster.collect_messages()
     assert set(refused(one)) == {waits} or refused(one) == {waits: "PWC0910", after: "PWC0910"}
     assert set(refused(other)) <= set(busy)
-    assert hall.is_empty()
+    assert cluster.is_empty()
 
 
-def test_a_run_in_line_says_what_it_waits_for() -> None:
-    hall = Hall(1, memory=100)
-    one, other, third = hall.client(), hall.client(), hall.client()
-    hall.dispatcher.hold(other, m.Hold(0, (0, 60)))
-    hall.submit(one, 1, [0], memory=50)
-    assert hall.dispatcher.why_held_up(hall.sessions) == {
+def test_a_waiting_run_reports_the_memory_that_it_lacks() -> None:
+    cluster = FakeCluster(1, memory=100)
+    one, other, third = cluster.client(), cluster.client(), cluster.client()
+    cluster.dispatcher.hold(other, m.Hold(0, (0, 60)))
+    cluster.submit(one, 1, [0], memory=50)
+    assert cluster.dispatcher.why_held_up(cluster.sessions) == {
         one.number: "lacks 10 B on island0; client of test 2 holds 60 B"
     }
-    hall.submit(third, 1, [0])  # which needs no memory: it may pass the first, which only clients can help
-    hall.dispatcher.hold(other, m.Hold(0, (0, -60)))
-    assert hall.dispatcher.why_held_up(hall.sessions) == {}
+    cluster.submit(third, 1, [0])  # needs no memory: may overtake the first, which waits for memory of clients
+    cluster.dispatcher.hold(other, m.Hold(0, (0, -60)))
+    assert cluster.dispatcher.why_held_up(cluster.sessions) == {}
 
 
-def test_runs_that_are_ahead_are_what_a_run_waits_for() -> None:
-    hall = Hall(1)
-    one, other = hall.client(), hall.client()
+def test_a_waiting_run_reports_the_runs_ahead_of_it() -> None:
+    cluster = FakeCluster(1)
+    one, other = cluster.client(), cluster.client()
     for number in range(12):
-        hall.submit(one, number, [0])
-        hall.submit(other, number, [0])
-    why = hall.dispatcher.why_held_up(hall.sessions)
+        cluster.submit(one, number, [0])
+        cluster.submit(other, number, [0])
+    why = cluster.dispatcher.why_held_up(cluster.sessions)
     assert set(why) == {one.number, other.number}
     assert all(text.startswith("behind ") and "client of test" in text for text in why.values())
 
 
-def test_what_clients_have_had_is_counted_by_client_and_island() -> None:
-    hall = Hall(2)
-    one, other = hall.client(), hall.client()
-    hall.submit(one, 1, [0, 1], weight=3)
-    hall.submit(other, 1, [1])
-    hall.look()
-    hall.end(0)
-    assert not one.had, "it has not ended on all of its islands"
-    hall.end(1)
-    hall.end(1)
+def test_completed_runs_are_counted_by_client_and_by_island() -> None:
+    cluster = FakeCluster(2)
+    one, other = cluster.client(), cluster.client()
+    cluster.submit(one, 1, [0, 1], weight=3)
+    cluster.submit(other, 1, [1])
+    cluster.collect_messages()
+    cluster.end(0)
+    assert not one.had, "the run has not ended on all of its islands"
+    cluster.end(1)
+    cluster.end(1)
     (had,), (others,) = one.had.values(), other.had.values()
     assert (had.weight, had.runs, had.seconds) == (3.0, 1, 0.002), "a millisecond on each of two islands"
     assert (others.weight, others.runs, others.seconds) == (1.0, 1, 0.001)
-    assert hall.dispatcher.ended_on == {0: 1, 1: 2}
+    assert cluster.dispatcher.ended_on == {0: 1, 1: 2}
 
 
-def test_memory_that_only_its_own_client_has_refuses_a_run() -> None:
-    hall = Hall(1, memory=100)
-    one, other = hall.client(), hall.client()
-    too_large = hall.submit(one, 1, [0], memory=101)
-    hall.dispatcher.hold(one, m.Hold(0, (0, 60)))
-    waits = hall.submit(one, 2, [0], memory=50)
-    hall.dispatcher.hold(other, m.Hold(0, (0, 10)))
-    hall.dispatcher.refuse_hopeless(hall.sessions)
+def test_a_run_that_lacks_memory_held_only_by_its_client_is_refused() -> None:
+    cluster = FakeCluster(1, memory=100)
+    one, other = cluster.client(), cluster.client()
+    too_large = cluster.submit(one, 1, [0], memory=101)
+    cluster.dispatcher.hold(one, m.Hold(0, (0, 60)))
+    waits = cluster.submit(one, 2, [0], memory=50)
+    cluster.dispatcher.hold(other, m.Hold(0, (0, 10)))
+    cluster.dispatcher.refuse_hopeless(cluster.sessions)
     assert refused(one) == {too_large: "PWC0506"}
-    hall.dispatcher.hold(other, m.Hold(0, (0, -10)))
-    hall.dispatcher.refuse_hopeless(hall.sessions)
+    cluster.dispatcher.hold(other, m.Hold(0, (0, -10)))
+    cluster.dispatcher.refuse_hopeless(cluster.sessions)
     assert refused(one) == {too_large: "PWC0506", waits: "PWC0507"}
-    hall.dispatcher.hold(one, m.Hold(0, (0, -60)))
-    hall.submit(one, 3, [0], memory=50)
-    hall.look()
-    hall.end(0)
-    assert hall.is_empty()
+    cluster.dispatcher.hold(one, m.Hold(0, (0, -60)))
+    cluster.submit(one, 3, [0], memory=50)
+    cluster.collect_messages()
+    cluster.end(0)
+    assert cluster.is_empty()
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_any_order_of_events_keeps_one_order_and_ends_empty(seed: int) -> None:
+def test_random_events_keep_one_order_of_runs_and_leave_no_state(seed: int) -> None:
     rng = random.Random(seed)
-    hall = Hall(rng.randint(1, 4), memory=rng.choice([None, 1000]))
-    clients = [hall.client(loops=rng.random() < 0.3) for _ in range(rng.randint(1, 4))]
+    cluster = FakeCluster(rng.randint(1, 4), memory=rng.choice([None, 1000]))
+    clients = [cluster.client(loops=rng.random() < 0.3) for _ in range(rng.randint(1, 4))]
     there, numbers = list(clients), Counter[int]()
     for _ in range(rng.randint(20, 200)):
-        hall.look()
+        cluster.collect_messages()
         match rng.choice(["submit"] * 4 + ["end"] * 4 + ["free", "hold", "cancel", "go", "leave"]):
             case "submit" if there:
                 client = rng.choice(there)
                 numbers[client.number] += 1
-                hosts = rng.sample(range(len(hall.members)), rng.randint(1, len(hall.members)))
-                hall.submit(client, numbers[client.number], hosts, rng.choice([1, 2, 5]), rng.choice([0, 10, 400]))
+                hosts = rng.sample(range(len(cluster.members)), rng.randint(1, len(cluster.members)))
+                cluster.submit(client, numbers[client.number], hosts, rng.choice([1, 2, 5]), rng.choice([0, 10, 400]))
             case "end":
-                if busy := [h for h, runs in enumerate(hall.pending) if runs]:
-                    hall.end(rng.choice(busy))
+                if busy := [h for h, runs in enumerate(cluster.pending) if runs]:
+                    cluster.end(rng.choice(busy))
             case "free" if there:
-                hall.frees(rng.choice(there), rng.randrange(len(hall.members)), 1)
+                cluster.free_array(rng.choice(there), rng.randrange(len(cluster.members)), 1)
             case "hold" if there:
-                hall.dispatcher.hold(rng.choice(there), m.Hold(0, (0, rng.choice([5, 100]))))
-            case "cancel" if hall.dispatcher.runs:
-                run = rng.choice(list(hall.dispatcher.runs))
-                hall.dispatcher.cancel(run, HostLost(island="x", reason="cancelled"))
+                cluster.dispatcher.hold(rng.choice(there), m.Hold(0, (0, rng.choice([5, 100]))))
+            case "cancel" if cluster.dispatcher.runs:
+                run = rng.choice(list(cluster.dispatcher.runs))
+                cluster.dispatcher.cancel(run, HostLost(island="x", reason="cancelled"))
             case "go" if rng.random() < 0.3:
-                hall.goes(rng.randrange(len(hall.members)))
+                cluster.replace_host(rng.randrange(len(cluster.members)))
             case "leave" if len(there) > 1 and rng.random() < 0.3:
                 client = there.pop(rng.randrange(len(there)))
-                hall.dispatcher.left_by(client, HostLost(island="x", reason="left"))
+                cluster.dispatcher.left_by(client, HostLost(island="x", reason="left"))
             case _:
                 pass
     for client in list(there):
-        hall.dispatcher.left_by(client, HostLost(island="x", reason="left"))
-    hall.look()
-    for host, runs in enumerate(hall.pending):
+        cluster.dispatcher.left_by(client, HostLost(island="x", reason="left"))
+    cluster.collect_messages()
+    for host, runs in enumerate(cluster.pending):
         while runs:
-            hall.end(host)
-    assert hall.is_empty()
-    for one in hall.seen:
-        for other in hall.seen:
+            cluster.end(host)
+    assert cluster.is_empty()
+    for one in cluster.seen:
+        for other in cluster.seen:
             common = set(one) & set(other)
             assert [r for r in one if r in common] == [r for r in other if r in common]
 
@@ -301,55 +301,55 @@ def test_any_order_of_events_keeps_one_order_and_ends_empty(seed: int) -> None:
         [],
     ],
 )
-def test_a_client_starts_nothing_but_its_own_runs(bad: Any) -> None:
-    hall = Hall(1)
-    client = hall.client()
+def test_a_client_can_start_only_its_own_runs(bad: Any) -> None:
+    cluster = FakeCluster(1)
+    client = cluster.client()
     with pytest.raises(PathwaysError) as caught:
-        hall.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 1, 0, WEIGHT, (), pack_parcels(bad)))
+        cluster.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 1, 0, WEIGHT, (), pack_parcels(bad)))
     assert caught.value.code in ("PWC0911", "PWC0916")
-    hall.look()
-    assert hall.is_empty() and hall.seen == [[]]
+    cluster.collect_messages()
+    assert cluster.is_empty() and cluster.seen == [[]]
 
 
 @pytest.mark.parametrize(
     "bad",
     [m.Fence("island0", ""), m.Expect(2, ""), m.Forget(2), m.FreeArrays((first_id(2),)), m.UnloadPlan(first_id(2))],
 )
-def test_a_client_sends_nothing_but_what_is_its_own(bad: m.Message) -> None:
-    hall = Hall(1)
+def test_relayed_messages_that_a_client_may_not_send_are_refused(bad: m.Message) -> None:
+    cluster = FakeCluster(1)
     frame = b"".join(frame_of(*encode(bad)))
     for data in (frame, frame[:-1], frame + b"x", b""):
         with pytest.raises(PathwaysError) as caught:
-            hall.dispatcher.pass_on(hall.client(), m.Relayed(0, 0, 0, data))
+            cluster.dispatcher.pass_on(cluster.client(), m.Relayed(0, 0, 0, data))
         assert caught.value.code in ("PWC0911", "PWC0916")
 
 
 @pytest.mark.parametrize("memory", [(0,), (1, 5), (-1, 5), (0, 1, 7, 1)])
-def test_memory_of_no_device_is_refused(memory: tuple[int, ...]) -> None:
-    hall = Hall(1, memory=10)
-    client = hall.client()
+def test_memory_of_unknown_devices_is_refused(memory: tuple[int, ...]) -> None:
+    cluster = FakeCluster(1, memory=10)
+    client = cluster.client()
     with pytest.raises(PathwaysError, match="PWC0911"):
-        hall.dispatcher.hold(client, m.Hold(0, memory))
+        cluster.dispatcher.hold(client, m.Hold(0, memory))
     parcels = pack_parcels([(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ()))])
     with pytest.raises(PathwaysError, match="PWC0911"):
-        hall.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 1, 0, WEIGHT, memory, parcels))
-    assert hall.is_empty()
+        cluster.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 1, 0, WEIGHT, memory, parcels))
+    assert cluster.is_empty()
 
 
-def test_later_runs_find_why_there_are_no_results_of_a_refused_one() -> None:
-    hall = Hall(1, memory=100)
-    client = hall.client()
-    peer: Any = hall.members[0].ranks[0].peer
-    run = hall.submit(client, 1, [0], memory=101)
+def test_hosts_receive_the_cause_of_a_refused_run() -> None:
+    cluster = FakeCluster(1, memory=100)
+    client = cluster.client()
+    peer: Any = cluster.members[0].ranks[0].peer
+    run = cluster.submit(client, 1, [0], memory=101)
     assert [(x.array, read_diagnostic(x.cause).code) for x in peer.got] == [(run, "PWC0506")]
 
 
-def test_branches_of_other_hosts_than_the_run_s_are_refused() -> None:
-    hall = Hall(2)
-    client = hall.client()
+def test_a_plan_with_branches_on_hosts_outside_the_run_is_refused() -> None:
+    cluster = FakeCluster(2)
+    client = cluster.client()
     client.plans[PLAN] = KnownPlan(
-        "work", {0: ("while", frozenset(("island0", "island1")))}, hall.dispatcher.cost_of("")
+        "work", {0: ("while", frozenset(("island0", "island1")))}, cluster.dispatcher.cost_of("")
     )
     with pytest.raises(PathwaysError, match="PWC0911"):
-        hall.submit(client, 1, [0])
-    assert hall.is_empty()
+        cluster.submit(client, 1, [0])
+    assert cluster.is_empty()

@@ -1,4 +1,4 @@
-"""Islands that leave: no host is ended while others connect with it, nor, where that can wait, while one is used."""
+"""Removing an island waits while hosts connect and, unless it is immediate, while runs use the island."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from pathways.runtime.wire import messages as m
 
 
 class Cluster:
-    """Two islands that are up; `look` is what the loop does again and again."""
+    """Two running islands; `poll` is the callback that the loop calls periodically."""
 
     def __init__(self) -> None:
         islands = tuple(Island(name, devices=1) for name in ("island0", "island1"))
@@ -26,8 +26,8 @@ class Cluster:
         given: Any = (loop, Topology(islands), self.members, dispatcher, lambda _: None)
         self.changes = IslandChanges(*given)
 
-    def _every(self, seconds: float, look: Any) -> None:
-        self.look = look
+    def _every(self, seconds: float, poll: Any) -> None:
+        self.poll = poll
 
     def _end(self, member: Member) -> None:
         self.ended.append(member.name)
@@ -37,22 +37,22 @@ class Cluster:
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_an_island_stays_while_hosts_meet(now: bool) -> None:
+def test_an_island_is_removed_only_after_hosts_have_connected(now: bool) -> None:
     cluster = Cluster()
     cluster.members.are_meeting = True
     cluster.remove(now=now)
-    cluster.look()
+    cluster.poll()
     assert cluster.ended == [] and cluster.answers == []
     cluster.members.are_meeting = False
-    cluster.look()
+    cluster.poll()
     assert cluster.ended == ["island1"] and cluster.answers == [("island1", None)]
 
 
-def test_only_an_island_that_is_to_leave_at_once_ends_what_runs() -> None:
+def test_an_island_in_use_is_removed_only_by_an_immediate_removal() -> None:
     cluster = Cluster()
     cluster.used = True
     cluster.remove(now=False)
-    cluster.look()
+    cluster.poll()
     assert cluster.ended == []
     cluster.remove(now=True)
     assert cluster.ended == ["island1"]

@@ -1,4 +1,4 @@
-"""A controller at a port lets in members of its cluster, each as what its certificate says, and nothing holds it up."""
+"""A controller at a port admits members of its cluster by their certificates, and no connection delays it."""
 
 import contextlib
 import json
@@ -32,8 +32,8 @@ from pathways.runtime.wire.port import listening_at
 from pathways.runtime.wire.tls import Keys, join_as
 from pathways.runtime.wire.versions import VERSIONS
 
-SOON = 0.3
-"""Seconds that a handshake may take."""
+HANDSHAKE_TIMEOUT_S = 0.3
+"""How long a handshake may take in these tests."""
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Members:
     return Members(tmp_path_factory.mktemp("members"))
 
 
-class Running:
-    """A controller in a thread, at a port, that waits for a host of one device."""
+class RunningController:
+    """Runs a controller in a thread, at a port, for two islands of one device each."""
 
     def __init__(self, members: Members) -> None:
         self.members, self.loop = members, Loop()
@@ -55,20 +55,20 @@ class Running:
         )
         self.port = LoopListener(
             self.loop, self.listener, members.keys("controller"), ("host", "client"),
-            self.controller.accept_member, seconds=SOON,
+            self.controller.accept_member, seconds=HANDSHAKE_TIMEOUT_S,
         )  # fmt: skip
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
         self.made: list[Connection] = []
 
-    def come(self, role: Role, name: str = "alice", keys: Keys | None = None) -> Connection:
+    def connect(self, role: Role, name: str = "alice", keys: Keys | None = None) -> Connection:
         connection, _ = join_as(self.address, keys or self.members.keys(role, name), "controller")
         self.made.append(connection)
         return connection
 
     def host(self, name: str = "island0") -> Connection:
-        """A host that comes, and says at once that runs are done."""
-        connection = self.come("host", name)
+        """Connects a host that reports every run as done at once."""
+        connection = self.connect("host", name)
         connection.post(m.Ask(1, "host"))
         spec = json.loads(answer_of(connection))
         ticket = spec.pop("ticket")
@@ -83,23 +83,23 @@ class Running:
         threading.Thread(target=serve, args=(connection,), daemon=True).start()
         return connection
 
-    def works(self) -> bool:
-        """Whether a client that comes now has a run done."""
-        connection = self.come("client")
+    def can_run(self) -> bool:
+        """Returns whether a new client can complete a run."""
+        connection = self.connect("client")
         connection.post(m.ComeIn("test", 1, VERSIONS))
-        welcome = next_of(connection)
+        welcome = next_message(connection)
         assert isinstance(welcome, m.Welcome)
         first = first_id(welcome.client)
         while not (epoch := json.loads(welcome.hosts["island0"]))[1]:
-            came = next_of(connection)
+            came = next_message(connection)
             if isinstance(came, m.HostCame) and came.island == "island0":
                 epoch = [came.epoch]
                 break
         parcels = pack_parcels([(0, epoch[0], m.RunPlan(first, first, 0, first, ()))])
         connection.post(m.Submit(first, first, 1, 0, 1, (), parcels))
-        said = next_of(connection)
-        while isinstance(said, m.HostCame):  # of another island, at any time
-            said = next_of(connection)
+        said = next_message(connection)
+        while isinstance(said, m.HostCame):  # of the other island, which may join at any time
+            said = next_message(connection)
         connection.close()
         return isinstance(said, m.Relayed)
 
@@ -127,13 +127,13 @@ def serve(connection: Connection) -> None:
                     pass
 
 
-def next_of(connection: Connection) -> m.Message:
+def next_message(connection: Connection) -> m.Message:
     return next(said for said in iter(connection.receive, None) if not isinstance(said, m.Beat))
 
 
 def answer_of(connection: Connection) -> str:
-    """What was answered. Raises what a refusal says."""
-    said = next_of(connection)
+    """Receives an answer; raises the error of a refusal."""
+    said = next_message(connection)
     if isinstance(said, m.RunRefused):
         raise PathwaysError(read_diagnostic(said.cause))
     assert isinstance(said, m.Answer)
@@ -141,63 +141,63 @@ def answer_of(connection: Connection) -> str:
 
 
 @pytest.fixture
-def running(members: Members, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "1000")  # of its signs of life none is given
-    made = Running(members)
+def running(members: Members, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningController]:
+    monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "1000")  # hosts of the test send no heartbeats
+    made = RunningController(members)
     yield made
     made.close()
 
 
-def code_of(connection: Connection, message: m.Message) -> str:
-    """Why what a member says is refused; then its stream ends."""
+def refusal_code(connection: Connection, message: m.Message) -> str:
+    """Sends a message that must be refused; returns the error code, and checks that the stream ends."""
     connection.post(message)
     with pytest.raises(PathwaysError) as caught:
         answer_of(connection)
     with pytest.raises(ConnectionEnded):
-        next_of(connection)
+        next_message(connection)
     return caught.value.code
 
 
-def test_hosts_and_clients_come_by_their_certificates(running: Running) -> None:
+def test_hosts_and_clients_join_with_their_certificates(running: RunningController) -> None:
     running.host()
-    assert running.works()
+    assert running.can_run()
     running.host("island1")
-    assert running.works()
-    client = running.come("client")
+    assert running.can_run()
+    client = running.connect("client")
     client.post(m.Ask(1, "status"))
     status = json.loads(answer_of(client))
     assert [host["pid"] for i in status["islands"] for host in i["hosts"]] == [0, 0]
 
 
-def test_another_host_comes_in_the_place_of_one_that_is_gone(running: Running) -> None:
-    for epoch in range(8):  # more than a host that is started may end before it has done anything
+def test_a_new_host_replaces_a_lost_host(running: RunningController) -> None:
+    for epoch in range(8):  # more hosts than may end before they complete a run, if the controller starts them
         host = running.host()
-        assert epoch % 4 or running.works()
+        assert epoch % 4 or running.can_run()
         host.close()
-        client = running.come("client")
+        client = running.connect("client")
         said: dict[str, Any] = {}
         while not said or said["islands"][0]["epoch"] == epoch:
             client.post(m.Ask(1, "status"))
             said = json.loads(answer_of(client))
         assert said["islands"][0]["state"] == "starting"
     running.host()
-    assert running.works()
+    assert running.can_run()
 
 
-def test_members_are_what_their_certificates_say(running: Running) -> None:
+def test_members_may_act_only_in_the_role_of_their_certificates(running: RunningController) -> None:
     running.host()
-    assert code_of(running.come("host", "island1"), m.ComeIn("x", 1, VERSIONS)) == "PWC0913"
-    assert code_of(running.come("client"), m.Hello("island1", 1, VERSIONS)) == "PWC0913"
-    assert code_of(running.come("client"), m.Ask(1, "host")) == "PWC0913"
-    for what in ("status", "stop", "stacks"):
-        assert code_of(running.come("host", "island1"), m.Ask(1, what)) == "PWC0913"
-    assert code_of(running.come("host", "island1"), m.Hello("island0", 1, VERSIONS)) == "PWC0910"
-    assert code_of(running.come("host", "island7"), m.Ask(1, "host")) == "PWC0910"
-    for said in (m.Ask(1, "host"), m.Hello("island0", 1, VERSIONS)):  # there is one already
-        assert code_of(running.come("host", "island0"), said) == "PWC0910"
-    assert code_of(running.come("host", "island1"), m.Hello("island1", 1, VERSIONS | {"jax": "0"})) == "PWC0910"
-    assert code_of(running.come("client"), m.Forget(1)) == "PWC0911"
-    assert running.works()
+    assert refusal_code(running.connect("host", "island1"), m.ComeIn("x", 1, VERSIONS)) == "PWC0913"
+    assert refusal_code(running.connect("client"), m.Hello("island1", 1, VERSIONS)) == "PWC0913"
+    assert refusal_code(running.connect("client"), m.Ask(1, "host")) == "PWC0913"
+    for request in ("status", "stop", "stacks"):
+        assert refusal_code(running.connect("host", "island1"), m.Ask(1, request)) == "PWC0913"
+    assert refusal_code(running.connect("host", "island1"), m.Hello("island0", 1, VERSIONS)) == "PWC0910"
+    assert refusal_code(running.connect("host", "island7"), m.Ask(1, "host")) == "PWC0910"
+    for said in (m.Ask(1, "host"), m.Hello("island0", 1, VERSIONS)):  # island0 already has a host
+        assert refusal_code(running.connect("host", "island0"), said) == "PWC0910"
+    assert refusal_code(running.connect("host", "island1"), m.Hello("island1", 1, VERSIONS | {"jax": "0"})) == "PWC0910"
+    assert refusal_code(running.connect("client"), m.Forget(1)) == "PWC0911"
+    assert running.can_run()
 
 
 STRANGERS: dict[str, Callable[[Members], Keys]] = {
@@ -208,12 +208,14 @@ STRANGERS: dict[str, Callable[[Members], Keys]] = {
 
 
 @pytest.mark.parametrize("case", STRANGERS)
-def test_strangers_are_not_let_in(case: str, running: Running, capfd: pytest.CaptureFixture[str]) -> None:
+def test_processes_with_wrong_certificates_are_refused(
+    case: str, running: RunningController, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(PathwaysError) as caught:
-        running.come("client", keys=STRANGERS[case](running.members))
+        running.connect("client", keys=STRANGERS[case](running.members))
     assert caught.value.code == "PWC0913"
     running.host()
-    assert running.works()
+    assert running.can_run()
     assert "PWC0913: there is no connection with the process at 127.0.0.1:" in capfd.readouterr().err
 
 
@@ -229,20 +231,20 @@ NOISE: dict[str, Callable[[Members], bytes]] = {
 
 
 @pytest.mark.parametrize("case", NOISE)
-def test_noise_and_silence_end_soon(case: str, running: Running) -> None:
+def test_malformed_or_stalled_handshakes_end_soon(case: str, running: RunningController) -> None:
     running.host()
     with socket.create_connection(running.address) as sock:
         with contextlib.suppress(ConnectionError):
             sock.sendall(NOISE[case](running.members))
-        assert running.works()
+        assert running.can_run()
         sock.settimeout(PATIENCE)
         with contextlib.suppress(ConnectionError):
-            b"".join(iter(lambda: sock.recv(1 << 16), b""))  # an alert, perhaps; then it is closed
-    assert running.works()
+            b"".join(iter(lambda: sock.recv(1 << 16), b""))  # perhaps a TLS alert, then the end of the stream
+    assert running.can_run()
 
 
-def test_a_thousand_that_say_nothing_hold_up_no_member(
-    running: Running, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_thousand_silent_connections_delay_no_member(
+    running: RunningController, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port: Any = running.port
     port._seconds = PATIENCE
@@ -252,26 +254,26 @@ def test_a_thousand_that_say_nothing_hold_up_no_member(
         for number in range(1000):
             silent.append(socket.create_connection(running.address))
             assert len(port._coming) <= loop_listener.MOST_HANDSHAKES + 1
-            assert number % 200 or running.works()
-        assert running.works()
+            assert number % 200 or running.can_run()
+        assert running.can_run()
         silent[0].settimeout(PATIENCE)
-        assert silent[0].recv(1) == b""  # the first was dropped
-        for number in range(0, 1000, 10):  # and noise does no more
+        assert silent[0].recv(1) == b""  # the oldest connection was dropped
+        for number in range(0, 1000, 10):  # malformed bytes have no effect either
             with contextlib.suppress(OSError):
                 silent[number].sendall(b"noise")
-        assert running.works()
+        assert running.can_run()
     finally:
         for sock in silent:
             sock.close()
     assert len(capfd.readouterr().err.splitlines()) < 100
 
 
-def test_a_member_that_says_nothing_is_dropped(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_sends_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_controller, "SAYS", 0.1)
-    silent, host = running.come("client"), running.host()
+    silent, host = running.connect("client"), running.host()
     with pytest.raises(ConnectionEnded):
         silent.receive()
     host.post(m.Beat(0, 0))
     begin = time.monotonic()
     while time.monotonic() < begin + 0.2:
-        assert running.works()  # it has said what it is, and stays
+        assert running.can_run()  # the host has identified itself, and stays connected

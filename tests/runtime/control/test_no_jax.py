@@ -1,5 +1,6 @@
-"""Who decides what runs where, and when, needs no JAX: a controller of its own is small, and starts soon."""
+"""The packages of the controller need no JAX, so that a standalone controller is small and starts fast."""
 
+from support.forked_python import processes_from_nothing
 from support.processes import run_python
 
 SCRIPT = """
@@ -13,6 +14,7 @@ print(sorted({"jax", "jaxlib", "numpy"} & set(sys.modules)))
 """
 
 
-def test_the_rooms_of_the_controller_are_imported_without_jax() -> None:
-    done = run_python("-c", SCRIPT)
+def test_controller_packages_are_imported_without_jax() -> None:
+    with processes_from_nothing():
+        done = run_python("-c", SCRIPT)
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr

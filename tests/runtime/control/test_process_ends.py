@@ -1,4 +1,4 @@
-"""Forks, threads that outlive the main one, interrupts that Python drops, exceptions that are none of Exception's."""
+"""Programs handle forks, threads that outlive the main thread, dropped interrupts and any `BaseException`."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ x = np.ones(8, np.float32)
 """
 
 
-def test_a_child_that_was_forked_is_told_so_at_once() -> None:
+def test_every_call_in_a_forked_child_raises_an_error_at_once() -> None:
     code = """
 warnings.simplefilter("ignore")
 y = p(x)
@@ -43,7 +43,7 @@ os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_thread_goes_on_when_the_main_one_has_ended(compiled: bool) -> None:
+def test_a_thread_runs_programs_after_the_main_thread_has_ended(compiled: bool) -> None:
     code = """
 main = threading.main_thread()
 def work():
@@ -55,7 +55,7 @@ threading.Thread(target=work).start()
     assert (done.returncode, done.stdout, done.stderr) == (0, "10.0 11.0\n", "")
 
 
-def test_an_interrupt_that_python_drops_comes_again() -> None:
+def test_an_interrupt_that_python_drops_in_a_destructor_is_raised_again() -> None:
     code = """
 class Dropping:
     def __del__(self):
@@ -81,8 +81,9 @@ for kind in (Dropping, Raising):
     assert (done.returncode, done.stdout, done.stderr) == (0, "came\ncame\n", "")
 
 
+@pytest.mark.long("more exceptions of the same kind", keep=("KeyboardInterrupt()",))
 @pytest.mark.parametrize("kind", ["SystemExit(3)", "KeyboardInterrupt()", "GeneratorExit()", "Own('why')"])
-def test_whatever_a_callback_raises_is_a_failure(kind: str, tmp_path: Path) -> None:
+def test_every_exception_of_a_callback_fails_the_run(kind: str, tmp_path: Path) -> None:
     script = tmp_path / "model.py"
     code = f"""
 class Own(BaseException): pass
@@ -100,8 +101,8 @@ print(np.asarray(p(x))[0])
     assert (done.returncode, done.stdout) == (0, "PWC0504 True True\n10.0\n"), done.stderr
 
 
-def test_more_devices_than_threads_can_be_started_for_are_refused() -> None:
-    """XLA ends a process in which it cannot start a thread."""
+def test_devices_that_need_more_threads_than_can_start_are_refused() -> None:
+    """XLA aborts a process in which it cannot start a thread."""
     code = """
 import resource
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""Moments that are rarely met: Ctrl-C in the middle of things, several threads at one thing, handles that die."""
+"""Tests rare races: Ctrl-C in critical sections, several threads on one object, handles freed during a call."""
 
 import threading
 from typing import Any
@@ -48,14 +48,14 @@ signal.raise_signal(signal.SIGINT)
 """
 
 
-def test_an_interrupt_waits_for_what_is_half_done() -> None:
+def test_an_interrupt_is_delayed_until_an_uninterrupted_function_ends() -> None:
     done = run_python("-c", INTERRUPTED)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1000", "1", "mine"]
 
 
 class Slow:
-    """A token that is done when somebody has waited for it."""
+    """A token that completes when waited for, and records the wait."""
 
     def __init__(self, waits: list[float], seconds: float) -> None:
         self.waits = waits
@@ -66,7 +66,9 @@ class Slow:
 
 
 @pytest.mark.parametrize(("seconds", "each"), [(0.0, TOKEN_STRIDE), (10.0, 1)])
-def test_tokens_are_as_many_as_executions_are_slow(seconds: float, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_executions_get_fewer_tokens_than_slow_ones(
+    seconds: float, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits: list[float] = []
     monkeypatch.setattr("pathways.runtime.host.devices.in_flight_limit.time.monotonic", lambda: sum(waits))
     queue = DeviceQueue()
@@ -77,11 +79,11 @@ def test_tokens_are_as_many_as_executions_are_slow(seconds: float, each: int, mo
             gang.started((Slow(waits, seconds), None))
         assert queue.flying <= DeviceQueue().most
     assert all(b - a == each for a, b in zip(dues[-4:], dues[-3:], strict=False))
-    assert dues[:3] == [0, 1, 2]  # nobody knows yet
+    assert dues[:3] == [0, 1, 2]  # how slow executions are is not known yet
 
 
 @pytest.mark.embedded
-def test_a_handle_dies_while_its_client_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handles_may_be_freed_while_their_client_suspends_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     program, held = make(1), process().store.bytes
     with pw.Client("sleeper") as client:
         arrays = [program(X), program(X)]
@@ -99,7 +101,7 @@ def test_a_handle_dies_while_its_client_is_suspended(monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(np.asarray(program(X)), X + 1)
 
 
-def test_two_threads_resume_one_client(tmp_path: Any) -> None:
+def test_several_threads_resume_one_client_at_once(tmp_path: Any) -> None:
     program = make(1)
     with pw.Client("sleeper") as client:
         arrays = [program(X) for _ in range(8)]
@@ -112,10 +114,10 @@ def test_two_threads_resume_one_client(tmp_path: Any) -> None:
         for array in arrays:
             np.testing.assert_array_equal(np.asarray(array), X + 1)
         client.suspend(tmp_path)
-    assert not list(tmp_path.iterdir())  # it went, and its files with it
+    assert not list(tmp_path.iterdir())  # closing the client removed its files
 
 
-def test_nothing_is_submitted_to_a_client_that_closes() -> None:
+def test_submitting_to_a_closing_client_is_refused() -> None:
     client = pw.Client("closing")
     began, go = threading.Event(), threading.Event()
     first = client.submit(lambda: (began.set(), go.wait(60)))
@@ -132,18 +134,18 @@ def test_nothing_is_submitted_to_a_client_that_closes() -> None:
     assert first.done() and client._worker is None  # pyright: ignore[reportPrivateUsage]
 
 
-def test_results_of_a_client_that_went_hold_nothing() -> None:
+def test_late_results_of_a_closed_client_hold_no_memory() -> None:
     program, store = make(1), process().store
     held = store.bytes
     with pw.Client("left") as client:
         buffer = program(X).handle.buffer
         client.close()
-        late = store.hold(buffer)  # as its run would, were it still being enqueued
+        late = store.hold(buffer)  # as a run of the client does that is still being enqueued
     assert store.bytes == held and buffer.array is None
     assert code_of(late.array) == "PWC0509"
 
 
-def test_what_others_load_is_not_recorded() -> None:
+def test_executables_loaded_by_other_threads_are_not_recorded() -> None:
     made, (device,) = Executables(), pjrt.make_devices(1)
     module = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
     with made.recording() as used:
@@ -155,12 +157,12 @@ def test_what_others_load_is_not_recorded() -> None:
     assert len(used) == 1
 
 
-def test_a_run_that_goes_into_its_line_is_seen() -> None:
+def test_a_run_that_moves_into_its_queue_is_still_listed() -> None:
     flights = Flights()
     line = flights.line("island")
 
     class Moving(dict[int, Any]):
-        """The run is put into its line, then taken from here, as soon as somebody looks."""
+        """Moves the run into its queue at the moment of the copy."""
 
         def copy(self) -> dict[int, Any]:
             found = dict(self)
@@ -176,8 +178,8 @@ def test_a_run_that_goes_into_its_line_is_seen() -> None:
     assert flights.all() == [flight]
 
 
-def test_programs_are_placed_anew_in_the_order_of_traces() -> None:
-    """Who traces holds COMPILING, and may call what is being placed anew by another thread."""
+def test_placing_a_program_anew_takes_the_lock_of_traces_first() -> None:
+    """A thread that traces holds COMPILING, and may call a program that another thread is placing anew."""
     compiled = pw.program(make(1).function).lower(X).compile()
     lock, held = compiled._lock, list[bool]()  # pyright: ignore[reportPrivateUsage]
 

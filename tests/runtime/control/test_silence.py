@@ -1,4 +1,4 @@
-"""When a host that is not heard of is gone."""
+"""Tests when a host that sends no heartbeats is lost."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.control.silence import MOST_AWAY, TIMEOUT, Silence, host_timeout
 
 
-def test_a_host_is_gone_when_it_was_silent_for_longer_than_the_limit() -> None:
+def test_a_host_is_lost_after_the_heartbeat_timeout() -> None:
     silence = Silence(10.0)
     assert silence.judge(100.0, {"a": 100.0, "b": 95.0}) == {}
     for tenth in range(50):
         assert silence.judge(100.0 + tenth / 10, {"a": 100.0, "b": 95.0}) == {}
-    assert silence.judge(105.0, {"a": 100.0, "b": 95.0}) == {}  # the limit itself is not too long
+    assert silence.judge(105.0, {"a": 100.0, "b": 95.0}) == {}  # exactly the limit is still allowed
     assert silence.judge(105.5, {"a": 105.0, "b": 95.0}) == {"b": 10.5}
 
 
@@ -26,7 +26,7 @@ def test_time_in_which_this_process_was_stopped_does_not_count() -> None:
     assert silence.judge(now + 0.5, {"a": 100.0}) == {"a": 10.5}
 
 
-def test_a_pause_between_looks_that_is_short_excuses_nothing() -> None:
+def test_short_pauses_between_checks_count_toward_the_timeout() -> None:
     silence = Silence(3.0)
     silence.judge(0.0, {"a": 0.0})
     assert silence.judge(MOST_AWAY, {"a": 0.0}) == {}
@@ -34,7 +34,7 @@ def test_a_pause_between_looks_that_is_short_excuses_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon", "", "nan"])
-def test_a_limit_that_is_none_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_heartbeat_timeout_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TIMEOUT, value)
     with pytest.raises(PathwaysError) as caught:
         host_timeout()

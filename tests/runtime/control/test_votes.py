@@ -1,4 +1,4 @@
-"""Hosts of one island vote on what has arrived, and hear of the end of a run loop by loop, in one order."""
+"""Hosts of one island vote on received values, and learn of the end of a run loop by loop, in one order."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED, Said
 from pathways.runtime.wire.errors import HostLost
 
-GONE = HostLost(island="island1", reason="killed")
+HOST_LOST = HostLost(island="island1", reason="killed")
 VOTE, OWN, SHARED = -1, 1, 2
 RANKS = frozenset(("a/0", "a/1"))
 BRANCHES = {VOTE: ("vote", RANKS), OWN: ("while", RANKS), SHARED: ("while", RANKS | {"b"})}
@@ -15,10 +15,10 @@ BRANCHES = {VOTE: ("vote", RANKS), OWN: ("while", RANKS), SHARED: ("while", RANK
 
 class Host:
     def __init__(self) -> None:
-        self.heard: list[Said] = []
+        self.received: list[Said] = []
 
     def tell(self, message: Said) -> None:
-        self.heard.append(message)
+        self.received.append(message)
 
 
 def begun() -> tuple[Relay, Mapping[str, Host]]:
@@ -40,54 +40,54 @@ def ended(said: Said, loop: int) -> bool:
     return said.name == ENDED and said.loop == loop
 
 
-def test_what_all_have_is_good() -> None:
+def test_a_vote_is_good_if_all_hosts_have_the_value() -> None:
     relay, hosts = begun()
     relay.hear("a/1", good(5))
-    assert not hosts["a/0"].heard
+    assert not hosts["a/0"].received
     relay.hear("a/0", good(5))
-    assert hosts["a/0"].heard == hosts["a/1"].heard == [good(5)] and not hosts["b"].heard and not relay.loops
+    assert hosts["a/0"].received == hosts["a/1"].received == [good(5)] and not hosts["b"].received and not relay.loops
 
 
-def test_what_one_lacks_is_bad_for_all() -> None:
+def test_a_vote_is_bad_for_all_hosts_if_one_lacks_the_value() -> None:
     for first, second in ((good(5), bad(5)), (bad(5), good(5)), (bad(5), bad(5))):
         relay, hosts = begun()
         relay.hear("a/0", first)
         relay.hear("a/1", second)
-        assert hosts["a/0"].heard == hosts["a/1"].heard == [bad(5)]
+        assert hosts["a/0"].received == hosts["a/1"].received == [bad(5)]
 
 
-def test_votes_go_on_when_a_run_is_doomed_or_cancelled() -> None:
+def test_votes_continue_when_a_run_is_doomed_or_cancelled() -> None:
     for end in (Relay.doom, Relay.cancel):
         relay, hosts = begun()
         relay.hear("a/0", good(5))
-        end(relay, GONE)
+        end(relay, HOST_LOST)
         relay.hear("a/1", good(5))
         for name in RANKS:
-            assert hosts[name].heard[-1] == good(5)
+            assert hosts[name].received[-1] == good(5)
 
 
-def test_the_loss_of_another_island_ends_loops_with_it_alone() -> None:
+def test_the_loss_of_another_island_ends_only_loops_shared_with_it() -> None:
     relay, hosts = begun()
     relay.hear("a/0", m.Decided(7, OWN, 10, 11, 1))
     relay.hear("a/0", m.Decided(7, SHARED, 20, 21, 1))
-    before = len(hosts["a/0"].heard)
-    relay.doom(GONE)
+    before = len(hosts["a/0"].received)
+    relay.doom(HOST_LOST)
     relay.hear("a/1", m.Reached(7, OWN, 10))
     relay.hear("a/1", m.Reached(7, SHARED, 20))
-    relay.hear("a/0", m.Reached(7, SHARED, 30))  # another, which it comes to only now
+    relay.hear("a/0", m.Reached(7, SHARED, 30))  # another loop, reached only after the loss
     relay.hear("a/1", m.Reached(7, SHARED, 30))
     relay.hear("a/0", m.Decided(7, OWN, 10, 12, 1))
-    found = hosts["a/0"].heard[before:]
-    assert found == hosts["a/1"].heard[before:] and len(found) == 4
+    found = hosts["a/0"].received[before:]
+    assert found == hosts["a/1"].received[before:] and len(found) == 4
     assert ended(found[0], 20) and found[1].name == DOOMED and ended(found[2], 30) and found[3].name == 12
-    assert [said.name for said in hosts["b"].heard[-1:]] == [DOOMED]
+    assert [said.name for said in hosts["b"].received[-1:]] == [DOOMED]
 
 
 def test_a_cancelled_run_ends_all_loops() -> None:
     relay, hosts = begun()
     relay.hear("a/0", m.Decided(7, OWN, 10, 11, 1))
-    relay.doom(GONE)
-    relay.cancel(GONE)
+    relay.doom(HOST_LOST)
+    relay.cancel(HOST_LOST)
     relay.hear("a/1", m.Reached(7, OWN, 10))
-    names = [(said.name, said.loop) for said in hosts["a/1"].heard]
+    names = [(said.name, said.loop) for said in hosts["a/1"].received]
     assert names == [(11, 10), (DOOMED, 0), (ENDED, 10), (CANCELLED, 0)]

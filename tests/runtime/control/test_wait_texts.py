@@ -1,4 +1,4 @@
-"""What a run waits for, in words."""
+"""Tests the texts that say why a run waits."""
 
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.control.wait_texts import before_it, lacking
@@ -8,7 +8,7 @@ def runs(**clients: int) -> list[Request]:
     return [Request(n, c, "step", frozenset("x")) for c, count in clients.items() for n in range(count)]
 
 
-def test_runs_that_go_first_are_counted_by_client() -> None:
+def test_runs_ahead_are_counted_by_client() -> None:
     assert before_it([]) == ""
     assert before_it(runs(main=1)) == "behind 1 run of main"
     assert before_it(runs(main=1, trainer=2)) == "behind 2 runs of trainer, 1 of main"
@@ -16,7 +16,7 @@ def test_runs_that_go_first_are_counted_by_client() -> None:
     assert many == "behind 5 runs of a, 4 of b, 3 of c and 2 more clients"
 
 
-def test_who_holds_memory_is_named_with_the_most_first() -> None:
+def test_clients_that_hold_memory_are_listed_largest_first() -> None:
     assert lacking("island0", 1 << 20, {}) == "lacks 1.0 MiB on island0"
     said = lacking("island0", 1 << 20, {"a": 1 << 10, "b": 1 << 20, "none": 0})
     assert said == "lacks 1.0 MiB on island0; b holds 1.0 MiB, a holds 1.0 KiB"

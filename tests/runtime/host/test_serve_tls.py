@@ -1,4 +1,4 @@
-"""Hosts that come over TLS run programs as those on Unix sockets do, and as one process does."""
+"""Tests that hosts that connect over TLS give the results of one process, and are replaced when they are lost."""
 
 import os
 import signal
@@ -47,8 +47,8 @@ def program(x: Any) -> Any:
     return x, f(x)
 
 
-def starting(keys: Path) -> Callable[[Sequence[Island], str, RankTable], list[HostProcess]]:
-    """What starts hosts that connect over TLS, each with keys of its own."""
+def host_starter(keys: Path) -> Callable[[Sequence[Island], str, RankTable], list[HostProcess]]:
+    """Returns a function that starts hosts that connect over TLS, each with its own keys."""
 
     def start(islands: Sequence[Island], platform: str, ranks: RankTable) -> list[HostProcess]:
         assert ranks == ONE_EACH
@@ -79,30 +79,30 @@ def starting(keys: Path) -> Callable[[Sequence[Island], str, RankTable], list[Ho
 
 @pytest.fixture(scope="module", autouse=True)
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Starts the cluster; gives this process as it is without."""
+    """Starts the cluster; yields the state of this process without the cluster."""
     keys = tmp_path_factory.mktemp("keys")
     make_authority(keys / "authority", "demo")
     issue(keys / "authority", keys / "me", "controller", "me")
     outer = process()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster, "start_hosts", starting(keys))
+        patch.setattr(cluster, "start_hosts", host_starter(keys))
         with pw.cluster(TOPOLOGY):
             yield outer
 
 
-def equal(outer: Process) -> None:
+def check_equal_to_one_process(outer: Process) -> None:
     with inside_of(outer):
         want = values(program.lower(X).compile(TOPOLOGY)(X))
     got = values(program.lower(X).compile()(X))
     assert [v.tobytes() for v in got] == [v.tobytes() for v in want]
 
 
-def test_a_program_gives_what_it_gives_in_one_process(embedded: Process) -> None:
-    equal(embedded)
+def test_a_program_gives_the_same_results_as_in_one_process(embedded: Process) -> None:
+    check_equal_to_one_process(embedded)
 
 
 @pytest.mark.parametrize("how", ["killed", "asked for another client's array"])
-def test_a_host_that_ends_is_replaced_as_any_other(how: str, embedded: Process) -> None:
+def test_a_lost_host_that_connected_over_tls_is_replaced(how: str, embedded: Process) -> None:
     compiled = program.lower(X).compile()
     kept = compiled(X)
     values(kept)
@@ -113,11 +113,11 @@ def test_a_host_that_ends_is_replaced_as_any_other(how: str, embedded: Process) 
         host.post(m.FreeArrays((first_id(1),)))
     assert becomes(lambda: host.lost is not None)
     assert "PWC0910" in [code_of(np.asarray, k) for k in kept]
-    equal(embedded)
+    check_equal_to_one_process(embedded)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--connect", "127.0.0.1:1"), "--connect needs --keys"),
         ((), "one of the arguments --socket --connect is required"),
@@ -125,11 +125,11 @@ def test_a_host_that_ends_is_replaced_as_any_other(how: str, embedded: Process) 
         (("--connect", "127.0.0.1:1", "--keys", "nowhere"), "PWC0914"),
     ],
 )
-def test_a_host_that_cannot_connect_says_why(
-    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_host_that_cannot_connect_exits_with_the_reason(
+    arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["serve", "--island", "i", "--devices", "1", "--platform", "cpu", *arguments])
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as caught:
         serve()
-    assert said in f"{caught.value.code} {capsys.readouterr().err}" and caught.value.code
+    assert message in f"{caught.value.code} {capsys.readouterr().err}" and caught.value.code

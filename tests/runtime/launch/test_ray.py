@@ -1,4 +1,4 @@
-"""What is decided of Ray without it: which islands nodes can have, whom it may be reached by, what ends with what."""
+"""Decisions for Ray that need no running Ray: islands of nodes, protection of addresses, ends of processes."""
 
 import importlib.util
 import os
@@ -44,7 +44,7 @@ def node(labels: dict[str, str] | None = None, **resources: float) -> RayNode:
     return RayNode(resources, labels or {}, "127.0.0.1", socket.gethostname(), path)
 
 
-def test_nodes_are_islands_and_so_are_slices() -> None:
+def test_each_node_or_slice_becomes_an_island() -> None:
     nodes = [node(CPU=8, GPU=4), node(CPU=8, GPU=2), node(CPU=2)]
     assert platform_of(nodes) is GPU and platform_of(nodes[2:]) is CPU
     found, labels = topology_of_nodes(nodes, GPU, {})
@@ -58,7 +58,7 @@ def test_nodes_are_islands_and_so_are_slices() -> None:
     check_gangs([gang_of(island, TPU, labels) for island in found.islands], nodes)
 
 
-def test_labels_choose_nodes() -> None:
+def test_labels_select_nodes() -> None:
     nodes = [node(A7, CPU=4), node(CPU=8)]
     found, labels = topology_of_nodes(nodes, CPU, read_labels(["rack=a7"], ()))
     assert [i.devices for i in found.islands] == [4]
@@ -82,13 +82,13 @@ def test_labels_choose_nodes() -> None:
         ("islands=2,devices=4", [node(CPU=0), node(CPU=7)], False),
     ],
 )
-def test_what_nodes_cannot_have_is_refused(topology: str, nodes: Sequence[RayNode], fits: bool) -> None:
+def test_a_topology_that_the_nodes_cannot_hold_is_refused(topology: str, nodes: Sequence[RayNode], fits: bool) -> None:
     gangs = [gang_of(island, CPU, {}) for island in parse_topology(topology).islands]
     assert code_of(check_gangs, gangs, nodes) == ("" if fits else "PWC0927")
     assert code_of(topology_of_nodes, [node(CPU=0)], CPU, {}) == "PWC0927"
 
 
-def test_a_ray_that_others_reach_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ray_that_other_machines_can_reach_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     for here in ("127.0.0.1:6379", "localhost:6379", "[::1]:6379", "127.0.0.1", "::1"):
         assert is_loopback(here)
@@ -113,7 +113,7 @@ def test_nodes_of_other_machines_are_refused() -> None:
         assert code_of(check_here, [node(CPU=1), far]) == "PWC0912"
 
 
-def test_an_installation_without_ray_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_without_ray_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     address = str(tmp_path / "c")
     code, _, errors = pwc_here("cluster", "start", "--ray", "local", "islands=1,devices=1", "--address", address)
@@ -121,13 +121,13 @@ def test_an_installation_without_ray_says_what_to_install(monkeypatch: pytest.Mo
     assert not (tmp_path / "c").exists()
 
 
-def test_the_nodes_of_a_ray_of_its_own() -> None:
+def test_a_ray_request_states_the_number_of_local_nodes() -> None:
     assert [RayRequest(text).nodes for text in ("local", "local:3", "10.0.0.2:6379")] == [0, 3, None]
     for text in ("local:", "local:0", "local:x"):
         assert code_of(lambda text=text: RayRequest(text).nodes) == "PWC0707"
 
 
-def test_options_of_ray_need_ray(tmp_path: Path) -> None:
+def test_options_of_ray_are_refused_without_ray(tmp_path: Path) -> None:
     address = ["--address", str(tmp_path / "c")]
     for arguments in (["islands=1,devices=1", "--label", "a=b"], ["islands=1,devices=1", "--platform", "cpu"], []):
         assert pwc_here("cluster", "start", *arguments, *address)[0] == 2
@@ -158,13 +158,13 @@ def test_a_process_ends_with_its_actor(frozen: bool, tmp_path: Path) -> None:
     assert becomes(lambda: not is_alive(pid))
 
 
-def test_a_process_whose_parent_is_gone_does_not_start() -> None:
+def test_a_process_whose_parent_has_ended_does_not_start() -> None:
     with pytest.raises(SystemExit, match="is gone"):
         tie(1 << 30)
 
 
 def becomes(true: Callable[[], bool]) -> bool:
-    """Waits until something is true; gives whether it is."""
+    """Waits until a condition is true; returns whether it is."""
     for _ in range(int(PATIENCE / 0.02)):
         if true():
             return True
@@ -173,7 +173,7 @@ def becomes(true: Callable[[], bool]) -> bool:
 
 
 class FakeRay:
-    """A Ray whose places come when they are let, and whose processes end when they are told."""
+    """A Ray whose nodes are free once `free` is set, and whose processes end once `ended` is set."""
 
     def __init__(self) -> None:
         self.free, self.ended = threading.Event(), threading.Event()
@@ -192,7 +192,7 @@ class FakeRay:
 
 
 class FakeActor:
-    """An actor whose process has a number, and an end."""
+    """An actor whose call of `wait` returns the end of its process."""
 
     class Wait:
         @staticmethod
@@ -202,7 +202,9 @@ class FakeActor:
     wait = Wait
 
 
-def test_a_gang_waits_for_places_and_says_what_has_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_gang_waits_for_nodes_and_reports_the_end_of_its_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     ray, given, left = FakeRay(), list[str](), list[Any]()
 
     class Group:

@@ -1,4 +1,4 @@
-"""A cluster's members, and a listener that lets its hosts in."""
+"""Fixtures: the members of a cluster, and a listener that admits its hosts."""
 
 from collections.abc import Iterator
 

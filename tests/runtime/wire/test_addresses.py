@@ -1,4 +1,4 @@
-"""Addresses are read as they were written, and nothing else is taken for one."""
+"""Addresses are parsed as they were formatted, and other texts are no addresses."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from pathways.runtime.wire.addresses import both, path_of, port_of, read_address
 
 
 @pytest.mark.parametrize("address", [("127.0.0.1", 7000), ("::1", 0), ("machine-1.example", 65535)])
-def test_addresses_are_read_as_they_are_shown(address: tuple[str, int]) -> None:
+def test_a_formatted_address_is_parsed_back(address: tuple[str, int]) -> None:
     assert read_address(show_address(address)) == address
     for path in ("", "/run/a b/127.0.0.1:1/island0"):
         said = both(address, path)
@@ -16,7 +16,7 @@ def test_addresses_are_read_as_they_are_shown(address: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "default", "/tmp/c", "./a:1", "host:", ":1", "host:65536", "a b:1", "::1:7", "h:1 "]
 )
-def test_what_is_no_address_is_none(text: str) -> None:
+def test_a_text_that_is_no_address_is_parsed_as_none(text: str) -> None:
     assert read_address(text) is None
 
 

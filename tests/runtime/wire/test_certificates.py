@@ -1,4 +1,4 @@
-"""Keys are for their user alone, say whose they are and for how long, and are refused where anything is wrong."""
+"""Keys are private to their user, state their owner and validity, and are refused if anything is wrong."""
 
 import ssl
 import stat
@@ -31,30 +31,30 @@ def refusal(use: Callable[[], Any]) -> PathwaysError:
     return caught.value
 
 
-def test_keys_are_for_their_user_alone(authority: Path, tmp_path: Path) -> None:
+def test_only_their_user_can_read_the_files_of_keys(authority: Path, tmp_path: Path) -> None:
     member = tmp_path / "hosts" / "island0"
     assert c.issue(authority, member, "host", "island0") == Identity("demo", "host", "island0")
     for folder in (authority, member):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert [stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()] == [0o600, 0o600]
-    assert {p.name for p in member.iterdir()} == {c.AUTHORITY, c.MEMBER}  # and not what signs
+    assert {p.name for p in member.iterdir()} == {c.AUTHORITY, c.MEMBER}  # without the key that signs
     assert b"PRIVATE" not in (member / c.AUTHORITY).read_bytes()
     assert read_keys(member).cluster == "demo"
 
 
-def test_a_certificate_says_whose_it_is_and_for_how_long(authority: Path, tmp_path: Path) -> None:
+def test_a_certificate_states_its_owner_and_its_validity(authority: Path, tmp_path: Path) -> None:
     begins = datetime(2030, 1, 1, tzinfo=UTC)
     c.issue(authority, tmp_path / "me", "client", "me/1 ü", begins=begins, valid=timedelta(days=3))
     found = x509.load_pem_x509_certificate((tmp_path / "me" / c.MEMBER).read_bytes())
     named = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert named.get_values_for_type(x509.UniformResourceIdentifier) == ["pathways://demo/client/me%2F1%20%C3%BC"]
     assert found.not_valid_after_utc == begins + timedelta(days=3)
-    assert timedelta() < begins - found.not_valid_before_utc < timedelta(hours=1)  # clocks differ
+    assert timedelta() < begins - found.not_valid_before_utc < timedelta(hours=1)  # clocks of machines differ
     constraints = found.extensions.get_extension_for_class(x509.BasicConstraints)
-    assert constraints.critical and not constraints.value.ca  # it makes no members of its own
+    assert constraints.critical and not constraints.value.ca  # a member cannot issue certificates
 
 
-def test_keys_are_made_anew_in_their_folder_and_an_authority_is_not(authority: Path, tmp_path: Path) -> None:
+def test_keys_of_a_member_are_replaced_and_an_authority_is_not(authority: Path, tmp_path: Path) -> None:
     seen: set[bytes] = set()
     for _ in range(2):
         c.issue(authority, tmp_path / "me", "client", "me")
@@ -77,7 +77,7 @@ def test_a_link_in_place_of_keys_is_replaced_and_not_followed(authority: Path, t
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0b", "\ud800"])
-def test_a_name_that_is_none_is_refused(name: str, authority: Path, tmp_path: Path) -> None:
+def test_an_invalid_name_or_role_is_refused(name: str, authority: Path, tmp_path: Path) -> None:
     assert refusal(lambda: c.make_authority(tmp_path / "new", name)).code == "PWC0914"
     assert refusal(lambda: c.issue(authority, tmp_path / "new", "host", name)).code == "PWC0914"
     role: Any = "king"
@@ -121,7 +121,7 @@ def damage(how: str, folder: Path, other: Path) -> None:
     ["no folder", "no keys", "no authority", "a folder that others may enter", "keys that others may read", "a pipe",
      "noise", "half of it", "an authority that is none", "the certificate of another", "a member for an authority"],
 )  # fmt: skip
-def test_a_folder_in_which_anything_is_wrong_is_refused(how: str, authority: Path, tmp_path: Path) -> None:
+def test_a_damaged_or_unprotected_folder_of_keys_is_refused(how: str, authority: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         c.issue(authority, tmp_path / name, "host", name)
     damage(how, tmp_path / "one", tmp_path / "two")
@@ -129,7 +129,7 @@ def test_a_folder_in_which_anything_is_wrong_is_refused(how: str, authority: Pat
 
 
 @pytest.mark.parametrize("how", ["gone", "noise", "a member's", "read by others"])
-def test_an_authority_in_which_anything_is_wrong_signs_nothing(how: str, authority: Path, tmp_path: Path) -> None:
+def test_a_damaged_or_unprotected_authority_signs_nothing(how: str, authority: Path, tmp_path: Path) -> None:
     c.issue(authority, tmp_path / "one", "host", "one")
     key = authority / c.AUTHORITY_KEY
     match how:
@@ -145,7 +145,7 @@ def test_an_authority_in_which_anything_is_wrong_signs_nothing(how: str, authori
     assert not (tmp_path / "two").exists()
 
 
-def test_without_cryptography_keys_are_read_and_not_made(
+def test_keys_can_be_read_but_not_made_without_cryptography(
     authority: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     c.issue(authority, tmp_path / "one", "host", "one")
@@ -164,7 +164,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 @given(NAMES, st.sampled_from(ROLES), NAMES)
-def test_an_identity_is_read_as_it_was_written(cluster: str, role: Any, name: str) -> None:
+def test_an_identity_is_parsed_from_its_own_uri(cluster: str, role: Any, name: str) -> None:
     identity = Identity(cluster, role, name)
     assert read_identity(identity.uri) == identity and read_cluster(identity.uri) is None
 
@@ -175,5 +175,5 @@ def test_an_identity_is_read_as_it_was_written(cluster: str, role: Any, name: st
      "pathways://c/host/a/b", "pathways://c/host/%FF", "pathways://c/host/%61", "pathways://c/host/a\n",
      "http://c/host/a", " pathways://c/host/a"],
 )  # fmt: skip
-def test_what_is_written_otherwise_is_no_identity(uri: str) -> None:
+def test_a_malformed_uri_is_no_identity(uri: str) -> None:
     assert read_identity(uri) is None

@@ -1,4 +1,4 @@
-"""Frames are read whole however their bytes come, and many that are small by one call."""
+"""A frame reader returns complete frames for every size of reads, and many small frames of one read."""
 
 import random
 
@@ -10,7 +10,7 @@ from pathways.runtime.wire.messages import Beat, Done, Message, PutArray
 
 
 class Pieces:
-    """A stream whose bytes come in pieces of at most so many; counts how often it is asked."""
+    """A stream that returns at most `most` bytes a read, and counts the reads."""
 
     def __init__(self, data: bytes, most: int) -> None:
         self.data, self.most, self.calls = data, most, 0
@@ -43,7 +43,7 @@ def wanted(messages: list[Message]) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("most", [1, 7, 100, READ - 1, READ, 1 << 20])
-def test_frames_are_whole_however_they_come(most: int) -> None:
+def test_frames_are_complete_for_every_size_of_reads(most: int) -> None:
     rng = random.Random(most)
     sizes = [0, 1, READ - 60, READ, READ + 1, 3 * READ] if most > 50 else [0, 1, 50]
     messages: list[Message] = [PutArray(n, 0, 0, rng.randbytes(rng.choice(sizes))) for n in range(30)]
@@ -52,8 +52,8 @@ def test_frames_are_whole_however_they_come(most: int) -> None:
     assert read(Pieces(raw(messages), most), len(messages)) == wanted(messages)
 
 
-def test_many_small_frames_take_one_call() -> None:
+def test_many_small_frames_take_one_read() -> None:
     messages: list[Message] = [Beat(n, n) for n in range(100)]
     stream = Pieces(raw(messages), 1 << 20)
     assert read(stream, 100) == wanted(messages)
-    assert stream.calls == 2  # the second finds the end
+    assert stream.calls == 2  # the second read finds the end

@@ -1,4 +1,4 @@
-"""Bytes that no process of ours would send, at a listening socket: refused or an end, soon, and in little memory."""
+"""Malformed bytes at a listening socket are refused or end the connection, soon and with little memory."""
 
 import queue
 import random
@@ -23,7 +23,7 @@ from pathways.runtime.wire.frames import CHUNK, HEADER, ConnectionEnded
 from pathways.runtime.wire.tls import Listener
 from pathways.runtime.wire.tls_stream import handshake
 
-FRAMES = 300
+FUZZED_INPUTS = 300
 SIZES = (
     0,
     1,
@@ -59,7 +59,7 @@ def frame(message: m.Message) -> bytearray:
 
 
 def noise(rng: random.Random) -> bytes:
-    """A frame, or several, in which something is not as it should be."""
+    """Makes up to two valid frames, followed by a malformed one."""
     raw = b"".join(frame(rng.choice(MESSAGES)) for _ in range(rng.randrange(3)))
     bad = frame(rng.choice(MESSAGES))
     match rng.randrange(7):
@@ -72,8 +72,8 @@ def noise(rng: random.Random) -> bytes:
         case 3:
             del bad[rng.randrange(len(bad)) :]
         case 4:
-            place = rng.randrange(len(bad))
-            bad[place:place] = rng.randbytes(rng.randrange(1, 20))
+            position = rng.randrange(len(bad))
+            bad[position:position] = rng.randbytes(rng.randrange(1, 20))
         case 5:
             text = rng.choice([b"[" * 100_000, b"null", b'{"request": NaN}', b"9" * 10_000, b'"\\ud800"', b"{}" * 9])
             kind, count = rng.randrange(len(encoding.MESSAGES)), struct.pack("<I", len(text))
@@ -85,7 +85,7 @@ def noise(rng: random.Random) -> bytes:
 
 
 class Served:
-    """A listening socket; each that comes is read as a host reads, and how that ended is told."""
+    """A listening socket that reads each connection as a host does, and reports how the connection ended."""
 
     def __init__(self, accept: Callable[[], Connection], send: Callable[[bytes], None]) -> None:
         self._accept, self.send = accept, send
@@ -136,7 +136,7 @@ def under_tls(tmp_path: Path, members: Members) -> Iterator[Served]:
     listener = Listener(HERE, members.keys("controller"), "host")
 
     def send(raw: bytes) -> None:
-        """As a member does that is one, and means harm."""
+        """Sends bytes as a malicious member with a valid certificate."""
         with socket.create_connection(listener.address) as sock:
             context = members.keys("host").connecting
             stream = handshake(sock, context, listens=False, until=time.monotonic() + PATIENCE)
@@ -152,7 +152,7 @@ def _send(stream: Any, raw: bytes) -> None:
     try:
         stream.sendall(raw)
         stream.shutdown(socket.SHUT_WR)
-    except OSError:  # it was refused before the end of it
+    except OSError:  # refused before all bytes were sent
         return
 
 
@@ -161,9 +161,9 @@ def served(request: pytest.FixtureRequest, tmp_path: Path, members: Members) -> 
     yield from request.param(tmp_path, members)
 
 
-def test_noise_is_refused_or_an_end(served: Served) -> None:
+def test_malformed_frames_are_refused_or_end_the_connection(served: Served) -> None:
     found: Counter[str] = Counter()
-    for seed in range(FRAMES):
+    for seed in range(FUZZED_INPUTS):
         outcome = served.outcome(noise(random.Random(seed)))
         assert outcome in ("ended", "PWC0911"), (seed, outcome)
         found[outcome] += 1
@@ -171,7 +171,7 @@ def test_noise_is_refused_or_an_end(served: Served) -> None:
     assert served.outcome(bytes(frame(m.Beat(1, 2)))) == "ended"
 
 
-def test_a_size_takes_no_memory_before_the_bytes_are_there(served: Served) -> None:
+def test_a_frame_size_allocates_no_memory_before_the_bytes_arrive(served: Served) -> None:
     served.outcome(b"")
     for size, most in ((1 << 60, 1 << 20), (encoding.MOST_COLD, 4 * CHUNK)):
         tracemalloc.start()

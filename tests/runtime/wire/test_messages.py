@@ -1,4 +1,4 @@
-"""Messages between processes: what is sent is what arrives, and nothing else is believed."""
+"""Messages between processes arrive as they were sent, and malformed messages are refused."""
 
 import random
 import socket
@@ -33,7 +33,7 @@ ANY = st.one_of(
 
 @pytest.fixture
 def pair() -> Iterator[Callable[[], tuple[Connection, socket.socket, Connection]]]:
-    """Makes two ends of a connection, the first also as the socket that it is."""
+    """Makes the two ends of a connection, and the raw socket of the first end."""
     made: list[Connection] = []
 
     def make() -> tuple[Connection, socket.socket, Connection]:
@@ -56,13 +56,13 @@ def written(message: m.Message) -> tuple[int, bytes]:
 
 @given(ANY)
 @settings(max_examples=300, deadline=None)
-def test_a_message_is_read_as_it_was_written(message: m.Message) -> None:
+def test_a_message_is_decoded_as_it_was_encoded(message: m.Message) -> None:
     assert encoding.decode(*written(message)) == message
 
 
 @given(ANY, st.integers(0, 1 << 30), st.integers(0, 255))
 @settings(max_examples=300, deadline=None)
-def test_a_damaged_message_is_another_or_refused(message: m.Message, position: int, byte: int) -> None:
+def test_a_damaged_message_is_decoded_as_its_type_or_refused(message: m.Message, position: int, byte: int) -> None:
     kind, payload = written(message)
     damaged = bytearray(payload)
     if damaged:
@@ -75,7 +75,7 @@ def test_a_damaged_message_is_another_or_refused(message: m.Message, position: i
 
 
 @pytest.mark.parametrize("kind", range(-1, len(encoding.MESSAGES) + 2))
-def test_noise_is_no_message(kind: int) -> None:
+def test_random_bytes_are_decoded_as_a_message_or_refused(kind: int) -> None:
     rng = random.Random(kind)
     for size in (1, 3, 5, 9, 33):
         try:
@@ -84,7 +84,7 @@ def test_noise_is_no_message(kind: int) -> None:
             assert error.code == "PWC0911"
 
 
-def test_messages_arrive_in_their_order_with_their_data(pair: Pair) -> None:
+def test_messages_arrive_in_order_with_their_data(pair: Pair) -> None:
     here, _, there = pair()
     blob = bytes(range(256)) * 30
     sent = [m.CopyArray(1, 2), m.PutArray(3, 4, 5, blob), m.RunPlan(1, 2, 1 << 61, 4, (5, 6)), m.FreeArrays(())]
@@ -93,12 +93,12 @@ def test_messages_arrive_in_their_order_with_their_data(pair: Pair) -> None:
     assert [there.receive() for _ in sent] == sent
 
 
-def test_a_message_of_a_run_does_not_grow_with_its_arrays() -> None:
+def test_the_size_of_a_run_message_does_not_depend_on_its_numbers() -> None:
     small = len(written(m.RunPlan(0, 1, 1 << 61, 7, (1, 2)))[1])
     assert small == 8 * 7 and len(written(m.RunPlan(1, 2, 1 << 61, 1 << 40, (1 << 40, 2)))[1]) == small
 
 
-def test_a_message_that_says_it_is_too_large_is_refused_before_it_is_there(pair: Pair) -> None:
+def test_a_message_of_too_large_a_size_is_refused_before_it_arrives(pair: Pair) -> None:
     here, raw, there = pair()
     kind = encoding.MESSAGES.index(m.Done)
     raw.sendall(frames.HEADER.pack(encoding.MOST_HOT + 1, kind))
@@ -107,11 +107,11 @@ def test_a_message_that_says_it_is_too_large_is_refused_before_it_is_there(pair:
     assert caught.value.code == "PWC0911"
     raw.sendall(frames.HEADER.pack(encoding.MOST_COLD, encoding.MESSAGES.index(m.PutArray)) + b"cut")
     here.close()
-    with pytest.raises(ConnectionEnded):  # and not MemoryError: room is made as bytes come
+    with pytest.raises(ConnectionEnded):  # not MemoryError: memory is allocated as bytes arrive
         there.receive()
 
 
-def test_a_stream_that_ends_anywhere_is_an_end(pair: Pair) -> None:
+def test_a_stream_that_ends_at_any_byte_raises_connection_ended(pair: Pair) -> None:
     kind, payload = written(m.Beat(1, 2))
     whole = frames.HEADER.pack(len(payload), kind) + payload
     for length in range(len(whole)):
@@ -122,7 +122,7 @@ def test_a_stream_that_ends_anywhere_is_an_end(pair: Pair) -> None:
             there.receive()
 
 
-def test_sending_to_what_is_gone_is_an_end(pair: Pair) -> None:
+def test_sending_to_a_closed_connection_raises_connection_ended(pair: Pair) -> None:
     here, _, there = pair()
     there.close()
     with pytest.raises(ConnectionEnded):
@@ -130,19 +130,19 @@ def test_sending_to_what_is_gone_is_an_end(pair: Pair) -> None:
             here.post(m.PutArray(0, 0, 0, bytes(1 << 16)))
 
 
-def test_numbers_beyond_64_bits_are_a_mistake_of_the_sender() -> None:
+def test_encoding_a_number_beyond_64_bits_raises_an_error() -> None:
     with pytest.raises(struct.error):
         encoding.encode(m.CopyArray(1 << 63, 0))
 
 
-def test_other_versions_are_named() -> None:
+def test_differences_of_versions_are_named() -> None:
     assert not difference(dict(VERSIONS))
     assert difference(VERSIONS | {"jax": "0.9"}) == f"jax 0.9 there, {VERSIONS['jax']} here"
     assert "python none there" in difference({n: v for n, v in VERSIONS.items() if n != "python"})
 
 
-def test_what_carries_others_may_be_as_large_as_they_are() -> None:
-    """A run of thousands of results that failed says so of each."""
+def test_a_relayed_message_may_exceed_the_limit_of_small_messages() -> None:
+    """A run with thousands of failed results reports each of them in one message."""
     large = m.Relayed(0, 0, 0, bytes(4 << 20))
     kind, payload, blob = encoding.encode(large)
     assert len(payload) + len(blob) <= encoding.most_bytes(kind)

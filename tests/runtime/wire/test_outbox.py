@@ -1,4 +1,4 @@
-"""What is sent without waiting comes whole and in order, whenever the other end takes it."""
+"""Messages posted without waiting arrive complete and in order, whenever the other end reads them."""
 
 import socket
 import threading
@@ -15,8 +15,8 @@ from pathways.runtime.wire.outbox import MOST_WAITING
 MIB = 1 << 20
 
 
-class Slow:
-    """A stream that cannot be written without waiting, as one under TLS."""
+class BlockingStream:
+    """A stream whose writes may block, as those of a TLS stream."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -27,7 +27,7 @@ class Slow:
 @pytest.fixture(params=[False, True], ids=["at once where it can", "by a thread alone"])
 def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Connection, Connection]]:
     here, there = socket.socketpair()
-    made = Connection(Slow(here) if request.param else here), Connection(there)
+    made = Connection(BlockingStream(here) if request.param else here), Connection(there)
     yield made
     for connection in made:
         connection.close()
@@ -40,7 +40,7 @@ def put(number: int, size: int) -> m.Message:
 SIZES = (0, 100, 1 << 16, MIB, 10, 5 * MIB, 1)
 
 
-def test_nothing_waits_for_an_end_that_reads_nothing(ends: tuple[Connection, Connection]) -> None:
+def test_posting_does_not_wait_for_a_peer_that_reads_nothing(ends: tuple[Connection, Connection]) -> None:
     one, two = ends
     for number in range(3 * len(SIZES)):
         one.post_soon(put(number, SIZES[number % len(SIZES)]))
@@ -48,7 +48,7 @@ def test_nothing_waits_for_an_end_that_reads_nothing(ends: tuple[Connection, Con
         assert two.receive() == put(number, SIZES[number % len(SIZES)])
 
 
-def test_messages_of_several_threads_come_whole(ends: tuple[Connection, Connection]) -> None:
+def test_messages_of_several_threads_arrive_complete_and_in_order(ends: tuple[Connection, Connection]) -> None:
     one, two = ends
 
     def work(first: int) -> None:
@@ -69,12 +69,14 @@ def test_messages_of_several_threads_come_whole(ends: tuple[Connection, Connecti
         thread.join(60)
 
 
-def counted_in_bytes() -> list[Activity]:
+def byte_activities() -> list[Activity]:
     return [activity for activity in under_way() if activity.unit == BYTES]
 
 
 @pytest.mark.parametrize("end", ["it reads", "it ends", "this end closes"])
-def test_who_asks_for_room_waits_until_there_is_some(end: str, ends: tuple[Connection, Connection]) -> None:
+def test_wait_for_room_waits_until_messages_are_read_or_an_end_closes(
+    end: str, ends: tuple[Connection, Connection]
+) -> None:
     one, two = ends
     one.wait_for_room()
     for number in range(3):
@@ -83,7 +85,7 @@ def test_who_asks_for_room_waits_until_there_is_some(end: str, ends: tuple[Conne
     thread.start()
     thread.join(0.05)
     assert thread.is_alive()
-    (sending,) = counted_in_bytes()
+    (sending,) = byte_activities()
     assert sending.total > 0
     match end:
         case "it reads":
@@ -94,10 +96,10 @@ def test_who_asks_for_room_waits_until_there_is_some(end: str, ends: tuple[Conne
         case _:
             one.close()
     thread.join(60)
-    assert not thread.is_alive() and counted_in_bytes() == []
+    assert not thread.is_alive() and byte_activities() == []
 
 
-def test_what_is_sent_to_an_end_that_is_gone_raises(ends: tuple[Connection, Connection]) -> None:
+def test_posting_to_a_closed_connection_raises_an_error(ends: tuple[Connection, Connection]) -> None:
     one, two = ends
     two.close()
     with pytest.raises(ConnectionEnded):
@@ -108,7 +110,7 @@ def test_what_is_sent_to_an_end_that_is_gone_raises(ends: tuple[Connection, Conn
         one.post_soon(put(0, 1))
 
 
-def test_what_is_said_last_is_heard(ends: tuple[Connection, Connection]) -> None:
+def test_wait_until_sent_delivers_the_last_message_before_a_close(ends: tuple[Connection, Connection]) -> None:
     here, there = ends
     here.post_soon(put(1, 100))
     here.wait_until_sent(60)
@@ -118,7 +120,7 @@ def test_what_is_said_last_is_heard(ends: tuple[Connection, Connection]) -> None
         there.receive()
 
 
-def test_what_is_kept_goes_with_the_next_and_in_order(ends: tuple[Connection, Connection]) -> None:
+def test_delayed_messages_are_sent_in_order_with_the_next_one(ends: tuple[Connection, Connection]) -> None:
     one, two = ends
     for number in range(3):
         one.post_later(put(number, 10))
@@ -132,7 +134,7 @@ def test_what_is_kept_goes_with_the_next_and_in_order(ends: tuple[Connection, Co
         assert two.receive() == put(number, size)
 
 
-def test_nothing_is_kept_for_what_has_ended(ends: tuple[Connection, Connection]) -> None:
+def test_a_closed_connection_keeps_no_delayed_messages(ends: tuple[Connection, Connection]) -> None:
     one, _ = ends
     one.post_later(put(0, 10))
     one.close()

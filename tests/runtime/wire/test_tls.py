@@ -1,4 +1,4 @@
-"""No one but a member of the cluster is let in, and what is not holds up no member."""
+"""A TLS listener admits only members of its cluster, and no other connection delays a member."""
 
 import contextlib
 import random
@@ -20,36 +20,40 @@ from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.port import MOST_HANDSHAKES
 from pathways.runtime.wire.tls import Keys, Listener, join_as
 
-SOON = 0.3
-"""Seconds that a handshake may take where it is to fail."""
+HANDSHAKE_TIMEOUT_S = 0.3
+"""How long a handshake that must fail may take."""
 
 
-def stranger(verifies: Keys | None = None) -> Keys:
-    """What has no certificate."""
+def keys_without_certificate(verifies: Keys | None = None) -> Keys:
+    """Makes keys that have no certificate and verify no peer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return Keys("demo", context, context)
 
 
 REFUSED: dict[str, tuple[Callable[[Members], Keys], str, str]] = {
-    "no certificate": (lambda _: stranger(), "peer did not return a certificate", "certificate required"),
+    "no certificate": (
+        lambda _: keys_without_certificate(),
+        "peer did not return a certificate",
+        "certificate required",
+    ),
     "another authority": (lambda a: a.keys("host", authority="theirs"), "certificate is refused", "unknown ca|unable"),
     "expired": (lambda a: a.keys("host", begins=-2), "certificate has expired", "expired"),
     "of tomorrow": (lambda a: a.keys("host", begins=1), "not yet valid", "certificate"),
     "a client's": (lambda a: a.keys("client", "other"), "that of client other of demo", "not let this process in"),
     "a controller's": (lambda a: a.keys("controller", "b"), "that of controller b of demo", "not let this process in"),
 }
-"""Keys that are not those of a host of the cluster; what the listener says of them, and what they hear."""
+"""Keys that are not those of a host of the cluster, the listener's reason, and the error of the connecting process."""
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_not_a_host_is_not_let_in(case: str, members: Members, door: Door) -> None:
+def test_only_hosts_of_the_cluster_are_admitted(case: str, members: Members, door: Door) -> None:
     make, said, heard = REFUSED[case]
     keys = make(members)
-    if case == "another authority":  # it trusts ours, and is not trusted
+    if case == "another authority":  # trusts our authority, and is not trusted
         keys.connecting.load_verify_locations(members.folder / "ours" / "authority.pem")
     with pytest.raises(PathwaysError, match=heard) as caught:
-        stranger_met(door, keys)
+        connect_with(door, keys)
     assert caught.value.code == "PWC0913"
     assert said in door.reason()
     listener: Any = door.listener
@@ -59,8 +63,8 @@ def test_what_is_not_a_host_is_not_let_in(case: str, members: Members, door: Doo
     assert here.receive() == m.Beat(1, 2)
 
 
-def stranger_met(door: Door, keys: Keys) -> None:
-    """Connects, with no look at who listens: that is not what is asked here."""
+def connect_with(door: Door, keys: Keys) -> None:
+    """Connects with the keys; keys without a certificate do not verify the listener."""
     if keys.connecting.verify_mode is not ssl.CERT_NONE:
         join_as(door.listener.address, keys, "controller")
         return
@@ -74,13 +78,13 @@ def stranger_met(door: Door, keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("case", ["another authority", "expired", "a host's", "a client's"])
-def test_who_connects_is_as_careful(case: str, members: Members) -> None:
+def test_a_connecting_host_refuses_a_wrong_controller(case: str, members: Members) -> None:
     match case:
         case "another authority":
             keys = members.keys("controller", authority="theirs")
         case "expired":
             keys = members.keys("controller", begins=-2)
-        case "a client's":  # which would tell hosts what to do
+        case "a client's":  # which would give orders to hosts
             keys = members.keys("client", "other")
         case _:
             keys = members.keys("host", "other")
@@ -90,7 +94,7 @@ def test_who_connects_is_as_careful(case: str, members: Members) -> None:
         assert caught.value.code == "PWC0913"
 
 
-def test_a_member_of_a_cluster_of_another_name_is_refused(members: Members, door: Door) -> None:
+def test_a_controller_of_a_cluster_of_another_name_is_refused(members: Members, door: Door) -> None:
     ours = members.keys("host")
     with pytest.raises(PathwaysError, match="controller one of demo"):
         join_as(door.listener.address, Keys("other", ours.connecting, ours.listening), "controller")
@@ -101,16 +105,16 @@ NOISE: dict[str, tuple[Callable[[Members], bytes], str]] = {
     "a web browser": (lambda _: b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", "not TLS"),
     "random bytes": (lambda _: random.Random(1).randbytes(5000), "not TLS"),
     "a hello of 16 MB": (lambda _: b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(1 << 14), "not TLS"),
-    "silence": (lambda _: b"", f"did not say in {SOON:g} seconds"),
-    "half a handshake": (lambda a: hello(a)[:100], f"did not say in {SOON:g} seconds"),
-    "a handshake without an end": (hello, f"did not say in {SOON:g} seconds"),
+    "silence": (lambda _: b"", f"did not say in {HANDSHAKE_TIMEOUT_S:g} seconds"),
+    "half a handshake": (lambda a: hello(a)[:100], f"did not say in {HANDSHAKE_TIMEOUT_S:g} seconds"),
+    "a handshake without an end": (hello, f"did not say in {HANDSHAKE_TIMEOUT_S:g} seconds"),
 }
 
 
 @pytest.mark.parametrize("case", NOISE)
-def test_noise_and_silence_end_soon(case: str, members: Members) -> None:
+def test_malformed_or_stalled_connections_end_soon(case: str, members: Members) -> None:
     make, said = NOISE[case]
-    with Door(members, seconds=SOON) as door, socket.create_connection(door.listener.address) as sock:
+    with Door(members, seconds=HANDSHAKE_TIMEOUT_S) as door, socket.create_connection(door.listener.address) as sock:
         sock.sendall(make(members))
         assert said in door.reason()
         sock.settimeout(PATIENCE)
@@ -125,24 +129,24 @@ def test_older_tls_is_refused(members: Members, door: Door) -> None:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(PathwaysError) as caught:
-        stranger_met(door, Keys("demo", context, context))
+        connect_with(door, Keys("demo", context, context))
     assert caught.value.code == "PWC0913" and "unsupported protocol" in door.reason()
 
 
-def test_what_says_nothing_holds_up_no_other(members: Members, door: Door) -> None:
-    """More than may be saying who they are at once, for all the time that they have."""
+def test_silent_connections_delay_no_member(members: Members, door: Door) -> None:
+    """Opens more connections than there may be handshakes at once; none of them sends anything."""
     before = door.pair()
     silent = [socket.create_connection(door.listener.address) for _ in range(MOST_HANDSHAKES + 10)]
     for there, here in (before, door.pair()):
         there.post(m.Beat(3, 4))
         assert here.receive() == m.Beat(3, 4)
     for _ in range(10):
-        assert "ended the connection" in door.reason()  # the first that came were dropped
+        assert "ended the connection" in door.reason()  # the oldest connections were dropped
     for sock in silent:
         sock.close()
 
 
-def test_what_is_dropped_at_the_last_moment_is_not_let_in(
+def test_a_connection_dropped_at_the_end_of_its_handshake_is_refused(
     members: Members, door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met: Any = tls._met  # pyright: ignore[reportPrivateUsage]
@@ -163,15 +167,17 @@ def test_what_is_dropped_at_the_last_moment_is_not_let_in(
         door.listener.accept(0.01)
 
 
-def test_a_handshake_takes_no_more_than_it_needs(members: Members, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handshake_of_too_many_bytes_is_refused(
+    members: Members, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tls_stream, "MOST_HANDSHAKE", 100)
     with pytest.raises(PathwaysError):
         join_as(door.listener.address, members.keys("host"), "controller")
     assert "a handshake that does not end" in door.reason()
 
 
-class Talker(threading.Thread):
-    """Something else that listens: says a thing to the first who comes, and waits until that is gone."""
+class OtherService(threading.Thread):
+    """Another listening service: sends bytes to the first connection, and waits until that ends."""
 
     def __init__(self, server: socket.socket, says: bytes) -> None:
         super().__init__(daemon=True)
@@ -179,7 +185,7 @@ class Talker(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        with contextlib.suppress(OSError):  # closed before it began
+        with contextlib.suppress(OSError):  # the server was closed before the thread began
             sock, _ = self.server.accept()
             with sock:
                 sock.sendall(self.says)
@@ -187,19 +193,19 @@ class Talker(threading.Thread):
 
 
 @pytest.mark.parametrize("says", [b"", b"SSH-2.0-OpenSSH\r\n", None])
-def test_who_connects_to_something_else_hears_so(says: bytes | None, members: Members) -> None:
+def test_connecting_to_another_service_raises_an_error(says: bytes | None, members: Members) -> None:
     with socket.create_server(HERE) as server:
         address = server.getsockname()
         if says is None:
-            server.close()  # nothing is there
-        talker = Talker(server, says or b"")
+            server.close()  # nothing listens
+        talker = OtherService(server, says or b"")
         with pytest.raises(PathwaysError) as caught:
-            join_as(address, members.keys("host"), "controller", seconds=SOON)
+            join_as(address, members.keys("host"), "controller", seconds=HANDSHAKE_TIMEOUT_S)
         talker.join(PATIENCE)
         assert caught.value.code == "PWC0913"
 
 
-def test_a_listener_that_is_closed_lets_none_in(members: Members) -> None:
+def test_a_closed_listener_admits_no_member(members: Members) -> None:
     with Door(members, seconds=10 * PATIENCE) as door:
         waiting = socket.create_connection(door.listener.address)
         address = door.listener.address
@@ -209,14 +215,14 @@ def test_a_listener_that_is_closed_lets_none_in(members: Members) -> None:
             with pytest.raises(ConnectionEnded):
                 door.listener.accept(PATIENCE)
         with pytest.raises(PathwaysError) as caught:
-            join_as(address, members.keys("host"), "controller", seconds=SOON)
+            join_as(address, members.keys("host"), "controller", seconds=HANDSHAKE_TIMEOUT_S)
         assert caught.value.code == "PWC0913"
         waiting.settimeout(PATIENCE)
         assert not waiting.recv(1)
         waiting.close()
 
 
-def test_an_address_that_is_taken_is_said(members: Members, door: Door) -> None:
+def test_an_address_in_use_is_reported(members: Members, door: Door) -> None:
     with pytest.raises(PathwaysError, match="in use") as caught:
         Listener(door.listener.address, members.keys("controller"), "host")
     assert caught.value.code == "PWC0913"
@@ -224,6 +230,6 @@ def test_an_address_that_is_taken_is_said(members: Members, door: Door) -> None:
         door.listener.accept(0.01)
 
 
-def test_names_are_those_of_certificates(tmp_path: Path, door: Door) -> None:
+def test_members_have_the_names_in_their_certificates(tmp_path: Path, door: Door) -> None:
     for name in ("island0", "island1/2", "ü *"):
         door.pair(name)[0].close()

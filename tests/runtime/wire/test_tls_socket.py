@@ -1,4 +1,4 @@
-"""A socket under TLS that is never waited for carries all bytes, in their order, whatever the network takes."""
+"""A TLS socket that never blocks delivers all bytes in order, however few the network accepts."""
 
 import contextlib
 import random
@@ -15,11 +15,11 @@ from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import ROLES
 from pathways.runtime.wire.tls_socket import MOST_HANDSHAKE, Handshake, TlsSocket
 
-READ = 1 << 16
+READ_BYTES = 1 << 16
 
 
 class Pair:
-    """A host that connects, by hand, and what a loop has of it."""
+    """A host that connects by hand, and the handshake that a loop has with that host."""
 
     def __init__(self, members: Members, buffer: int | None = None) -> None:
         with socket.create_server(HERE) as server:
@@ -33,7 +33,7 @@ class Pair:
         self.handshake = Handshake(self.here, members.keys("controller"), ROLES)
 
     def meet(self) -> tuple[TlsSocket, TlsSocket]:
-        """Both ends, when they have met."""
+        """Completes the handshake; returns both ends."""
         found = None
         while found is None:
             with contextlib.suppress(ssl.SSLWantReadError):
@@ -41,7 +41,7 @@ class Pair:
             self.there.sendall(self.outgoing.read())
             found = self.handshake.step()
             if found is None:
-                self.incoming.write(self.there.recv(READ))
+                self.incoming.write(self.there.recv(READ_BYTES))
         self.there.setblocking(False)
         stream, peer = found
         assert (peer.role, peer.name) == ("host", "one")
@@ -53,16 +53,16 @@ class Pair:
 
 
 def has_more(stream: "TlsSocket | socket.socket", seconds: float = PATIENCE) -> bool:
-    """Waits until there is something to read."""
+    """Waits until there are bytes to read; returns whether there are."""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         return bool(selector.select(seconds))
 
 
-def next_of(stream: TlsSocket) -> bytes:
+def next_bytes(stream: TlsSocket) -> bytes:
     while has_more(stream):
         with contextlib.suppress(BlockingIOError):  # half a record
-            return stream.recv(READ)
+            return stream.recv(READ_BYTES)
     raise TimeoutError
 
 
@@ -73,8 +73,8 @@ def pair(members: Members) -> Iterator[Pair]:
     made.close()
 
 
-def test_all_bytes_come_in_their_order_however_few_are_taken(pair: Pair) -> None:
-    """As `Peer` sends: what was not said to have gone comes again, with what was posted meanwhile behind it."""
+def test_all_bytes_arrive_in_order_when_writes_are_partial(pair: Pair) -> None:
+    """Sends as `Peer` does: unsent bytes are passed again, followed by the bytes posted in the meantime."""
     rng = random.Random(1)
     here, there = pair.meet()
     for source, target in ((here, there), (there, here)):
@@ -91,46 +91,46 @@ def test_all_bytes_come_in_their_order_however_few_are_taken(pair: Pair) -> None
                 sent, waiting = sent + count, waiting[count:]
                 for _ in selector.select(0):
                     try:
-                        found += target.recv(READ)
+                        found += target.recv(READ_BYTES)
                     except BlockingIOError:  # half a record
                         continue
         assert found == data and sent == len(data) and not waiting
     assert here.send(b"") == 0
 
 
-def test_small_messages_come_one_by_one_and_joined(pair: Pair) -> None:
+def test_small_messages_arrive_separately_or_joined(pair: Pair) -> None:
     here, there = pair.meet()
     assert [there.send(b"one"), there.send(b"two")] == [3, 3]
-    assert next_of(here) + (next_of(here) if has_more(here, 0.1) else b"") == b"onetwo"
+    assert next_bytes(here) + (next_bytes(here) if has_more(here, 0.1) else b"") == b"onetwo"
     with pytest.raises(BlockingIOError):
-        here.recv(READ)
+        here.recv(READ_BYTES)
 
 
-def test_an_end_is_seen_said_or_not(pair: Pair, members: Members) -> None:
+def test_the_end_of_a_stream_is_seen_with_and_without_a_tls_close(pair: Pair, members: Members) -> None:
     here, _ = pair.meet()
     with pytest.raises(ssl.SSLWantReadError):
-        pair.tls.unwrap()  # says that this is the end, and leaves the socket open
+        pair.tls.unwrap()  # sends the close message of TLS, and leaves the socket open
     pair.there.send(pair.outgoing.read())
-    assert next_of(here) == b""
+    assert next_bytes(here) == b""
     other = Pair(members)
     here, _ = other.meet()
     other.there.close()
-    assert next_of(here) == b""
+    assert next_bytes(here) == b""
     other.close()
 
 
-def test_what_is_changed_on_its_way_ends_the_stream(pair: Pair) -> None:
+def test_bytes_changed_in_transit_raise_an_error(pair: Pair) -> None:
     here, _ = pair.meet()
     pair.tls.write(b"run this")
     data = bytearray(pair.outgoing.read())
     data[-3] ^= 1
     pair.there.send(data)
     with pytest.raises(ssl.SSLError):
-        next_of(here)
+        next_bytes(here)
 
 
-def test_a_handshake_that_does_not_end_is_ended(pair: Pair) -> None:
-    """Records of a handshake of 16 MB, of which no byte is looked at before all are there."""
+def test_an_endless_handshake_is_aborted(pair: Pair) -> None:
+    """Sends records of a handshake message of 16 MB, which TLS does not read before all of them have arrived."""
     record = b"\x16\x03\x01\x40\x00"
     hello = b"\x01\x00\xff\xff" + bytes((1 << 14) - 4)
     with pytest.raises((OSError, PathwaysError)):
@@ -140,7 +140,7 @@ def test_a_handshake_that_does_not_end_is_ended(pair: Pair) -> None:
                 pair.handshake.step()
 
 
-def test_what_speaks_before_it_is_let_in_is_not(pair: Pair) -> None:
+def test_a_peer_that_sends_data_before_its_admission_is_refused(pair: Pair) -> None:
     with pytest.raises(ConnectionEnded, match="before it is let in"):
         while True:
             with contextlib.suppress(ssl.SSLWantReadError):
@@ -148,4 +148,4 @@ def test_what_speaks_before_it_is_let_in_is_not(pair: Pair) -> None:
                 pair.tls.write(b"run this")
             pair.there.sendall(pair.outgoing.read())
             pair.handshake.step()
-            pair.incoming.write(pair.there.recv(READ))
+            pair.incoming.write(pair.there.recv(READ_BYTES))

@@ -1,4 +1,4 @@
-"""A stream under TLS: messages arrive as they were sent, whoever sends at once, and its end is an end."""
+"""Messages on a TLS stream arrive as several threads send them, and the end of the stream is reported."""
 
 import random
 import socket
@@ -17,7 +17,7 @@ from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 
 
 class Reader(threading.Thread):
-    """Takes so many messages from a connection."""
+    """Receives `count` messages from a connection."""
 
     def __init__(self, connection: Connection, count: int) -> None:
         super().__init__(daemon=True)
@@ -36,7 +36,7 @@ class Reader(threading.Thread):
 
 
 def mixed(seed: int, count: int) -> list[m.Message]:
-    """Messages of all sizes; the first number of each is the seed."""
+    """Makes messages of all sizes; the first number of each is the seed."""
     rng = random.Random(seed)
     sizes = [rng.choice((0, 1, 100, 1 << 14, 1 << 16, 300_000)) for _ in range(count)]
     return [
@@ -45,8 +45,8 @@ def mixed(seed: int, count: int) -> list[m.Message]:
     ]
 
 
-def sent_at_once(one: Connection, two: Connection, threads: int, count: int) -> None:
-    """Sends both ways from several threads, and compares what each sent with what came, in its order."""
+def check_both_ways(one: Connection, two: Connection, threads: int, count: int) -> None:
+    """Sends both ways from several threads, and checks that the messages of each thread arrive in order."""
     sent = {seed: mixed(seed, count) for seed in range(2 * threads)}
     readers = [Reader(two, threads * count), Reader(one, threads * count)]
 
@@ -65,10 +65,10 @@ def sent_at_once(one: Connection, two: Connection, threads: int, count: int) -> 
 
 
 def test_several_threads_send_both_ways_at_once(door: Door) -> None:
-    sent_at_once(*door.pair(), threads=4, count=60)
+    check_both_ways(*door.pair(), threads=4, count=60)
 
 
-def test_whole_pieces_of_several_threads_are_one_stream(door: Door) -> None:
+def test_bytes_sent_by_several_threads_are_not_interleaved(door: Door) -> None:
     there, here = door.pair()
     out: Any = there
     size, count = 3 * tls_stream.PIECE + 5, 5
@@ -92,12 +92,12 @@ def test_whole_pieces_of_several_threads_are_one_stream(door: Door) -> None:
     assert set(runs) == {0, 1, 2, 3} and len(runs) <= count * len(threads)
 
 
-def test_a_connection_waits_as_long_as_nothing_is_said(door: Door) -> None:
+def test_an_open_connection_has_no_read_timeout(door: Door) -> None:
     ends: list[Any] = [*door.pair()]
     assert [end._stream._socket.gettimeout() for end in ends] == [None, None]
 
 
-def test_large_frames_cross_each_other(door: Door) -> None:
+def test_large_frames_are_sent_both_ways_at_once(door: Door) -> None:
     one, two = door.pair()
     blobs = [random.Random(seed).randbytes(50_000_000) for seed in range(2)]
     readers = [Reader(one, 1), Reader(two, 1)]
@@ -113,8 +113,8 @@ def test_large_frames_cross_each_other(door: Door) -> None:
         writer.join(PATIENCE)
 
 
-class Chopped:
-    """A socket that gives and takes as many bytes at a time as it likes."""
+class SplittingSocket:
+    """A socket that reads and writes a random number of bytes at a time."""
 
     def __init__(self, sock: socket.socket, seed: int) -> None:
         self._sock, self._rng = sock, random.Random(seed)
@@ -133,8 +133,8 @@ class Chopped:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_how_the_network_cuts_bytes_is_the_same(seed: int, members: Members) -> None:
-    ends: list[Any] = [Chopped(sock, seed) for sock in socket.socketpair()]
+def test_messages_arrive_unchanged_however_the_network_splits_bytes(seed: int, members: Members) -> None:
+    ends: list[Any] = [SplittingSocket(sock, seed) for sock in socket.socketpair()]
     streams: list[Any] = [None, None]
     keys = (members.keys("host").connecting, members.keys("client").listening)
 
@@ -149,13 +149,13 @@ def test_how_the_network_cuts_bytes_is_the_same(seed: int, members: Members) -> 
     for stream in streams:
         stream.settimeout(None)
     one, two = (Connection(stream) for stream in streams)
-    sent_at_once(one, two, threads=2, count=12)
+    check_both_ways(one, two, threads=2, count=12)
     one.close()
     two.close()
 
 
-class Drip:
-    """A socket whose other end sends a byte every second, and never long enough nothing to be given up for that."""
+class SlowSocket:
+    """A socket that receives one byte a second, so that no single read reaches its timeout."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.now = iter(raw), 0.0
@@ -172,17 +172,17 @@ class Drip:
         return bytes([next(self.raw)])
 
 
-def test_a_byte_now_and_then_is_no_handshake(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
-    drip: Any = Drip(hello(members))
-    monkeypatch.setattr(tls_stream, "time", drip)
+def test_a_handshake_of_one_byte_a_second_times_out(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: Any = SlowSocket(hello(members))
+    monkeypatch.setattr(tls_stream, "time", slow)
     with pytest.raises(TimeoutError):
-        tls_stream.handshake(drip, members.keys("client").listening, listens=True, until=10.0)
-    assert drip.now == 10.0 and drip.waited == [10.0 - n for n in range(10)]
+        tls_stream.handshake(slow, members.keys("client").listening, listens=True, until=10.0)
+    assert slow.now == 10.0 and slow.waited == [10.0 - n for n in range(10)]
 
 
 @pytest.mark.parametrize("cut", [0, 5, 1000, 70_000])
-def test_a_stream_that_ends_in_the_middle_is_an_end(cut: int, door: Door) -> None:
-    """Of a frame, with no word of TLS."""
+def test_a_stream_that_ends_in_a_frame_raises_connection_ended(cut: int, door: Door) -> None:
+    """The other end closes without a close message of TLS."""
     there, here = door.pair()
     raw: Any = there
     kind, payload, blob = encoding.encode(m.PutArray(1, 2, 3, bytes(100_000)))
@@ -197,7 +197,7 @@ def test_a_stream_that_ends_in_the_middle_is_an_end(cut: int, door: Door) -> Non
     door.pair()
 
 
-def test_a_bit_that_was_changed_on_the_way_is_an_end(door: Door) -> None:
+def test_a_bit_changed_in_transit_ends_the_connection(door: Door) -> None:
     there, here = door.pair()
     raw: Any = there
     record = bytearray(raw._stream._encrypted(memoryview(b"x" * 100)))
@@ -207,7 +207,7 @@ def test_a_bit_that_was_changed_on_the_way_is_an_end(door: Door) -> None:
         here.receive()
 
 
-def test_closing_wakes_who_reads_and_who_writes(door: Door) -> None:
+def test_closing_wakes_reading_and_writing_threads(door: Door) -> None:
     one, two = door.pair()
     ended: list[str] = []
 
@@ -222,7 +222,7 @@ def test_closing_wakes_who_reads_and_who_writes(door: Door) -> None:
     threads = [threading.Thread(target=until_the_end, args=(work,)) for work in works[:2]]
     for thread in threads:
         thread.start()
-    two.receive()  # both are at it; nothing is read any more, so that the writer waits
+    two.receive()  # both threads work; nothing more is read, so that the writer blocks
     one.close()
     for thread in threads:
         thread.join(PATIENCE)

@@ -1,6 +1,6 @@
-"""In a host process of a test: writes down what is offered and pulled, and on SIGUSR2 what its TCP sockets have had.
+"""Records the transfers of a host process: each offer and pull, and on SIGUSR2 the byte counts of its TCP sockets.
 
-Python imports a module of this name at its start; a test puts this folder on the path of hosts alone.
+Python imports a module named `sitecustomize` at startup. A test puts this folder on the PYTHONPATH of hosts only.
 """
 
 import json
@@ -13,11 +13,11 @@ import sys
 from typing import Any
 
 FILE = "PATHWAYS_TEST_COUNTS"
-"""The environment variable for the folder to write to."""
+"""Name of the environment variable with the folder of the records."""
 _TCP_INFO = struct.Struct("<120xQQ")
-"""Of Linux: bytes that the other end has acknowledged, and bytes that have come."""
+"""Two fields of Linux's `struct tcp_info`: bytes acknowledged by the peer, and bytes received."""
 _unasked: list[int] = []
-"""The bytes of each value that was sent unasked: by Unix sockets, of which the kernel does not say that."""
+"""Bytes of each eager message. They go over Unix sockets, for which the kernel has no byte counts."""
 
 
 def _write(**row: Any) -> None:
@@ -60,7 +60,7 @@ def _count() -> None:
 
 
 def _shards(wanted: Any) -> list[int]:
-    """The bytes of each shard of an array that is pulled."""
+    """Returns the bytes of each shard of a pulled array."""
     shape = wanted.sharding.shard_shape(wanted.shape)
     return [math.prod(shape) * wanted.dtype.itemsize] * len(wanted.sharding.device_set)
 
@@ -73,7 +73,7 @@ def _tell_sockets(*_: Any) -> None:
                 if sock.family in (socket.AF_INET, socket.AF_INET6):
                     out, into = _TCP_INFO.unpack(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
                     sent, came = sent + out, came + into
-        except OSError:  # no socket, or one that listens
+        except OSError:  # not a socket, or a listening socket
             continue
     _write(kind="tcp", sent=sent, came=came, unasked=sum(_unasked))
 

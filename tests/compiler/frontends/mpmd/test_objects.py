@@ -1,4 +1,4 @@
-"""What `mpmd.jit(...).lower` and `.trace` of Shardy's package give, and `pw.mpmd_backend`: by stand-ins."""
+"""Tests `pw.from_mpmd` on objects of Shardy's package, and `pw.mpmd_backend`, with stand-ins for Shardy's classes."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ STAGES = "shardy.integrations.python.jax.mpmd.stages"
 
 
 class FunctionInfo:
-    """What Shardy notes of the function that it traced: its arguments, used or not, and its results."""
+    """Stands in for Shardy's metadata of a traced function: its arguments, used or not, and its results."""
 
     def __init__(self, arguments: tuple[Any, ...], results: Any, kept: list[int], callbacks: tuple[Any, ...]) -> None:
         taken, self.input_tree = jax.tree.flatten(arguments)
@@ -32,7 +32,7 @@ class FunctionInfo:
 
 
 class MpmdLowered(FunctionInfo):
-    """As Shardy's class of this name: `compile` stops for lack of a backend."""
+    """Stands in for Shardy's class of this name, whose `compile` fails without a backend."""
 
     text: str
 
@@ -45,7 +45,7 @@ class MpmdLowered(FunctionInfo):
 
 
 class MpmdTraced:
-    """As Shardy's traced programs, with the two names that stop after IMPORT."""
+    """Stands in for Shardy's traced programs, with the two functions that stop after phase IMPORT."""
 
     def __init__(self, text: str, info: FunctionInfo) -> None:
         self.text, self.info = text, info
@@ -78,7 +78,7 @@ def test_arguments_keep_their_structure_and_names() -> None:
     np.testing.assert_allclose(np.asarray(found["y"]), program.results[0], rtol=1e-5)
 
 
-def test_an_argument_that_nothing_uses_is_taken_all_the_same() -> None:
+def test_an_unused_argument_is_still_accepted() -> None:
     program = recorded()["s2_unused_nodonate"]
     assert len(program.kept) == len(program.arguments) - 1
     info = lowered("s2_unused_nodonate", tuple(program.arguments), tuple(program.results))
@@ -89,7 +89,7 @@ def test_an_argument_that_nothing_uses_is_taken_all_the_same() -> None:
         np.testing.assert_allclose(np.asarray(one), other, rtol=1e-5, atol=1e-5)
 
 
-def test_typed_keys_are_taken_as_keys() -> None:
+def test_typed_keys_stay_keys() -> None:
     program, key = recorded()["t_key_arg"], jax.random.wrap_key_data(jnp.asarray(recorded()["t_key_arg"].arguments[1]))
     compiled = pw.from_mpmd(lowered("t_key_arg", (X, key), X)).compile()
     assert compiled.plan.inputs[1].dtype == "key<fry>"
@@ -97,7 +97,7 @@ def test_typed_keys_are_taken_as_keys() -> None:
     np.testing.assert_allclose(np.asarray(found), program.results[0], rtol=1e-5)
 
 
-def test_functions_that_a_program_calls_back_are_found_by_index() -> None:
+def test_host_callbacks_are_found_by_index() -> None:
     called: list[str] = []
 
     def tanh(name: str) -> Callable[..., Any]:
@@ -115,21 +115,21 @@ def test_functions_that_a_program_calls_back_are_found_by_index() -> None:
     assert set(called) == {"first", "second"}
 
 
-def test_arrays_outside_of_the_module_are_refused() -> None:
+def test_arrays_that_a_program_closes_over_are_refused() -> None:
     info = lowered("t_plain", (X, W), X)
     info.const_args = [X]
     with pytest.raises(pw.PathwaysError, match=r"PWC0122.*closes over"):
         pw.from_mpmd(info)
 
 
-def test_a_traced_program_is_scheduled_here() -> None:
+def test_a_traced_program_is_scheduled_by_this_compiler() -> None:
     program = recorded()["s2_gpipe"]
     info = FunctionInfo(tuple(program.arguments), tuple(program.results), program.kept, ())
     compiled = pw.from_mpmd(MpmdTraced(program.modules["import"], info)).compile(schedule="1f1b")
     assert (compiled.plan.schedule.name, compiled.plan.schedule.stages) == ("1f1b", 2)
 
 
-def test_another_version_of_shardy_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incompatible_version_of_shardy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys.modules[__name__], "_apply_partitioning")
     with pytest.raises(pw.PathwaysError, match=r"PWC0123(.|\n)*MpmdTraced without _apply_partitioning"):
         pw.from_mpmd(MpmdTraced("", FunctionInfo((), (), [], ())))
@@ -144,7 +144,7 @@ def shardy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("shardy")
-def test_mpmd_jit_runs_inside_of_the_block_only() -> None:
+def test_mpmd_jit_compiles_only_inside_the_backend_block() -> None:
     program, info = recorded()["t_plain"], lowered("t_plain", (X, W), X)
     with pw.mpmd_backend("islands=2,devices=2"):
         compiled = info.compile()
@@ -154,11 +154,11 @@ def test_mpmd_jit_runs_inside_of_the_block_only() -> None:
         info.compile()
 
 
-def test_without_shardy_there_is_no_backend_for_it() -> None:
+def test_the_mpmd_backend_is_refused_without_shardy() -> None:
     with pytest.raises(pw.PathwaysError, match=r"PWC0123(.|\n)*imported before"), pw.mpmd_backend():
         pass
 
 
-def test_what_is_no_program_of_shardy_s_is_refused() -> None:
+def test_an_object_that_is_no_shardy_program_is_refused() -> None:
     with pytest.raises(pw.PathwaysError, match="PWC0120"):
         pw.from_mpmd(3)

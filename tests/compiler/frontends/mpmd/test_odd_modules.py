@@ -1,4 +1,4 @@
-"""Modules of Shardy's dialect with odd shapes: they run and give the right values, or are refused with a code."""
+"""Tests unusual modules of Shardy's dialect: each gives the right values, or is refused with a code."""
 
 import numpy as np
 import pytest
@@ -8,81 +8,85 @@ from pathways.dialect.ir.bodies import functions_called_by
 from pathways.dialect.mlir import make_context, parse
 
 X = np.arange(8, dtype=np.float32)
-T = '!mpmd.mesh_tensor<"m0", tensor<8xf32>>'
-TWO = '<"m0" : <["x"=2]>>, <"m1" : <["x"=2]>>'
+TYPE = '!mpmd.mesh_tensor<"m0", tensor<8xf32>>'
+TWO_MESHES = '<"m0" : <["x"=2]>>, <"m1" : <["x"=2]>>'
 ADD = "%y = stablehlo.add %x, %x : tensor<8xf32>"
 
 
-def fragment(name: str, operand: str, of: str = T, *, inside: str = ADD, stated: str = "", attributes: str = "") -> str:
+def fragment(
+    name: str, operand: str, of: str = TYPE, *, inside: str = ADD, stated: str = "", attributes: str = ""
+) -> str:
     mesh = of.split('"')[1]
     head = f'{name} = mpmd.fragment<mesh="{mesh}", origin=["f"]{stated}> ({operand}) {attributes}'
     return f"{head} (%x: tensor<8xf32>) {{ {inside}\n mpmd.return %y : tensor<8xf32> }} : ({of}) -> {of}\n"
 
 
-def module(body: str, *, types: tuple[str, ...] = (T,), extra: str = "", meshes: str = TWO, mesh: str = "@mesh") -> str:
+def module(
+    body: str, *, types: tuple[str, ...] = (TYPE,), extra: str = "", meshes: str = TWO_MESHES, mesh: str = "@mesh"
+) -> str:
     taken = ", ".join(f"%arg{i}: {t}" for i, t in enumerate(types))
     made = f"({', '.join(types)}) attributes {{topology = #mpmd.topology<{meshes}>}}"
     axes = f'sdy.mesh {mesh} = <["x"=2]>'
     return f"module {{ {axes}\n {extra}\n func.func public @main({taken}) -> {made} {{\n {body} }} }}"
 
 
-def doubled(text: str) -> pw.Compiled:
+def check_doubling(text: str) -> pw.Compiled:
     compiled = pw.from_mpmd(text).compile()
     np.testing.assert_array_equal(np.asarray(compiled(X)[0]), X * 2)
     return compiled
 
 
-def refused(text: str) -> str:
+def refusal_code(text: str) -> str:
     with pytest.raises(pw.PathwaysError) as caught:
         pw.from_mpmd(text)
     return caught.value.code
 
 
-END = f"return %0 : {T}"
+END = f"return %0 : {TYPE}"
 SPLIT = '<@mesh, [{"x"}]>'
 
 
 @pytest.mark.parametrize("stated", [f", in_shardings=[{SPLIT}]", f", out_shardings=[{SPLIT}]"])
-def test_a_sharding_that_a_fragment_states_is_where_propagation_starts(stated: str) -> None:
-    compiled = doubled(module(fragment("%0", "%arg0", stated=stated) + END))
+def test_the_sharding_that_a_fragment_states_is_propagated(stated: str) -> None:
+    compiled = check_doubling(module(fragment("%0", "%arg0", stated=stated) + END))
     assert {b.layout.dims for b in compiled.plan.streams[0].buffers} == {(("x",),)}
 
 
-def test_one_that_says_nothing_is_open() -> None:
-    doubled(module(fragment("%0", "%arg0", stated=", in_shardings=[<@mesh, [{?}]>]") + END))
+def test_a_fragment_may_state_an_open_sharding() -> None:
+    check_doubling(module(fragment("%0", "%arg0", stated=", in_shardings=[<@mesh, [{?}]>]") + END))
 
 
-def test_a_sharding_that_a_transfer_states() -> None:
-    other = T.replace("m0", "m1")
-    move = f"%1 = mpmd.transfer {{sdy.sharding = #sdy.sharding_per_value<[{SPLIT}]>}} %0 : ({T}) -> {other}\n"
-    text = module(fragment("%0", "%arg0") + move + f"return %1 : {other}").replace(f"-> ({T})", f"-> ({other})")
-    for stream in doubled(text).plan.streams:
+def test_the_sharding_that_a_transfer_states_is_propagated() -> None:
+    other = TYPE.replace("m0", "m1")
+    move = f"%1 = mpmd.transfer {{sdy.sharding = #sdy.sharding_per_value<[{SPLIT}]>}} %0 : ({TYPE}) -> {other}\n"
+    text = module(fragment("%0", "%arg0") + move + f"return %1 : {other}").replace(f"-> ({TYPE})", f"-> ({other})")
+    for stream in check_doubling(text).plan.streams:
         assert {b.layout.dims for b in stream.buffers} == {(("x",),)}
 
 
 @pytest.mark.parametrize("symbol", ['@"my mesh"', '@"a>, [{}"', '@"a.b-c"', '@"gr\\C3\\BC"'])
-def test_symbols_of_meshes_that_need_quotes(symbol: str) -> None:
-    of = T.replace(">>", f'>, sharding=<{symbol}, [{{"x"}}]>>')
+def test_mesh_symbols_that_need_quotes_are_accepted(symbol: str) -> None:
+    of = TYPE.replace(">>", f'>, sharding=<{symbol}, [{{"x"}}]>>')
     inside = f'%z = sdy.sharding_constraint %x <{symbol}, [{{"x"}}]> : tensor<8xf32>\n {ADD}'.replace(
         "%x, %x", "%z, %z"
     )
     text = module(fragment("%0", "%arg0", of, inside=inside) + f"return %0 : {of}", types=(of,), mesh=symbol)
-    compiled = doubled(text)
+    compiled = check_doubling(text)
     assert {b.layout.dims for b in compiled.plan.streams[0].buffers} == {(("x",),)}
 
 
 @pytest.mark.parametrize("name", ["my mesh", "gr\\C3\\BC", ""])
-def test_names_of_meshes(name: str) -> None:
-    doubled(module(fragment("%0", "%arg0") + END).replace('"m0"', f'"{name}"'))
+def test_mesh_names_may_be_empty_or_have_spaces_or_non_ascii_characters(name: str) -> None:
+    check_doubling(module(fragment("%0", "%arg0") + END).replace('"m0"', f'"{name}"'))
 
 
 @pytest.mark.parametrize(
     "type_",
     ["8x!quant.uniform<i8:f32, 2.0>", "?xf32, #stablehlo.bounds<4>", '8xf32, "a"', "8xi3", "9223372036854775807xf32"],
 )
-def test_types_that_no_array_has(type_: str) -> None:
+def test_types_that_no_array_has_are_refused(type_: str) -> None:
     of = f'!mpmd.mesh_tensor<"m0", tensor<{type_}>>'
-    assert refused(module(f"return %arg0 : {of}", types=(of,))) == "PWC0122"
+    assert refusal_code(module(f"return %arg0 : {of}", types=(of,))) == "PWC0122"
 
 
 CALL = "%y = func.call @h(%x) : (tensor<8xf32>) -> tensor<8xf32>"
@@ -99,32 +103,34 @@ AGAIN = CALL.replace("%y", "%b").replace("%x", "%a")
     ],
     ids=["no body", "calls itself", "branches"],
 )
-def test_helpers_that_would_end_the_process(helper: str) -> None:
-    assert refused(module(fragment("%0", "%arg0", inside=CALL) + END, extra=helper)) == "PWC0701"
+def test_helper_functions_that_would_crash_the_process_are_refused(helper: str) -> None:
+    assert refusal_code(module(fragment("%0", "%arg0", inside=CALL) + END, extra=helper)) == "PWC0701"
 
 
-def test_a_circle_of_two_functions() -> None:
+def test_two_functions_that_call_each_other_are_refused() -> None:
     other = HELPER.replace("@h", "@i") + f" {{ {AGAIN}\n return %b : tensor<8xf32> }}"
     helper = HELPER + f" {{ {AGAIN.replace('@h', '@i')}\n return %b : tensor<8xf32> }}"
     text = module(fragment("%0", "%arg0", inside=CALL) + END, extra=f"{helper}\n{other}")
-    assert refused(text) == "PWC0701"
+    assert refusal_code(text) == "PWC0701"
     functions = parse(f"module {{ {helper}\n{other} }}", make_context()).body.operations
     assert [functions_called_by(f.operation) for f in functions] == [["i"], ["h"]]
 
 
-def test_branches_of_the_program_itself_are_not_dropped() -> None:
-    jump = f"cf.br ^b(%arg0 : {T})\n ^b(%q: {T}):\n return %q : {T}"
-    assert refused(module(jump)) == "PWC0121"
+def test_branches_of_the_main_function_are_refused() -> None:
+    jump = f"cf.br ^b(%arg0 : {TYPE})\n ^b(%q: {TYPE}):\n return %q : {TYPE}"
+    assert refusal_code(module(jump)) == "PWC0121"
 
 
-def test_a_program_without_a_body() -> None:
-    text = f"module {{ func.func private @main({T}) -> {T} attributes {{topology = #mpmd.topology<{TWO}>}} }}"
-    assert refused(text) == "PWC0120"
+def test_a_program_without_a_body_is_refused() -> None:
+    text = (
+        f"module {{ func.func private @main({TYPE}) -> {TYPE} attributes {{topology = #mpmd.topology<{TWO_MESHES}>}} }}"
+    )
+    assert refusal_code(text) == "PWC0120"
 
 
-def test_tokens_inside_of_a_fragment() -> None:
+def test_tokens_inside_a_fragment_are_accepted() -> None:
     inside = f"%k = stablehlo.create_token : !stablehlo.token\n %l = stablehlo.after_all %k : !stablehlo.token\n {ADD}"
-    doubled(module(fragment("%0", "%arg0", inside=inside) + END))
+    check_doubling(module(fragment("%0", "%arg0", inside=inside) + END))
 
 
 @pytest.mark.parametrize(
@@ -134,18 +140,18 @@ def test_tokens_inside_of_a_fragment() -> None:
         ("stage=7 | {call_counter = 0 : ui32}", "no stage 0"),
     ],
 )
-def test_a_part_of_a_pipeline_runs_without_one(attributes: str, problem: str) -> None:
+def test_an_incomplete_pipeline_runs_with_a_warning(attributes: str, problem: str) -> None:
     stage, counter = attributes.split(" | ")
     text = module(fragment("%0", "%arg0", stated=f", {stage}", attributes=counter) + END)
     with pytest.warns(UserWarning, match=problem):
-        doubled(text)
+        check_doubling(text)
 
 
-def test_names_of_arguments_are_read_as_they_are() -> None:
-    text = module(fragment("%0", "%arg0") + END).replace(f"%arg0: {T})", f'%arg0: {T} loc("gr\\C3\\BC"))')
-    assert [p.name for p in doubled(text).plan.inputs] == ["gr\u00fc"]
+def test_non_ascii_names_of_arguments_are_kept() -> None:
+    text = module(fragment("%0", "%arg0") + END).replace(f"%arg0: {TYPE})", f'%arg0: {TYPE} loc("gr\\C3\\BC"))')
+    assert [p.name for p in check_doubling(text).plan.inputs] == ["gr\u00fc"]
 
 
-def test_a_result_info_that_is_no_text() -> None:
-    text = module(fragment("%0", "%arg0") + END).replace(f"-> ({T})", f"-> ({T} {{jax.result_info = 1 : i32}})")
-    assert [p.name for p in doubled(text).plan.results] == ["out0"]
+def test_a_result_info_that_is_no_string_is_ignored() -> None:
+    text = module(fragment("%0", "%arg0") + END).replace(f"-> ({TYPE})", f"-> ({TYPE} {{jax.result_info = 1 : i32}})")
+    assert [p.name for p in check_doubling(text).plan.results] == ["out0"]

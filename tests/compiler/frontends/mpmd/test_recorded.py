@@ -1,4 +1,4 @@
-"""Programs of Shardy's MPMD compiler run here, from either phase, and give what plain JAX gives."""
+"""Tests that recorded programs of Shardy's MPMD compiler run from either phase and give what plain JAX gives."""
 
 import os
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan, Stream
 from pathways.dialect.sharding import Dims
 
-CALLING_BACK = {"t_debug_print", "t_pure_callback"}
+WITH_CALLBACKS = {"t_debug_print", "t_pure_callback"}
 LONG = {"s2_1f1b", "s2_circular", "s2_constrained", "s4_1f1b", "s4_gpipe"}
-"""Left out unless PATHWAYS_ALL_SHARDY is set: XLA takes seconds for each."""
+"""Left out unless PATHWAYS_ALL_SHARDY is set: XLA takes seconds to compile each."""
 ALL = bool(os.environ.get("PATHWAYS_ALL_SHARDY"))
-NAMES = sorted(n for n in recorded() if n not in CALLING_BACK and (ALL or n not in LONG))
+NAMES = sorted(n for n in recorded() if n not in WITH_CALLBACKS and (ALL or n not in LONG))
 PARTITIONED = sorted(n for n in recorded() if n.startswith("s") and (ALL or n not in LONG))
 
 
-def check(name: str, compiled: pw.Compiled) -> None:
+def check_results(name: str, compiled: pw.Compiled) -> None:
     program = recorded()[name]
     found = compiled(*program.taken)
     assert len(found) == len(program.results)
@@ -38,41 +38,43 @@ def check(name: str, compiled: pw.Compiled) -> None:
         np.testing.assert_allclose(np.asarray(one, np.float64), other.astype(np.float64), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long("larger recorded programs", keep=("t_*", "s2_gpipe-import"))
 @pytest.mark.filterwarnings("ignore:.*pinned_host:UserWarning")
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_program_gives_what_plain_jax_gives(name: str, phase: str) -> None:
-    check(name, pw.from_mpmd(recorded()[name].modules[phase], name=name).compile())
+    check_results(name, pw.from_mpmd(recorded()[name].modules[phase], name=name).compile())
 
 
+@pytest.mark.long("larger recorded programs", keep=("s2_gpipe-zero-bubble",))
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [("s4_zb", "1f1b"), ("s2_gpipe", "zero-bubble"), *([("s2_circular", "interleaved"), ("s4_1f1b", "gpipe")] * ALL)],
 )
-def test_what_is_imported_runs_under_schedules_of_this_compiler(name: str, schedule: str) -> None:
+def test_imported_programs_run_under_schedules_of_this_compiler(name: str, schedule: str) -> None:
     compiled = pw.from_mpmd(recorded()[name].modules["import"], name=name).compile(schedule=schedule)
     assert compiled.plan.schedule.name == schedule and compiled.plan.schedule.microbatches > 1
-    check(name, compiled)
+    check_results(name, compiled)
 
 
-@pytest.mark.parametrize("name", sorted(CALLING_BACK))
+@pytest.mark.parametrize("name", sorted(WITH_CALLBACKS))
 @pytest.mark.parametrize("phase", PHASES)
-def test_text_that_calls_back_is_refused(name: str, phase: str) -> None:
+def test_text_with_host_callbacks_is_refused(name: str, phase: str) -> None:
     with pytest.raises(pw.PathwaysError, match=r"PWC0122.*back into Python"):
         pw.from_mpmd(recorded()[name].modules[phase])
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call as Shardy has decided it: its function, and the shardings of what it takes and makes."""
+    """A call that Shardy partitioned: its function and the shardings of its operands and results."""
 
     callee: str
     ins: list[Dims]
     outs: list[Dims]
 
 
-def shardys(text: str) -> tuple[dict[str, list[Call]], dict[str, int]]:
-    """The calls of each mesh, in order, and the bytes that Shardy holds back on a device for each function."""
+def shardy_calls(text: str) -> tuple[dict[str, list[Call]], dict[str, int]]:
+    """Returns the calls of each mesh in order, and the bytes of a device that Shardy reserves for each function."""
     module = module_of(text)
     functions = functions_of(module.operation)
     (main,) = (f for f in functions.values() if "topology" in f.attributes)
@@ -94,9 +96,9 @@ def compiled_to(text: str, phase: Phase) -> Compilation:
 
 
 @pytest.mark.parametrize("name", PARTITIONED)
-def test_order_and_shardings_are_shardy_s(name: str) -> None:
+def test_order_and_shardings_equal_those_of_shardy(name: str) -> None:
     text = recorded()[name].modules["partition"]
-    theirs, _ = shardys(text)
+    theirs, _ = shardy_calls(text)
     program = compiled_to(text, Phase.SCHEDULE).program
     ours: dict[str, list[Any]] = {}
     for node in sorted(program.flow.calls(), key=lambda n: n.op.step):
@@ -110,8 +112,8 @@ def test_order_and_shardings_are_shardy_s(name: str) -> None:
             assert [p.dims for p in op.out_shardings] == call.outs
 
 
-def beside(plan: Plan, stream: Stream) -> list[int]:
-    """For each run of a stream, the bytes on a device that are alive and that it does not take."""
+def live_bytes_beside_runs(plan: Plan, stream: Stream) -> list[int]:
+    """Returns for each run of a stream the live bytes of a device that are no inputs of the run."""
     kept = {p.slot for p in plan.inputs if p.island == stream.island and not p.donated}
     alive = {slot for slot, buffer in enumerate(stream.buffers) if buffer.birth < 0}
     found: list[int] = []
@@ -125,13 +127,13 @@ def beside(plan: Plan, stream: Stream) -> list[int]:
 
 
 @pytest.mark.parametrize("name", PARTITIONED)
-def test_live_bytes_are_those_that_shardy_holds_back(name: str) -> None:
+def test_live_bytes_equal_those_that_shardy_reserves(name: str) -> None:
     text = recorded()[name].modules["partition"]
-    theirs, held = shardys(text)
+    theirs, held = shardy_calls(text)
     plan = compiled_to(text, Phase.PLAN).plan()
     for stream, calls in zip(plan.streams, theirs.values(), strict=True):
         most: dict[str, int] = {}
-        for call, found in zip(calls, beside(plan, stream), strict=True):
+        for call, found in zip(calls, live_bytes_beside_runs(plan, stream), strict=True):
             most[call.callee] = max(most.get(call.callee, 0), found)
         for callee, found in most.items():
             assert found == held[callee], callee

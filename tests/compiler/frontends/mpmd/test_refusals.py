@@ -1,4 +1,4 @@
-"""What of Shardy's dialect is read, and what is refused, with its code and line."""
+"""Tests which modules of Shardy's dialect are read, and which are refused with which code."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from pathways.cli.main import main
 from pathways.compiler.driver import parse_program
 from pathways.compiler.frontends.mpmd.actions import Actions
 
-ONE = """
+MODULE = """
 module {{
   sdy.mesh @mesh = <["x"=2]>
   {extra}
@@ -22,7 +22,7 @@ module {{
 }}
 """
 TYPE = '!mpmd.mesh_tensor<"m0", tensor<8xf32>>'
-DOUBLE = """%0 = mpmd.fragment<mesh="m0", origin=["f"]> (%arg0) (%x: tensor<8xf32>) {{
+DOUBLING_BODY = """%0 = mpmd.fragment<mesh="m0", origin=["f"]> (%arg0) (%x: tensor<8xf32>) {{
       %y = {op} : tensor<8xf32>
       mpmd.return %y : tensor<8xf32>
     }} : ({type}) -> {type}
@@ -37,8 +37,8 @@ def module(
     given: str = "",
     meshes: str = '<"m0" : <["x"=2]>>',
 ) -> str:
-    inside = body or DOUBLE.format(op=op, type=type_)
-    return ONE.format(type=type_, body=inside, extra=extra, given=given, meshes=meshes, made=type_)
+    inside = body or DOUBLING_BODY.format(op=op, type=type_)
+    return MODULE.format(type=type_, body=inside, extra=extra, given=given, meshes=meshes, made=type_)
 
 
 def run(text: str) -> np.ndarray:
@@ -46,11 +46,11 @@ def run(text: str) -> np.ndarray:
     return np.asarray(pw.from_mpmd(text).compile()(x)[0])
 
 
-def test_the_smallest_program() -> None:
+def test_the_smallest_program_runs() -> None:
     np.testing.assert_array_equal(run(module()), np.arange(8, dtype=np.float32) * 2)
 
 
-def test_functions_that_a_fragment_calls_come_with_it() -> None:
+def test_functions_that_a_fragment_calls_are_imported_with_it() -> None:
     helpers = """
   func.func private @twice(%x: tensor<8xf32>) -> tensor<8xf32> {
     %y = func.call @once(%x) : (tensor<8xf32>) -> tensor<8xf32>
@@ -62,7 +62,7 @@ def test_functions_that_a_fragment_calls_come_with_it() -> None:
     np.testing.assert_array_equal(run(text.replace(" //", "\n//")), np.arange(8, dtype=np.float32) * 2)
 
 
-def test_a_sharding_of_an_argument_is_that_of_the_value() -> None:
+def test_the_sharding_of_an_argument_is_kept() -> None:
     stated = module(given='{sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}')
     compiled = pw.from_mpmd(stated).compile()
     assert compiled.plan.streams[0].buffers[0].layout.dims == (("x",),)
@@ -70,7 +70,7 @@ def test_a_sharding_of_an_argument_is_that_of_the_value() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*pinned_host:UserWarning")
-def test_values_in_memories_of_hosts_are_told_of() -> None:
+def test_values_in_host_memory_raise_a_warning() -> None:
     with pytest.warns(UserWarning, match="pinned_host are kept in the memory of their devices"):
         pw.from_mpmd(recorded()["t_pinned_host"].modules["partition"])
 
@@ -87,13 +87,13 @@ def test_values_in_memories_of_hosts_are_told_of() -> None:
         ("what is this", "PWC0702"),
     ],
 )
-def test_refusals(text: str, code: str) -> None:
+def test_invalid_modules_are_refused(text: str, code: str) -> None:
     with pytest.raises(pw.PathwaysError) as caught:
         pw.from_mpmd(text)
     assert caught.value.code == code
 
 
-def test_an_order_that_is_decided_is_not_changed() -> None:
+def test_partitioned_programs_keep_their_order_and_refuse_a_schedule() -> None:
     lowered = pw.from_mpmd(recorded()["s2_unused_nodonate"].modules["partition"])
     with pytest.raises(pw.PathwaysError, match=r"PWC0404(.|\n)*trace"):
         lowered.compile(schedule="1f1b")
@@ -101,7 +101,7 @@ def test_an_order_that_is_decided_is_not_changed() -> None:
     assert again.ordered and "find-pipeline" not in again.module.operation.attributes
 
 
-def test_actions_are_told_by_names_of_functions() -> None:
+def test_actions_are_read_from_names_of_functions() -> None:
     actions = Actions()
     assert [actions.of_callee("p2_stage1_bwd_calls1to3.step") for _ in range(4)] == [
         ("stage1_bwd", "1B1"),
@@ -113,7 +113,7 @@ def test_actions_are_told_by_names_of_functions() -> None:
     assert actions.of_callee("p12_inferred.main") == ("inferred", None)
 
 
-def test_a_file_is_a_source_of_every_command(tmp_path: Path) -> None:
+def test_pwc_commands_accept_mpmd_files(tmp_path: Path) -> None:
     program = recorded()["t_plain"]
     source, plan = tmp_path / "plain.mpmd.mlir", tmp_path / "plan.bin"
     source.write_text(program.modules["partition"])

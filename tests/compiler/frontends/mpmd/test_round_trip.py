@@ -1,4 +1,4 @@
-"""Programs that are written in Shardy's dialect and read again run as they do without: samples equal to the bit."""
+"""Tests that programs written in Shardy's dialect and read back give the same results; samples equal bit for bit."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,18 +16,21 @@ from pathways.compiler.schedule import PROGRAM
 
 
 def both(lowered: pw.Lowered, leaves: Sequence[Any], schedule: str = PROGRAM) -> list[tuple[Any, Any]]:
-    """Each result of the program as it is, and as it is read from text."""
+    """Returns each result of the program after reading it from its text, with that of the original program."""
     text = scheduled(lowered, schedule).emit("mpmd")
     again = pw.from_mpmd(text).compile()
     ours = lowered.compile(schedule=schedule)
     by_name = dict(zip((p.name for p in ours.plan.inputs), leaves, strict=True))
-    taken = [by_name[p.name] for p in again.plan.inputs]  # text has no arguments that nothing uses
+    taken = [by_name[p.name] for p in again.plan.inputs]  # the text has no unused arguments
     expected = ours.run_flat([np.array(x) for x in leaves])
     found = again.run_flat([np.array(x) for x in taken])
     assert [p.name for p in again.plan.results] == [p.name for p in ours.plan.results]
     return list(zip(found, expected, strict=True))
 
 
+@pytest.mark.long(
+    "a model of another library is compiled: 1 to 60 s each", keep=("figure2-f-program", "mixture_of_experts-*")
+)
 @pytest.mark.parametrize(
     ("sample", "program", "schedule"),
     [
@@ -37,7 +40,7 @@ def both(lowered: pw.Lowered, leaves: Sequence[Any], schedule: str = PROGRAM) ->
         ("train_lm", "train_step", "zero-bubble"),
     ],
 )
-def test_samples(root: Path, sample: str, program: str, schedule: str) -> None:
+def test_samples_give_the_same_bits_after_a_round_trip(root: Path, sample: str, program: str, schedule: str) -> None:
     function = getattr(load_file(root / "samples" / f"{sample}.py"), program)
     rng = np.random.default_rng(0)
     leaves = [some_value(rng, leaf) for leaf in jax.tree.leaves(function.example_args)]
@@ -45,9 +48,10 @@ def test_samples(root: Path, sample: str, program: str, schedule: str) -> None:
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.long("more random examples of the same kind", keep=("[1-4]",))
 @pytest.mark.parametrize("seed", range(8))
-def test_random_programs(seed: int) -> None:
-    """Many have several meshes on one slice; where those are one for Shardy, calls are merged otherwise."""
+def test_random_programs_give_close_results_after_a_round_trip(seed: int) -> None:
+    """Results are only close: Shardy makes one mesh of several meshes on one slice, so other calls are merged."""
     rng = np.random.default_rng(seed)
     values = [0.5 * rng.standard_normal(SHAPE).astype(np.float32) for _ in range(INPUTS)]
     for one, other in both(pw.program(draw(seed)[0]).lower(*values), values):

@@ -1,0 +1,40 @@
+"""Closes the ports, mailboxes and connections that a test opens in this process.
+
+In a real host, the end of the process closes them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support import left_behind
+
+from pathways.runtime.host.devices.eager_server import EagerWay
+from pathways.runtime.host.devices.mailbox import Mailbox
+from pathways.runtime.wire.port import ListeningPort
+
+
+@pytest.fixture(scope="module")
+def transfer_servers_stay() -> Iterator[None]:
+    """Lets a module start JAX transfer servers in this process, although JAX cannot close them."""
+    with left_behind.kept_by_a_library():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _what_a_test_opens_ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes all objects that the test opened, the newest first."""
+    opened: list[Any] = []
+
+    def noting(make: Any) -> Any:
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            make(self, *args, **kwargs)
+            opened.append(self)
+
+        return init
+
+    for kind in (ListeningPort, EagerWay, Mailbox):
+        monkeypatch.setattr(kind, "__init__", noting(kind.__init__))
+    yield
+    for one in reversed(opened):
+        one.close()

@@ -1,0 +1,283 @@
+"""Tests the inbox for pushed values: each value or failure arrives once, and none from before a reconnect."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.clusters import becomes
+
+from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
+from pathways.runtime.host.devices.mailbox import (
+    FAILURE,
+    HELLO,
+    NUMBER,
+    Entrance,
+    Letter,
+    Mailbox,
+    wait_for_first,
+)
+from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.wire.addresses import LOOPBACK, read_address
+from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.port import end_socket
+
+MAX_VALUE_BYTES = 1 << 16
+
+
+class Pair:
+    """A connection to another host, and the inboxes of that host."""
+
+    def __init__(self, near: bool = True) -> None:
+        self.near, self.boxes = near, list[Mailbox]()
+        self.way: EagerWay = EagerServer(LOOPBACK).way()
+
+    @property
+    def entrance(self) -> Entrance:
+        given = Entrance.read(str(self.way.entrance))
+        return given if self.near else Entrance(given.address, "", given.key)
+
+    def box(self, anew: int = 0, most: int = MAX_VALUE_BYTES) -> Mailbox:
+        self.boxes.append(Mailbox(self.entrance, most, anew))
+        return self.boxes[-1]
+
+
+@pytest.fixture(params=["near", "far"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    made = Pair(request.param == "near")
+    yield made
+    made.way.close()
+    for box in made.boxes:
+        box.close()
+
+
+def value(letter: Letter) -> bytes:
+    letter.block_until_ready()
+    return bytes(letter.read())
+
+
+def read_in_thread(letter: Letter) -> tuple[threading.Thread, list[str]]:
+    """Waits for a message in a thread, which records why the wait failed."""
+    found: list[str] = []
+
+    def work() -> None:
+        try:
+            letter.block_until_ready()
+        except RuntimeError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, found
+
+
+def test_values_arrive_by_number_whether_sent_or_expected_first(pair: Pair) -> None:
+    pair.way.send(7, b"before anybody came")
+    box = pair.box()
+    asked = [box.expect(n) for n in (9, 8)]
+    values = {8: b"", 9: bytes(range(256)) * (MAX_VALUE_BYTES // 256), 10: b"not asked for yet"}
+    for number, data in values.items():
+        pair.way.send(number, data)
+    assert value(box.expect(7)) == b"before anybody came"
+    assert [value(letter) for letter in asked] == [values[9], values[8]]
+    late = box.expect(10)
+    assert becomes(late.is_ready) and value(late) == values[10]
+    assert not box.expect(11).is_ready()
+
+
+def test_a_failure_arrives_in_place_of_a_value(pair: Pair) -> None:
+    box = pair.box()
+    pair.way.send(1, "no \u00e9".encode(), FAILURE)
+    pair.way.fail(2, "")
+    pair.way.fail(3, "a text that is none: \udc80")
+    with pytest.raises(RuntimeError, match="no \u00e9"):
+        box.expect(1).block_until_ready()
+    with pytest.raises(RuntimeError, match="no reason"):
+        box.expect(2).block_until_ready()
+    with pytest.raises(RuntimeError, match="a text that is none"):
+        box.expect(3).block_until_ready()
+    assert value_after(pair, box, 4)
+
+
+def test_the_first_of_two_values_with_the_same_number_counts(pair: Pair) -> None:
+    box = pair.box()
+    pair.way.send(1, b"first")
+    pair.way.fail(1, "second")
+    assert value_after(pair, box, 2) and value(box.expect(1)) == b"first"
+
+
+def value_after(pair: Pair, box: Mailbox, number: int) -> bool:
+    pair.way.send(number, b"fine")
+    return value(box.expect(number)) == b"fine"
+
+
+@pytest.mark.parametrize("sender_first", [True, False])
+def test_no_value_from_before_a_reconnect_arrives_after_it(pair: Pair, sender_first: bool) -> None:
+    old = pair.box()
+    assert value_after(pair, old, 1)
+    pair.way.send(2, b"old")
+    thread, failed = read_in_thread(old.expect(3))
+    if sender_first:
+        pair.way.begin_anew(5)
+        pair.way.send(2, b"new")
+        old.close()
+        new = pair.box(5)
+    else:
+        old.close()
+        new = pair.box(5)
+        assert not new.ready.is_ready()
+        pair.way.send(4, b"of before, for a host that it does not know to be ahead")
+        pair.way.begin_anew(5)
+        pair.way.send(2, b"new")
+    assert value(new.expect(2)) == b"new" and not new.expect(4).is_ready()
+    new.ready.block_until_ready()
+    thread.join()
+    assert failed
+    late = pair.box(4)  # an inbox of an earlier reconnect
+    with pytest.raises(RuntimeError, match="ended"):
+        late.expect(9).block_until_ready()
+    assert value_after(pair, new, 10)
+
+
+def test_a_second_inbox_of_a_host_replaces_its_first(pair: Pair) -> None:
+    first, second = pair.box(), None
+    assert value_after(pair, first, 1)
+    second = pair.box()
+    second.ready.block_until_ready()
+    assert value_after(pair, second, 2)
+    with pytest.raises(RuntimeError, match="ended"):
+        first.expect(3).block_until_ready()
+    first.close()
+
+
+def test_a_broken_connection_is_made_again(pair: Pair) -> None:
+    box = pair.box()
+    box.ready.block_until_ready()
+    for turn in range(3):
+        assert value_after(pair, box, 10 * turn)
+        thread, failed = read_in_thread(box.expect(10 * turn + 1))
+        way: Any = pair.way
+        before = list(way._socks.values())
+        for sock in before:
+            end_socket(sock)  # as networks that drop idle connections do
+        pair.way.send(10 * turn + 2, b"kept until it comes again")
+        thread.join()
+        assert failed
+        assert becomes(lambda way=way, before=before: list(way._socks.values()) not in ([], before))
+        assert value(box.expect(10 * turn + 2)) == b"kept until it comes again"
+        assert value_after(pair, box, 10 * turn + 3)
+
+
+def test_received_values_stay_readable_after_the_sender_closes(pair: Pair) -> None:
+    box = pair.box()
+    box.ready.block_until_ready()
+    thread, failed = read_in_thread(box.expect(1))
+    pair.way.send(2, b"the last")
+    pair.way.close()
+    pair.way.send(3, b"nobody")
+    thread.join()
+    assert failed and value(box.expect(2)) == b"the last"
+    with pytest.raises(RuntimeError, match="ended"):
+        box.expect(3).block_until_ready()
+
+
+def test_closing_an_inbox_ends_all_waits(pair: Pair) -> None:
+    box = pair.box()
+    box.ready.block_until_ready()
+    waits = [read_in_thread(box.expect(n)) for n in range(3)]  # one thread reads, the others wait at gates
+    box.close()
+    for thread, failed in waits:
+        thread.join()
+        assert failed == ["the connection was closed"]
+    alone = Mailbox(Entrance("127.0.0.1:1", "", "0" * 32), MAX_VALUE_BYTES)  # no host listens at this address
+    thread, failed = read_in_thread(alone.expect(1))
+    alone.close()
+    thread.join()
+    assert failed == ["the connection was closed"]
+
+
+def test_the_first_message_in_any_inbox_ends_a_wait_for_several() -> None:
+    pairs = [Pair(), Pair(near=False)]
+    boxes = [p.box() for p in pairs]
+    for box in boxes:
+        box.ready.block_until_ready()
+    letters = [box.expect(1) for box in boxes]
+    threading.Timer(0.01, lambda: pairs[1].way.send(1, b"x")).start()
+    assert wait_for_first(letters) and [letter.is_ready() for letter in letters] == [False, True]
+    with boxes[0].reading:  # another thread reads
+        assert not wait_for_first([letters[0]])
+    gate = Gate()
+    letters[0].add(gate)
+    pairs[0].way.send(1, b"y")
+    gate.pass_through()  # a reading thread has received the message
+    assert value(letters[0]) == b"y"
+    other = Gate()
+    letters[0].add(other)
+    other.pass_through()  # returns at once
+    left = boxes[0].expect(2)
+    left.add(gate)
+    left.discard(gate)
+    left.discard(gate)
+    for one in pairs:
+        one.way.close()
+
+
+def stranger(pair: Pair, hello: bytes) -> socket.socket:
+    address = read_address(pair.entrance.address)
+    assert address is not None
+    sock = socket.create_connection(address, 5)
+    sock.sendall(hello)
+    return sock
+
+
+def test_connections_without_the_key_get_no_value_and_delay_no_host(pair: Pair) -> None:
+    pair.way.send(1, b"for one")
+    silent = stranger(pair, b"")
+    key = pair.entrance.key.encode()
+    for hello in (HELLO.pack(b"0" * 32, 0), HELLO.pack(key[:-1] + bytes([key[-1] ^ 1]), 0), b"GET / HTTP/1.1" * 9):
+        with stranger(pair, hello) as sock, contextlib.suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+    assert value(pair.box().expect(1)) == b"for one"
+    silent.close()
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        HEADER.pack(MAX_VALUE_BYTES + 99, 1) + NUMBER.pack(1),
+        HEADER.pack(9, 0) + NUMBER.pack(1) + b"x",
+        HEADER.pack(3, 1) + b"abc",
+        HEADER.pack(1 << 60, 2),
+        HEADER.pack(8, 77) + NUMBER.pack(1),
+    ],
+)
+def test_malformed_data_ends_the_connection(noise: bytes) -> None:
+    listener = socket.create_server((LOOPBACK, 0))
+    box = Mailbox(Entrance(f"{LOOPBACK}:{listener.getsockname()[1]}", "-", "0" * 32), MAX_VALUE_BYTES)
+    sock, _ = listener.accept()
+    assert sock.recv(HELLO.size, socket.MSG_WAITALL)[: 2 * 16] == b"0" * 32
+    sock.sendall(noise)
+    with pytest.raises(RuntimeError, match="no value"):
+        box.expect(2).block_until_ready()
+    box.close()
+    listener.close()
+    sock.close()
+
+
+def test_a_host_that_does_not_read_does_not_block_the_sender(pair: Pair) -> None:
+    box: Any = pair.box()
+    box.ready.block_until_ready()
+    count = 400  # more bytes than sockets buffer
+    for number in range(count):
+        pair.way.send(number, bytes(MAX_VALUE_BYTES))
+    assert all(len(value(box.expect(number))) == MAX_VALUE_BYTES for number in range(count))
+
+
+def test_a_closed_inbox_closes_its_socket(pair: Pair) -> None:
+    box: Any = pair.box()
+    assert value_after(pair, box, 1)
+    box.close()
+    assert becomes(lambda: box.fileno() == -1)
+    pair.way.send(2, b"nobody")

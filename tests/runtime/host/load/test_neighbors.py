@@ -1,0 +1,116 @@
+"""Tests how peer hosts connect: both ends are ready afterwards, and a failing peer delays the others only briefly."""
+
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.eager_values import landed
+from pathways.runtime.host.devices.transfer_server import Incoming, eager_limit
+from pathways.runtime.host.load import neighbors as tested
+from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.wire.errors import HostLost
+
+pytestmark = pytest.mark.usefixtures("transfer_servers_stay")
+LOST = HostLost(island="b", reason="a test")
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+    """Records, for each wait of a meeting, whether each awaited value was ready at its end."""
+    found: list[list[Any]] = []
+    wait = tested.wait_at_most
+
+    def note(values: Any, seconds: float) -> None:
+        wait(values, seconds)
+        found.append([value.is_ready() for value in values])
+
+    monkeypatch.setattr(tested, "wait_at_most", note)
+    return found
+
+
+def pair() -> tuple[Neighbors, Neighbors]:
+    return Neighbors(jax.devices()[0], "a"), Neighbors(jax.devices()[0], "b")
+
+
+def check_values_arrive(target: Neighbors, source: Neighbors, number: int) -> None:
+    """Checks that a small value check_values_arrive by push and a large value by pull."""
+    server, reached, here = source.server_for(target.island), target.reached()[source.island], source.device
+    for at, size in enumerate((3, eager_limit() // 2 + 1)):
+        types, shardings = [ArrayType((size,), "int16")], [pjrt.on_device(target.device)]
+        value = np.arange(size).astype(np.int16)
+        assert server.sends(types, shardings) == (not at)
+        if at:
+            server.offer(number + at, [jax.device_put(value, here)])
+        else:
+            source.sender([here]).take(server.parcel(number, [jax.device_put(value, here)]))
+        pieces = reached.pull(number + at, Incoming.of(target.device.client, types, shardings))
+        for piece in pieces:
+            piece.block_until_ready()
+        np.testing.assert_array_equal(np.asarray(landed(pieces)[0]), value)
+
+
+def test_hosts_that_met_are_ready_and_connect_again_after_a_loss(waited: list[list[Any]]) -> None:
+    a, b = pair()
+    a.meet({"b": b.invite("a")})
+    first = a.reached()["b"]
+    check_values_arrive(a, b, 7)
+    a.meet({"b": b.invite("a")})  # happens again when a third host joins
+    assert a.reached()["b"] is first and waited == [[True, True], [True, True]]
+    a.lose("b", LOST)
+    a.meet({"b": b.invite("a")})
+    assert a.reached()["b"] is not first
+    check_values_arrive(a, b, 17)
+
+
+def test_meeting_a_host_that_does_not_greet_times_out(waited: list[list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "MEETING", 0.01)
+    a, b = pair()
+    number, _, addresses = b.invite("a").partition(" ")
+    a.meet({"b": f"{int(number) ^ 1} {addresses}"})
+    assert not all(waited[0])
+    a.lose("b", LOST)
+
+
+def test_meeting_a_lost_host_raises_no_error(waited: list[list[Any]]) -> None:
+    a, b = pair()
+    a.meet({"b": b.invite("a")})
+    a.lose("b", LOST, anew=1)
+    a.reached()["b"].lost = None  # as if the host were reported lost during the meeting
+    a.meet({"b": b.invite("a")})
+    assert waited[0] == [True, True] and len(waited) == 2
+
+
+def test_a_replaced_host_reconnects_in_any_order_of_loss_reports() -> None:
+    """The request to reconnect check_values_arrive before or after the report that the other host is lost."""
+    for late in (True, False):
+        a, b = pair()
+        a.meet({"b": b.invite("a")})
+        b.meet({"a": a.invite("b")})
+        if late:
+            a.lose("b", LOST, 7)
+        a.lose("b", LOST)
+        if not late:
+            a.lose("b", LOST, 7)
+        other = Neighbors(jax.devices()[0], "b")
+        a.meet({"b": other.invite("a")})
+        other.meet({"a": a.invite("b")})
+        a.mend("b", 7)
+        check_values_arrive(other, a, 100)
+        check_values_arrive(a, other, 200)
+        a.lose("b", LOST, 8)
+        a.lose("b", LOST, 9)
+        other.lose("a", LOST, 8)
+        other.lose("a", LOST, 9)
+        ends = ((a, "b"), (other, "a"))
+        threads = [threading.Thread(target=one.mend, args=(name, n)) for one, name in ends for n in (8, 9)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        check_values_arrive(other, a, 300)
+        check_values_arrive(a, other, 400)
