@@ -13,7 +13,6 @@ A mutant whose tests take longer than the budget counts as surviving.
 import ast
 import collections
 import contextlib
-import copy
 import gc
 import importlib
 import json
@@ -38,7 +37,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("compiler", "dialect", "runtime")
 RECORD = ROOT / "build" / "mutants"
-"""Where `record` leaves `coverage` and `seconds.json`."""
+"""The folder in which `record` writes `coverage` and `seconds.json`."""
 QUICK_BUDGET_S, LONG_BUDGET_S = 40.0, 60.0
 """Seconds of tests per mutant, of `make test` and of those that `make test-all` adds."""
 
@@ -115,7 +114,7 @@ def _of_this(node: ast.AST, siblings: list[ast.stmt]) -> Iterator[_Change]:
             if (other := _SWAPS.get(type(op))) is not None and not is_text:
                 yield _Change(node, f"{type(op).__name__} -> {other.__name__}", _attribute(node, "op", other()))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield _Change(node, "not x -> x", _become(node, ast.Call(ast.Name("bool", ast.Load()), [operand], [])))
+            yield _Change(node, "not x -> x", _attribute(node, "operand", ast.UnaryOp(ast.Not(), operand)))
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Compare):
             yield _Change(node, "condition negated", _attribute(node, "test", ast.UnaryOp(ast.Not(), test)))
         case ast.Constant(value=bool(value)):
@@ -154,18 +153,6 @@ def _setter(items: list[Any], at: int, value: Any) -> Callable[[], None]:
 
 def _attribute(node: Any, name: str, value: Any) -> Callable[[], None]:
     return lambda: setattr(node, name, value)
-
-
-def _become(node: Any, other: ast.expr) -> Callable[[], None]:
-    def apply() -> None:
-        other.args = [copy.copy(a) for a in getattr(other, "args", [])]  # type: ignore[attr-defined]
-        node.__class__, node.__dict__ = (
-            other.__class__,
-            dict(other.__dict__)
-            | {name: getattr(node, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")},
-        )
-
-    return apply
 
 
 def _parsed(file: str) -> ast.Module:
@@ -236,7 +223,7 @@ def load_everything() -> None:
 
 @dataclass(frozen=True)
 class Records:
-    """What `record` found: which tests run each line, how long each test takes, and which are only in `test-all`."""
+    """Lists the tests that run each line, the seconds of each test, and the tests of `test-all` alone."""
 
     lines: dict[tuple[str, int], list[str]]
     seconds: dict[str, float]
@@ -259,7 +246,6 @@ class Records:
         """The tests that run the line of a mutant, quickest first, within the budget."""
         budget = LONG_BUDGET_S if long else QUICK_BUDGET_S
         chosen: list[str] = []
-        per_file: collections.Counter[str] = collections.Counter()
         for test in self.lines.get((mutant.file, mutant.line), ()):
             if test not in self.seconds or (test in self.long) != long:
                 continue
@@ -267,7 +253,6 @@ class Records:
             if budget < 0:
                 break
             chosen.append(test)
-            per_file[test.partition("::")[0]] += 1
         return chosen
 
 

@@ -16,7 +16,7 @@ from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.remote_moves import move_engine
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
-from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.devices.islands import Keeper, Machine
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.devices.remote_array import RemoteArray
 from pathways.runtime.host.devices.saved_arrays import read_shards, side_on, write_shards
@@ -34,17 +34,13 @@ class SavedAs:
     dtype: str
 
 
-class _Keeper:
-    """Keeps an island bound while a place on it is known."""
-
-
 @dataclass(frozen=True)
 class BufferPlace:
     """Where an array lies on a machine: devices of one island in the order of a mesh, and how they share it."""
 
     sharding: Sharding
     devices: tuple[Any, ...]
-    _keeper: _Keeper = field(default_factory=_Keeper, compare=False, repr=False)
+    _keeper: Keeper = field(default_factory=Keeper, compare=False, repr=False)
 
     def keep(self, machine: Machine) -> "BufferPlace":
         """Keeps the island bound while this place is alive; returns the place."""

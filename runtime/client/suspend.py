@@ -18,6 +18,7 @@ from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import SnapshotGone
 from pathways.runtime.host.devices.arrays import FAILURES, fetched, is_any_array, sharding_of
+from pathways.runtime.host.devices.islands import Keeper
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.store import Poison, StoredBuffer, Suspended, lost_among
 
@@ -80,15 +81,11 @@ def _write(folder: Path, raw: bytes) -> Path:
     return path
 
 
-class _Waits:
-    """Keeps the islands bound to which arrays return, while they wait for room there."""
-
-
 def resume(controller: Controller, client: ClientState) -> None:
     """Moves all arrays back to their devices when there is room. Raises PWC0506 and PWC0507 as a run does."""
     kept = {b: k for b, k in client.kept.items() if b.array is k.where}
-    waits = _Waits()
-    controller.machine.keep({d for b in kept for d in b.devices}, waits)
+    keeper = Keeper()  # the islands stay bound while the arrays wait for room there
+    controller.machine.keep({d for b in kept for d in b.devices}, keeper)
     wanted: dict[Hashable, int] = {}
     limits = controller.ledger.limits
     for buffer in kept:

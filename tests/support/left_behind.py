@@ -1,6 +1,6 @@
-"""What a run of the tests leaves on the machine: processes, shared memory, temporary files; and in its own processes.
+"""Finds what a run of the tests leaves behind: processes, shared memory, temporary files, threads, descriptors.
 
-Each process of a run carries the number of the run in its environment, so that it is found wherever it went.
+Each process of a run carries the number of the run in its environment: the check finds it after its parent changed.
 """
 
 import contextlib
@@ -77,25 +77,23 @@ class TemporaryFolder:
     """A folder for the temporary files of this process and of those that it starts, removed at its end."""
 
     path: Path
-    outer: str | None
+    outer: str
 
     @classmethod
     def begin(cls) -> "TemporaryFolder":
         """Makes the folder. pytest keeps the folders of its tests where it had them; paths of sockets must be short."""
-        outer = tempfile.gettempdir()
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", outer)
-        root = os.environ["PYTEST_DEBUG_TEMPROOT"]
-        path = Path(tempfile.mkdtemp(prefix="pwt", dir=root))
+        outer = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+        path = Path(tempfile.mkdtemp(prefix="pwt", dir=outer))
         os.environ["TMPDIR"] = tempfile.tempdir = str(path)
-        return cls(path, root)
+        return cls(path, outer)
 
     def end(self) -> None:
         """Removes the folder."""
-        os.environ["TMPDIR"] = tempfile.tempdir = self.outer or ""
+        os.environ["TMPDIR"] = tempfile.tempdir = self.outer
         shutil.rmtree(self.path, ignore_errors=True)
 
     def left(self) -> list[str]:
-        """What lies in the folder, but for dumps that `pwc` saves for its user when a pass fails."""
+        """Lists the files in the folder, except the dumps that `pwc` saves for its user when a pass fails."""
         names = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("pwc-"))
         return [f"temporary file: {name}" for name in names]
 

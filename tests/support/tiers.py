@@ -1,4 +1,4 @@
-"""Which tests `make test` leaves out, and what it says of them.
+"""Leaves long tests out of `make test`, and reports how many and why.
 
 `@pytest.mark.long(reason)` marks a test that runs with `--all` alone, which is what `make test-all` passes;
 `keep` names the parameters, as patterns of `fnmatch`, that `make test` runs as well. The fixture `thorough` says which
@@ -34,18 +34,12 @@ def leave_out_long(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects tests that are marked as long, and counts them by reason."""
     if is_thorough(config):
         return
-    kept: list[pytest.Item] = []
-    counts: collections.Counter[str] = collections.Counter()
-    for item in items:
-        reason = _reason_to_leave_out(item)
-        if reason:
-            counts[reason] += 1
-        else:
-            kept.append(item)
-    if counts:
-        config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
-        items[:] = kept
-        config.stash[_LEFT_OUT] = dict(counts)
+    reasons = [_reason_to_leave_out(item) for item in items]
+    left_out = [item for item, reason in zip(items, reasons, strict=True) if reason]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item, reason in zip(items, reasons, strict=True) if not reason]
+        config.stash[_LEFT_OUT] = dict(collections.Counter(filter(None, reasons)))
 
 
 def _reason_to_leave_out(item: pytest.Item) -> str:

@@ -49,6 +49,10 @@ class PhysicalIsland:
         return tuple(self.devices[p] for p in positions)
 
 
+class Keeper:
+    """Keeps islands bound while it is alive: a wait for room there, or a place for arrays (`Machine.keep`)."""
+
+
 class Machine:
     """All devices of this process."""
 
