@@ -116,8 +116,11 @@ def test_a_lost_host_loses_only_its_arrays_and_is_replaced(cluster: SharedCluste
 def test_clients_keep_running_while_hosts_are_killed(cluster: SharedCluster) -> None:
     with cluster.clients(*(("sums", seed, 100) for seed in range(8))) as clients:
         for number in range(3):
-            assert cluster.becomes(lambda said: sum(c["runs"] for c in said["clients"]) > 0)
-            cluster.send(f"island{number % 2}", signal.SIGKILL)
+            name = f"island{number % 2}"
+            epoch, ended = (cluster.island(name)[key] for key in ("epoch", "ended"))
+            assert becomes(lambda: cluster.island(name)["ended"] > ended + 50)  # noqa: B023
+            cluster.send(name, signal.SIGKILL)
+            assert becomes(lambda: cluster.island(name)["epoch"] > epoch)  # noqa: B023
             assert cluster.becomes(lambda said: all(i["state"] == "up" for i in said["islands"]))
         assert [end_of(each)[0] for each in clients] == ["0"] * 8
     assert cluster.is_empty()

@@ -45,6 +45,8 @@ class Neighbors:
     """Where others reach this host."""
     servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
     sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
+    _ended: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
+    """The last source of each host that has ended."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards those; notified when one of the sources is lost."""
     _invitations: dict[str, Invitation] = field(default_factory=dict[str, Invitation])
@@ -117,9 +119,16 @@ class Neighbors:
                 self.sources[host] = known
             return known
 
-    def reached(self) -> Mapping[str, TransferSource]:
-        """Where values come from now."""
-        return dict(self.sources)
+    def ended(self) -> Mapping[str, TransferSource]:
+        """Lists where values came from of hosts that have ended, by host: the last ones of each."""
+        return dict(self._ended)
+
+    def reached(self, ended: Mapping[str, TransferSource]) -> Mapping[str, TransferSource]:
+        """Lists where the values of a run come from, by host. `ended`: what `ended` listed when the run was sent here.
+
+        From a host that has ended since then nothing comes: the one in its place knows nothing of the run.
+        """
+        return self.sources | {host: last for host, last in self.ended().items() if ended.get(host) is not last}
 
     def lose(self, island: str, cause: Diagnostic, anew: int = 0) -> None:
         """Ends what is on its way from an island, whose hosts are gone, or, at the so manieth time, are not reached."""
@@ -136,6 +145,8 @@ class Neighbors:
                 if source is None:
                     continue
                 source.lost = cause
+                if not anew:
+                    self._ended[host] = source
                 self._changed.notify_all()
             source.close()
 

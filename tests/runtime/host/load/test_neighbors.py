@@ -38,8 +38,8 @@ def pair() -> tuple[Neighbors, Neighbors]:
 
 
 def check_values_arrive(target: Neighbors, source: Neighbors, number: int) -> None:
-    """Checks that a small value check_values_arrive by push and a large value by pull."""
-    server, reached, here = source.server_for(target.island), target.reached()[source.island], source.device
+    """Checks that a small value arrives by push and a large value by pull."""
+    server, reached, here = source.server_for(target.island), target.sources[source.island], source.device
     for at, size in enumerate((3, eager_limit() // 2 + 1)):
         types, shardings = [ArrayType((size,), "int16")], [pjrt.on_device(target.device)]
         value = np.arange(size).astype(np.int16)
@@ -57,13 +57,13 @@ def check_values_arrive(target: Neighbors, source: Neighbors, number: int) -> No
 def test_hosts_that_met_are_ready_and_connect_again_after_a_loss(waited: list[list[Any]]) -> None:
     a, b = pair()
     a.meet({"b": b.invite("a")})
-    first = a.reached()["b"]
+    first = a.sources["b"]
     check_values_arrive(a, b, 7)
     a.meet({"b": b.invite("a")})  # happens again when a third host joins
-    assert a.reached()["b"] is first and waited == [[True, True], [True, True]]
+    assert a.sources["b"] is first and waited == [[True, True], [True, True]]
     a.lose("b", LOST)
     a.meet({"b": b.invite("a")})
-    assert a.reached()["b"] is not first
+    assert a.sources["b"] is not first
     check_values_arrive(a, b, 17)
 
 
@@ -80,13 +80,27 @@ def test_meeting_a_lost_host_raises_no_error(waited: list[list[Any]]) -> None:
     a, b = pair()
     a.meet({"b": b.invite("a")})
     a.lose("b", LOST, anew=1)
-    a.reached()["b"].lost = None  # as if the host were reported lost during the meeting
+    a.sources["b"].lost = None  # as if the host were reported lost during the meeting
     a.meet({"b": b.invite("a")})
     assert waited[0] == [True, True] and len(waited) == 2
 
 
+def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "MEETING", 0.01)  # the other hosts never meet this one
+    a, b = pair()
+    a.meet({"b": b.invite("a")})
+    sent = a.ended()
+    a.lose("b", LOST, anew=1)
+    a.mend("b", 1)
+    assert a.reached(sent)["b"].lost is None  # the same host, connected again
+    a.lose("b", LOST)
+    a.meet({"b": Neighbors(jax.devices()[0], "b").invite("a")})
+    assert a.reached(sent)["b"].lost is LOST
+    assert a.reached(a.ended())["b"].lost is None
+
+
 def test_a_replaced_host_reconnects_in_any_order_of_loss_reports() -> None:
-    """The request to reconnect check_values_arrive before or after the report that the other host is lost."""
+    """The request to reconnect arrives before or after the report that the other host is lost."""
     for late in (True, False):
         a, b = pair()
         a.meet({"b": b.invite("a")})
