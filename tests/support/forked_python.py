@@ -384,9 +384,18 @@ def become(job: _Job) -> None:
     sys.path[:] = [*first, *(p for p in given if p not in base), *base]
     sys.argv[:] = [job.kind or job.target, *job.arguments]
     subprocess.Popen = ForkedProcess
+    _name_lines_measured()
     main = types.ModuleType("__main__")  # stays until the process ends, as the interpreter's own does
     sys.modules["__main__"] = main
     exec(_code_of(job, main), main.__dict__)
+
+
+def _name_lines_measured() -> None:
+    """Notes the test that has started this process with the lines that it runs, if lines are measured."""
+    coverage = sys.modules.get("coverage")
+    measured: Any = None if coverage is None else coverage.Coverage.current()
+    if measured is not None:
+        measured.switch_context(f"process of {os.environ.get('PYTEST_CURRENT_TEST', '').rpartition(' ')[0]}")
 
 
 def _code_of(job: _Job, main: types.ModuleType) -> types.CodeType:

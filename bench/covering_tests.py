@@ -1,0 +1,104 @@
+"""Records which tests run each line of the code and how long each test takes; chooses the tests for a line.
+
+This file is also a plugin of pytest, which adds up the times.
+"""
+
+import collections
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import coverage
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "build" / "mutants"
+"""The folder in which `record` writes `coverage` and `seconds.json`."""
+QUICK_BUDGET_S, LONG_BUDGET_S = 40.0, 60.0
+"""Seconds of tests for one line, of `make test` and of those that `make test-all` adds."""
+_PROCESS = "process of "
+"""Begins the context of lines that a process of a test runs (tests/support/forked_python.py)."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Lists the tests that run each line, the seconds of each test, and the tests of `test-all` alone."""
+
+    lines: dict[tuple[str, int], list[str]]
+    seconds: dict[str, float]
+    long: frozenset[str]
+
+    @classmethod
+    def read(cls) -> "Records":
+        known = json.loads((RECORD / "seconds.json").read_text())
+        seconds: dict[str, float] = known["seconds"]
+        of_file: dict[str, list[str]] = collections.defaultdict(list)
+        for test in seconds:
+            of_file[test.partition("::")[0]].append(test)
+        data: Any = coverage.CoverageData(str(RECORD / "coverage"))
+        data.read()
+        lines: dict[tuple[str, int], list[str]] = {}
+        for file in data.measured_files():
+            name = os.path.relpath(file, ROOT) if os.path.isabs(file) else file
+            for line, contexts in data.contexts_by_lineno(file).items():
+                tests: set[str] = set()
+                for context in contexts:
+                    test = context.removeprefix(_PROCESS).rpartition("|")[0] or context.removeprefix(_PROCESS)
+                    # A process outlives the test that starts it, so any test of the same file may run the line.
+                    shared = context.startswith(_PROCESS)
+                    tests.update(of_file[test.partition("::")[0]] if shared else [test])
+                lines[name, line] = sorted(tests & seconds.keys(), key=seconds.__getitem__)
+        return cls(lines, seconds, frozenset(known["long"]))
+
+    def tests_of(self, file: str, line: int, *, long: bool) -> list[str]:
+        """Lists the tests that run a line, quickest first, within the budget."""
+        budget = LONG_BUDGET_S if long else QUICK_BUDGET_S
+        chosen: list[str] = []
+        for test in self.lines.get((file, line), ()):
+            if (test in self.long) == long:
+                budget -= self.seconds[test]
+                if budget < 0:
+                    break
+                chosen.append(test)
+        return chosen
+
+
+def record(folders: tuple[str, ...]) -> None:
+    """Runs all tests once, with coverage by test of these folders."""
+    RECORD.mkdir(parents=True, exist_ok=True)
+    settings = RECORD / "coveragerc"
+    include = "".join(f"\n  {folder}/*" for folder in folders)
+    settings.write_text(
+        f"[run]\nbranch = True\nrelative_files = True\nparallel = True\npatch = subprocess, fork\n"
+        f"data_file = {RECORD / 'coverage'}\ndisable_warnings = no-data-collected,module-not-measured\n"
+        f"include ={include}\n"
+    )
+    paths = [str(ROOT / "bench"), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    tests = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile"]
+    measured = ["--cov", f"--cov-config={settings}", "--cov-branch", "--cov-context=test", "--cov-report="]
+    subprocess.run([*tests, "--all", "-p", "covering_tests", *measured], cwd=ROOT, env=environment, check=False)
+    listed = [sys.executable, "-m", "pytest", "-q", "--collect-only"]
+    lines = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    quick = {line for line in lines if "::" in line}
+    seconds: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"]
+    text = json.dumps({"seconds": seconds, "long": sorted(set(seconds) - quick)})
+    (RECORD / "seconds.json").write_text(text)
+
+
+_taken: dict[str, float] = collections.defaultdict(float)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Adds up the seconds of each test; one that fails is left out by its budget."""
+    _taken[report.nodeid] += report.duration if report.outcome != "failed" else 1e6
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Writes the seconds of all tests."""
+    if not hasattr(session.config, "workerinput"):
+        (RECORD / "seconds.json").write_text(json.dumps({"seconds": _taken}))

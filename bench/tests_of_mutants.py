@@ -1,0 +1,138 @@
+"""Runs tests in processes forked from one that has imported JAX and this project, each under one mutant."""
+
+import contextlib
+import importlib
+import os
+import pkgutil
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from code_changes import ROOT, Functions, Mutant
+
+_OPTIONS = [
+    "--all",
+    "-x",
+    "-q",
+    "-rf",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-p",
+    "no:unraisableexception",
+    "-p",
+    "no:cov",
+    "--no-header",
+    "--tb=short",
+    "--may-leave",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+]
+_OUTCOMES = {0: "survived", 1: "killed", 2: "killed", 4: "not found", 5: "no test", 7: "no function"}
+"""What each exit code of pytest means; a negative one is a crash of the process, which kills the mutant."""
+_SLACK_S = 20.0
+"""Seconds that tests may take under a mutant beyond four times what they take without one."""
+
+
+def load_everything() -> None:
+    """Imports all of this project, and what its tests import, before any device is made."""
+    sys.path[:0] = [str(ROOT / "tests")]
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import pathways
+
+    for module in pkgutil.walk_packages(pathways.__path__, "pathways."):
+        if "ray_trial" not in module.name and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in ("pytest", "hypothesis", "numpy.testing", "jax.numpy", "click.testing", "optax", "flax.linen"):
+        importlib.import_module(name)
+
+
+@dataclass
+class Runner:
+    """Runs tests under mutants, and once without where a mutant seems to be killed."""
+
+    functions: Functions
+    seconds: dict[str, float]
+    """How long each test takes without a mutant."""
+    log: Path
+    """The file of what the last tests printed."""
+    _fail_anyway: set[str] = field(default_factory=set[str])
+    """Tests that fail here without a mutant, too: a fork of this process is not the process of a test command."""
+    _checked: set[str] = field(default_factory=set[str])
+
+    def judge(self, tests: Sequence[str], mutant: Mutant) -> tuple[str, float]:
+        """Runs tests under a mutant; returns what came of it, and the seconds that it took.
+
+        The first few run alone: most mutants die there, and other files need not be collected.
+        """
+        begin, came, left = time.monotonic(), "no test", [t for t in tests if t not in self._fail_anyway]
+        while left:
+            size = 6 if len(left) == len(tests) else 34
+            chunk = left[:size]
+            came = self._run(chunk, mutant)
+            if came.startswith("killed") and self._fails_anyway(chunk):
+                left = [t for t in left if t not in self._fail_anyway]
+                came = "no test"
+                continue
+            if came != "survived":
+                break
+            left = left[size:]
+        return came, time.monotonic() - begin
+
+    def _fails_anyway(self, chunk: Sequence[str]) -> bool:
+        """Whether one of the tests that ended a mutant fails without it, too; notes which."""
+        said = self.log.read_text(errors="replace")
+        suspects = [t for t in re.findall(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", said, re.M) if t in chunk]
+        suspects = [t for t in suspects or chunk if t not in self._checked]
+        bad = [t for t in suspects if self._run([t], None) != "survived"]
+        self._fail_anyway.update(bad)
+        self._checked.update(suspects)
+        return bool(bad)
+
+    def _run(self, tests: Sequence[str], mutant: Mutant | None) -> str:
+        """Runs tests in a forked process."""
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            code = 9
+            try:
+                out = self.log.open("w")
+                os.dup2(out.fileno(), 1)
+                os.dup2(out.fileno(), 2)
+                changed = 1 if mutant is None else self.functions.become(mutant)
+                importlib.import_module("support.forked_python").serve_from_a_fork()
+                code = int(pytest.main([*_OPTIONS, *tests])) if changed else 7
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        expected = sum(self.seconds.get(test, 1.0) for test in tests)
+        return _ended(pid, time.monotonic() + _SLACK_S + 4.0 * expected)
+
+
+def _ended(pid: int, until: float) -> str:
+    """Waits for a process, and ends all that it has started."""
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            _kill_group(pid)
+            code = os.waitstatus_to_exitcode(status)
+            return _OUTCOMES.get(code, "killed" if code < 0 else "error")
+        if time.monotonic() > until:
+            _kill_group(pid)
+            os.waitpid(pid, 0)
+            return "killed by time"
+        time.sleep(0.01)
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
