@@ -21,7 +21,7 @@ RECORD = ROOT / "build" / "mutants"
 QUICK_BUDGET_S, LONG_BUDGET_S = 40.0, 60.0
 """Seconds of tests for one line, of `make test` and of those that `make test-all` adds."""
 _PROCESS = "process of "
-"""Begins the context of lines that a process of a test runs (tests/support/forked_python.py)."""
+"""Begins the context of lines that a process of a test runs (tests/support/main_module.py)."""
 
 
 @dataclass(frozen=True)

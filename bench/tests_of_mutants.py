@@ -107,7 +107,7 @@ class Runner:
                 os.dup2(out.fileno(), 1)
                 os.dup2(out.fileno(), 2)
                 changed = 1 if mutant is None else self.functions.become(mutant)
-                importlib.import_module("support.forked_python").serve_from_a_fork()
+                importlib.import_module("support.fork_server").serve_from_a_fork()
                 code = int(pytest.main([*_OPTIONS, *tests])) if changed else 7
             except BaseException:
                 traceback.print_exc()

@@ -1,7 +1,6 @@
 """Each test shows a fixed bug by the smallest program that had it."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from support.codes import code_of
 
 import pathways as pw
 from pathways.api.process import process
@@ -25,12 +25,6 @@ ON = NamedSharding(MESH, P("x"))
 X = np.arange(8, dtype=np.float32)
 jit: Any = jax.jit
 plus_one: Any = jit(lambda x: x + 1, in_shardings=ON)
-
-
-def code_of(function: Callable[..., Any], *arguments: Any) -> str:
-    with pytest.raises(pw.PathwaysError) as caught:
-        function(*arguments)
-    return caught.value.code
 
 
 def test_calls_with_different_keywords_use_different_plans() -> None:

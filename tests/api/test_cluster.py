@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, this_cluster, values
+from support.clusters import becomes, this_cluster, values
+from support.codes import code_of
 from support.processes import ROOT, load_file, pwc_here
 
 import pathways as pw

@@ -16,7 +16,8 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster, values
+from support.clusters import becomes, is_alive, pid_of, send, this_cluster, values
+from support.codes import code_of
 from support.proc import memory_of
 
 import pathways as pw

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, pid_of, send, this_cluster, values
+from support.clusters import becomes, pid_of, send, this_cluster, values
+from support.codes import code_of
 
 import pathways as pw
 from pathways.runtime.control.silence import TIMEOUT

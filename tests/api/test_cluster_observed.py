@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.clusters import becomes, code_of, send, this_cluster, values
+from support.clusters import becomes, send, this_cluster, values
+from support.codes import code_of
 from support.processes import pwc_here
 from support.traces import events_of, launched, names_of
 from support.two_islands import HERE, THERE, f, g, jit

@@ -19,7 +19,8 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, is_alive, this_cluster, values
+from support.clusters import becomes, is_alive, this_cluster, values
+from support.codes import code_of
 from support.forked_python import processes_from_nothing
 from support.processes import ROOT, load_file
 

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster
+from support.clusters import becomes, is_alive, pid_of, send, this_cluster
+from support.codes import code_of
 from support.saved_trees import DTYPES, MESHES, bits, host_values, like, placed, shape_of, sharding_of
 
 import pathways as pw

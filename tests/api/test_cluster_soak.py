@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, is_alive, pid_of, send, this_cluster, values
+from support.clusters import becomes, is_alive, pid_of, send, this_cluster, values
+from support.codes import code_of
 from support.proc import children_of, listening, memory_of, open_files_of, ports_of, threads_of
 
 import pathways as pw

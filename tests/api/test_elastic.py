@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, is_alive, pid_of, send, values
+from support.clusters import becomes, is_alive, pid_of, send, values
+from support.codes import code_of
 from support.forked_python import processes_from_nothing
 from support.proc import children_of, listening, memory_of, open_files_of, ports_of, threads_of
 from support.processes import load_file

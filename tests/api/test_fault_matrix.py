@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, is_alive, pid_of, send
+from support.clusters import becomes, is_alive, pid_of, send
+from support.codes import code_of
 from support.proxies import Proxy
 from support.shared import SharedCluster, controller_here, end_of, line_of, shared_cluster
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import code_of
+from support.codes import code_of
 from support.processes import ROOT
 from support.saved_trees import DTYPES, MESHES, bits, host_values, like, placed, shape_of, sharding_of
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.clusters import becomes, code_of, is_alive
+from support.clusters import becomes, is_alive
+from support.codes import code_of
 from support.proc import begotten_by, open_files_of, open_to_others, parent_of, ports_of
 from support.processes import load_file, pwc_here, run_python
 from support.random_programs import INPUTS, SHAPE, draw, draw_irregular

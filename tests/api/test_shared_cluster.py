@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from jax import lax
-from support.clusters import becomes, code_of, is_alive
+from support.clusters import becomes, is_alive
+from support.codes import code_of
 from support.processes import ROOT, pwc_here, run_python
 from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
 from support.two_islands import X, both, f, g, here, there

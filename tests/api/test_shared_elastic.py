@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, code_of, is_alive
+from support.clusters import becomes, is_alive
+from support.codes import code_of
 from support.processes import pwc_here
 from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.clusters import code_of
+from support.codes import code_of
 from support.shared import SharedCluster, shared_cluster
 from support.traces import events_of, launched, names_of
 from support.two_islands import f, g

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import PATIENCE, becomes, code_of, is_alive
+from support.clusters import PATIENCE, becomes, is_alive
+from support.codes import code_of
 from support.processes import pwc_here, run_python, start_python
 from support.shared import SharedCluster, line_of
 from support.two_islands import X, both, here, jit, there

@@ -1,10 +1,8 @@
 """Builds small programs for tests with several clients, and returns the code of the error that a call raises."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -21,9 +19,3 @@ def on(devices: int = 2) -> NamedSharding:
 def make(amount: float, sharding: NamedSharding | None = None) -> Any:
     call = jit(lambda x: x + amount, in_shardings=sharding or on())
     return pw.program(lambda x: call(x))
-
-
-def code_of(function: Callable[..., Any], *arguments: Any) -> str:
-    with pytest.raises(pw.PathwaysError) as caught:
-        function(*arguments)
-    return caught.value.code

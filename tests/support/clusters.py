@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-import pathways as pw
 from pathways.api.process import process
 from pathways.runtime.client.cluster import Cluster
 
@@ -52,12 +51,3 @@ def is_alive(pid: int) -> bool:
 
 def values(results: Any) -> list[Any]:
     return [np.asarray(r) for r in results]
-
-
-def code_of(use: Callable[..., Any], *arguments: Any) -> str:
-    """Returns the code of the PathwaysError that a call raises; '' if it raises none."""
-    try:
-        use(*arguments)
-    except pw.PathwaysError as error:
-        return error.code
-    return ""

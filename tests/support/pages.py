@@ -2,7 +2,7 @@
 
 * A `python` block runs. All blocks of a page share one namespace. With `title="model.py"`, the block is written to a
   file instead.
-* A `text` block directly after a `python` block holds the expected output of that block; `...` matches any text.
+* A `text` block directly after another block holds the expected output of that block; `...` matches any text.
 * In a `console` block, the commands `$ pwc ...` and `$ python FILE` run in the folder of the page. The lines below a
   command are its expected output. A command that ends with `|| echo "exit code $?"` must fail.
 * `<!-- python` to `-->` is code that runs and is not shown, because the reader has it already.
@@ -73,18 +73,20 @@ def matches(wanted: str, printed: str) -> bool:
 def run_page(path: Path) -> None:
     """Runs a page in the current folder. Raises its code's errors, and AssertionError if the output does not match."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    printed = ""
+    printed: str | None = ""
     for block in blocks(path.read_text()):
         if block.left_out:
-            printed = ""
+            printed = None
         elif block.language == "text":
-            assert not block.adjoins or matches(block.code, printed), f"{path}:{block.line}: it prints\n{printed}"
+            wrong = block.adjoins and printed is not None and not matches(block.code, printed)
+            assert not wrong, f"{path}:{block.line}: it prints\n{printed}"
         elif block.title:
             Path(block.title).write_text(block.code)
+            printed = None
         elif block.language == "python":
             printed = _run_python(block, path, namespace)
         elif block.language == "console":
-            _run_console(block, path)
+            printed = _run_console(block, path)
 
 
 def _run_python(block: Block, path: Path, namespace: dict[str, Any]) -> str:
@@ -94,8 +96,9 @@ def _run_python(block: Block, path: Path, namespace: dict[str, Any]) -> str:
     return out.getvalue()
 
 
-def _run_console(block: Block, path: Path) -> None:
-    """Runs each command, and compares its output with the lines below the command, if there are any."""
+def _run_console(block: Block, path: Path) -> str:
+    """Runs each command, and compares its output with the lines below it, if there are any; returns all output."""
+    everything = ""
     for part in re.split(r"^ *\$ ", block.code, flags=re.M)[1:]:
         command, _, wanted = part.replace("\\\n", " ").partition("\n")
         command, fails, _ = command.partition(FAILS)
@@ -104,6 +107,8 @@ def _run_console(block: Block, path: Path) -> None:
             code, printed = int(code == 0), f"{printed}\nexit code {code}\n"
         assert code == 0, f"{path}:{block.line}: {command} ends with {code}\n{printed}"
         assert not wanted.strip() or matches(wanted, printed), f"{path}:{block.line}: {command} prints\n{printed}"
+        everything += printed
+    return everything
 
 
 def _command(words: list[str]) -> tuple[int, str]:

@@ -4,7 +4,6 @@ import json
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.codes import code_of
 from support.pictures import Ran, pipeline_picture
 from support.pipelines import pipe
 from support.processes import pwc_here
@@ -32,12 +32,6 @@ from pathways.viz.render.page_data import page_data
 from pathways.viz.work import CALL, TRANSFER
 
 SCHEDULES = ("gpipe", "1f1b", "zero-bubble")
-
-
-def code_of(call: Callable[..., object], *arguments: object, **named: object) -> str:
-    with pytest.raises(pw.PathwaysError) as caught:
-        call(*arguments, **named)
-    return caught.value.code
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

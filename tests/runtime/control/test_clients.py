@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.clients import X, code_of, make, on
+from support.clients import X, make, on
 from support.clusters import becomes
+from support.codes import code_of
 
 import pathways as pw
 from pathways.api.process import process

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.clients import X, code_of, make
+from support.clients import X, make
+from support.codes import code_of
 from support.processes import run_python
 
 import pathways as pw

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.clusters import PATIENCE, code_of, is_alive
+from support.clusters import PATIENCE, is_alive
+from support.codes import code_of
 from support.processes import ROOT, pwc_here, start_python
 
 from pathways.dialect.platforms import platform_named

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from support.codes import code_of
 
 import pathways as pw
 from pathways.api.process import process
@@ -25,12 +26,6 @@ def placed(devices: int) -> Any:
     """Returns a function that adds one on its own slice."""
     on = NamedSharding(pw.make_virtual_device_set().add_slice(devices=devices).mesh("x"), P("x"))
     return jit(lambda x: x + 1, in_shardings=on, out_shardings=on)
-
-
-def code_of(function: Callable[..., Any], *arguments: Any) -> str:
-    with pytest.raises(pw.PathwaysError) as caught:
-        function(*arguments)
-    return caught.value.code
 
 
 @pytest.fixture

@@ -1,0 +1,85 @@
+"""Runs code as the main module of a forked process, as the interpreter would (fork_server.py)."""
+
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+from support import forked_python
+from support.forked_python import ROOT, Job
+
+
+def become(job: Job) -> None:
+    """Runs a job as the main module of this process, as the interpreter would."""
+    if job.new_session:
+        os.setsid()
+    os.chdir(job.folder)
+    for name in set(os.environ) - set(job.environment):
+        del os.environ[name]
+    os.environ.update(job.environment)
+    os.environ[forked_python.ADDRESS_VARIABLE] = forked_python.state.address
+    _open_streams()
+    if "-W" in job.options:
+        sys.warnoptions[:] = ["error"]
+        warnings.simplefilter("error")
+    given = [p for p in job.environment.get("PYTHONPATH", "").split(os.pathsep) if p]
+    first = (
+        [] if "-P" in job.options else [os.getcwd() if job.kind == "-m" else "" if job.kind else _folder_of(job.target)]
+    )
+    base = [p for p in sys.path if p not in (str(ROOT), str(ROOT / "tests"), "", os.getcwd())]
+    sys.path[:] = [*first, *(p for p in given if p not in base), *base]
+    sys.argv[:] = [job.kind or job.target, *job.arguments]
+    subprocess.Popen = forked_python.ForkedProcess
+    _name_lines_measured()
+    main = types.ModuleType("__main__")  # stays until the process ends, as the interpreter's own does
+    sys.modules["__main__"] = main
+    exec(_code_of(job, main), main.__dict__)
+
+
+def _name_lines_measured() -> None:
+    """Notes the test that has started this process with the lines that it runs, if lines are measured."""
+    coverage = sys.modules.get("coverage")
+    measured: Any = None if coverage is None else coverage.Coverage.current()
+    if measured is not None:
+        measured.switch_context(f"process of {os.environ.get('PYTEST_CURRENT_TEST', '').rpartition(' ')[0]}")
+
+
+def _code_of(job: Job, main: types.ModuleType) -> types.CodeType:
+    """Compiles what a job runs, and gives its main module the attributes that it has in a real start."""
+    if job.kind == "-c":
+        return compile(job.target, "<string>", "exec")
+    if job.kind == "":
+        main.__file__ = job.target
+        return compile(Path(job.target).read_bytes(), job.target, "exec")
+    sys.modules.pop(job.target, None)
+    spec = importlib.util.find_spec(job.target)
+    loader: Any = None if spec is None else spec.loader
+    if spec is None or loader is None:
+        raise ImportError(f"No module named {job.target}")
+    if spec.submodule_search_locations is not None:
+        raise ImportError(f"{job.target} is a package")
+    main.__spec__, main.__package__, main.__file__ = spec, spec.parent, spec.origin
+    sys.argv[0] = str(spec.origin)
+    return loader.get_code(job.target)
+
+
+def _folder_of(path: str) -> str:
+    return str(Path(path).resolve().parent)
+
+
+def _open_streams() -> None:
+    """Opens the standard streams as the interpreter does."""
+    stdin: Any = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+    sys.stdin = sys.__stdin__ = stdin
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        raw = io.BufferedWriter(io.FileIO(number, "w", closefd=False))
+        errors = "strict" if number == 1 else "backslashreplace"
+        lines = number == 2 or os.isatty(number)
+        stream = io.TextIOWrapper(raw, "utf-8", errors, newline="\n", line_buffering=lines)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
