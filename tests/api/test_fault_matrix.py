@@ -112,13 +112,15 @@ def test_a_killed_or_frozen_host_loses_only_its_own_arrays(
         want = np.asarray(both(X))
         lies, kept = here(X), there(X)
         before = [np.asarray(lies), np.asarray(kept)]
-        pid = cell.cluster.hosts()[cell.host("island0", rank)]
+        pid, epoch = cell.cluster.hosts()[cell.host("island0", rank)], cell.cluster.island("island0")["epoch"]
         under_way = busy(X)
         os.kill(pid, how)
         assert_fails_within(f"{how.name} {cell.host('island0', rank)}", lambda: np.asarray(under_way), "PWC0910", 30)
         assert code_of(np.asarray, lies) == "PWC0910"
         np.testing.assert_array_equal(np.asarray(kept), before[1])
         np.testing.assert_allclose(np.asarray(both(X)), want, rtol=1e-6)
+        found = cell.cluster.island("island0")
+        assert (found["epoch"], found["state"]) == (epoch + 1, "up")
         assert cell.cluster.becomes(lambda _: not is_alive(pid))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jax import lax
-from support.clusters import becomes, is_alive
+from support.clusters import becomes
 from support.codes import code_of
 from support.processes import ROOT, pwc_here, run_python
 from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
@@ -94,25 +94,6 @@ def test_arrays_of_a_client_are_unreadable_after_it_disconnects(cluster: SharedC
     assert code_of(np.asarray, mine) in ("PWC0910", "PWC0917")
 
 
-@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("9",))
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_lost_host_loses_only_its_arrays_and_is_replaced(cluster: SharedCluster, how: signal.Signals) -> None:
-    with pw.connect(cluster.address):
-        both(X)  # places the slices
-        kept, lost = there(X), here(X)
-        kept.block_until_ready()
-        lost.block_until_ready()
-        epoch = cluster.island("island0")["epoch"]
-        pid = cluster.send("island0", how)
-        assert becomes(lambda: code_of(np.asarray, lost) == "PWC0910")
-        np.testing.assert_array_equal(np.asarray(kept), X @ X.T)
-        np.testing.assert_array_equal(np.asarray(here(X)), X * 2 + 1)
-        assert cluster.island("island0")["epoch"] == epoch + 1
-        assert becomes(lambda: not is_alive(pid))
-        assert cluster.island("island0")["state"] == "up"
-    assert cluster.is_empty()
-
-
 @pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 def test_clients_keep_running_while_hosts_are_killed(cluster: SharedCluster) -> None:
     with cluster.clients(*(("sums", seed, 100) for seed in range(8))) as clients:
@@ -143,18 +124,6 @@ def test_pwc_status_stack_and_logs_show_a_shared_cluster(cluster: SharedCluster)
 
 def test_connecting_to_a_missing_cluster_is_refused() -> None:
     assert code_of(lambda: pw.connect("nowhere-at-all").__enter__()) == "PWC0918"
-
-
-def test_a_killed_controller_fails_its_clients_and_ends_its_hosts() -> None:
-    with shared_cluster() as cluster:
-        pids = cluster.pids()
-        with pw.connect(cluster.address):
-            array = here(X)
-            array.block_until_ready()
-            os.kill(cluster.pid, signal.SIGKILL)
-            assert becomes(lambda: code_of(np.asarray, array) == "PWC0917")
-            assert code_of(here, X) == "PWC0917"
-            assert becomes(lambda: not any(map(is_alive, pids)))
 
 
 def test_runs_that_read_results_of_a_refused_run_raise_its_error() -> None:

@@ -2,7 +2,9 @@
 
 import contextlib
 import queue
+import random
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,11 +13,11 @@ from typing import Any
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.certificates import issue, make_authority
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import Role
 from pathways.runtime.wire.tls import HANDSHAKE, Keys, Listener, join_as, read_keys
+from support.clusters import PATIENCE
 
-PATIENCE = 60.0
-"""Timeout of a test's waits, in seconds."""
 HERE = ("127.0.0.1", 0)
 
 
@@ -86,3 +88,15 @@ def hello(members: Members) -> bytes:
     with contextlib.suppress(ssl.SSLWantReadError):
         talking.do_handshake()
     return outgoing.read()
+
+
+NOISE: dict[str, Callable[[Members], bytes]] = {
+    "a plain frame": lambda _: HEADER.pack(16, 1) + bytes(16),
+    "a web browser": lambda _: b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+    "random bytes": lambda _: random.Random(1).randbytes(5000),
+    "a hello of 16 MB": lambda _: b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(1 << 17),
+    "silence": lambda _: b"",
+    "half a handshake": lambda members: hello(members)[:100],
+    "a handshake without an end": hello,
+}
+"""Bytes of connections that never become members."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from support.fuzz_modules import custom
 from support.plan_edits import body_of, changed, code_of, computed, every, island, kinded, meshed, on, ported, sliced
 from support.processes import pwc_here
 
@@ -221,17 +222,18 @@ def test_constants_and_results_may_not_be_freed_or_donated() -> None:
         validate(changed(replace(plan, computations=tuple(given)), at, donated=donated))
 
 
-def test_every_command_refuses_an_invalid_plan(pipe: Plan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", ["PWC0604", "PWC0611"])
+def test_every_command_refuses_an_invalid_plan(code: str, pipe: Plan, tmp_path: Path) -> None:
     """run, inspect, diff, why and check open plans through one function, so all of them refuse this plan."""
     path, good = tmp_path / "bad.bin", tmp_path / "good.bin"
-    path.write_bytes(write_plan(meshed(pipe, slice="nowhere")))
+    path.write_bytes(write_plan(meshed(pipe, slice="nowhere") if code == "PWC0604" else custom("TopK")))
     good.write_bytes(write_plan(pipe))
     for command in (("run",), ("inspect",), ("why",), ("check",), ("check", "--topology", "islands=9,devices=9")):
-        code, _, err = pwc_here(command[0], str(path), *command[1:])
-        assert code == 3 and "PWC0604" in err, command
-    assert "PWC0604" in pwc_here("diff", str(good), str(path))[2]
+        exit_code, _, err = pwc_here(command[0], str(path), *command[1:])
+        assert exit_code == 3 and code in err, command
+    assert code in pwc_here("diff", str(good), str(path))[2]
     for opened in (open_plan, pw.load):
-        with pytest.raises(PathwaysError, match="PWC0604"):
+        with pytest.raises(PathwaysError, match=code):
             opened(path)
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import random
 import socket
 import threading
 import time
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.members import HERE, PATIENCE, Members, hello
+from support.clusters import PATIENCE
+from support.members import HERE, NOISE, Members
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
@@ -25,7 +25,7 @@ from pathways.runtime.launch.joining import JoiningLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import pack_parcels
-from pathways.runtime.wire.frames import HEADER, ConnectionEnded
+from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Role
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.port import listening_at
@@ -217,17 +217,6 @@ def test_processes_with_wrong_certificates_are_refused(
     running.host()
     assert running.can_run()
     assert "PWC0913: there is no connection with the process at 127.0.0.1:" in capfd.readouterr().err
-
-
-NOISE: dict[str, Callable[[Members], bytes]] = {
-    "a plain frame": lambda _: HEADER.pack(16, 1) + bytes(16),
-    "a web browser": lambda _: b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
-    "random bytes": lambda _: random.Random(1).randbytes(5000),
-    "much of a handshake": lambda _: b"\x16\x03\x01\x40\x00\x01\x00\xff\xff" + bytes(1 << 17),
-    "silence": lambda _: b"",
-    "half a handshake": lambda a: hello(a)[:100],
-    "a handshake without an end": hello,
-}
 
 
 @pytest.mark.parametrize("case", NOISE)
