@@ -177,12 +177,17 @@ class Functions:
         changed = 0
         for code in _codes(mutated_code(mutant)):
             for function in self.by_place.get((str(ROOT / mutant.file), code.co_qualname, code.co_firstlineno), ()):
-                same = function.__code__.co_code == code.co_code and function.__code__.co_consts == code.co_consts
+                same = _says(function.__code__) == _says(code)
                 if not same and function.__code__.co_freevars == code.co_freevars:
                     function.__code__ = code.replace(co_filename=function.__code__.co_filename)
                     changed += 1
         _imported_as(mutant)
         return changed
+
+
+def _says(code: types.CodeType) -> tuple[Any, ...]:
+    """What a code object does: two that are equal in this do the same."""
+    return code.co_code, code.co_consts, code.co_names
 
 
 def _imported_as(mutant: Mutant) -> None:
