@@ -25,7 +25,6 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.devices.local_values import all_values, local_values
-from pathways.runtime.host.devices.transfer_server import TransferSource
 from pathways.runtime.host.load.costs import costs_of, write_costs
 from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
 from pathways.runtime.host.load.neighbors import Neighbors
@@ -97,8 +96,6 @@ class Host:
         self._loads: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
         self._snapshots = Snapshots(self._answer)
         self._controls: queue.SimpleQueue[tuple[_Controls, Post]] = queue.SimpleQueue()
-        self._ended: dict[int, Mapping[str, TransferSource]] = {}
-        """What had come from hosts that had ended when a run was sent, by the run, until it is enqueued."""
         self._forgotten: set[int] = set()
         """Clients that are gone: what still comes of theirs is dropped."""
         self._runs = 0
@@ -135,7 +132,7 @@ class Host:
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
                 if message.leaves:
-                    self.neighbors.forget_left()
+                    self.neighbors.forget_left(message.island)
                 else:
                     self.neighbors.forget(message.island)
             case m.Mend():
@@ -186,7 +183,6 @@ class Host:
                     self.neighbors.leave(message.island)
             case m.RunPlan():
                 self.decisions.begin(message.run)
-                self._ended[message.run] = self.neighbors.ended()
             case m.Decided() | m.Undecided():
                 self.decisions.hear(message)
                 return False
@@ -268,13 +264,12 @@ class Host:
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
         part, decisions = self._plans.get(message.plan), self.decisions.of(message.run)
-        ended = self._ended.pop(message.run)
         if part is None:  # its client has never had it loaded here
             self.decisions.end(message.run)
             self._post(m.Done(message.run, 0))
             return
         self.neighbors.awaited.run = message.run
-        frame = part.frame(message.transfers, self.neighbors.reached(ended), decisions)
+        frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
         if numbers is not None:

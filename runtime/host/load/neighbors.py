@@ -5,6 +5,7 @@ where another that it is about to connect with is gone: no host is ended on purp
 """
 
 import threading
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,8 +46,10 @@ class Neighbors:
     """Where others reach this host."""
     servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
     sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
-    _ended: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
-    """The last source of each host that has ended."""
+    _ended: dict[str, deque[TransferSource | None]] = field(
+        default_factory=lambda: defaultdict(deque[TransferSource | None])
+    )
+    """The sources of hosts that have ended, by host, until the runs that were sent before that are enqueued."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards those; notified when one of the sources is lost."""
     _invitations: dict[str, Invitation] = field(default_factory=dict[str, Invitation])
@@ -119,16 +122,15 @@ class Neighbors:
                 self.sources[host] = known
             return known
 
-    def ended(self) -> Mapping[str, TransferSource]:
-        """Lists where values came from of hosts that have ended, by host: the last ones of each."""
-        return dict(self._ended)
+    def reached(self) -> Mapping[str, TransferSource]:
+        """Lists where the values of the run that is enqueued now come from, by host.
 
-    def reached(self, ended: Mapping[str, TransferSource]) -> Mapping[str, TransferSource]:
-        """Lists where the values of a run come from, by host. `ended`: what `ended` listed when the run was sent here.
-
-        From a host that has ended since then nothing comes: the one in its place knows nothing of the run.
+        Nothing comes from a host that has ended since the run was sent: the one in its place knows nothing of the run.
         """
-        return self.sources | {host: last for host, last in self.ended().items() if ended.get(host) is not last}
+        with self._changed:
+            before = {host: ended[0] for host, ended in self._ended.items()}
+            found = self.sources | before if before else self.sources
+            return {host: source for host, source in found.items() if source is not None}
 
     def lose(self, island: str, cause: Diagnostic, anew: int = 0) -> None:
         """Ends what is on its way from an island, whose hosts are gone, or, at the so manieth time, are not reached."""
@@ -142,11 +144,11 @@ class Neighbors:
                     if host in self.servers:
                         self.servers[host].lose()
                 source = self.sources.get(host)
+                if not anew:
+                    self._ended[host].append(source)
                 if source is None:
                     continue
                 source.lost = cause
-                if not anew:
-                    self._ended[host] = source
                 self._changed.notify_all()
             source.close()
 
@@ -170,9 +172,16 @@ class Neighbors:
         wait_at_most([source.ready for source in met], MEETING)
 
     def forget(self, island: str) -> None:
-        """Drops what was offered to an island, whose hosts are gone."""
+        """Drops what goes to an island and comes from it: its hosts have ended, and runs sent before are enqueued."""
         for host in self.ranks.names(island):
+            self._forget_ended(host)
             self.server_for(host).forget()
+
+    def _forget_ended(self, host: str) -> None:
+        with self._changed:
+            self._ended[host].popleft()
+            if not self._ended[host]:
+                del self._ended[host]
 
     def leave(self, island: str) -> None:
         """Gives up what there is for an island that was removed: one of the same name has servers of its own."""
@@ -184,8 +193,10 @@ class Neighbors:
                 if host in self.servers:
                     self._left.append(self.servers.pop(host))
 
-    def forget_left(self) -> None:
-        """Drops what was offered to islands that were removed."""
+    def forget_left(self, island: str) -> None:
+        """As `forget`, of an island that was removed."""
+        for host in self.ranks.names(island):
+            self._forget_ended(host)
         with self._changed:
             left, self._left = self._left, []
         for server in left:

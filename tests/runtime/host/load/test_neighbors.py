@@ -89,14 +89,23 @@ def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch
     monkeypatch.setattr(tested, "MEETING", 0.01)  # the other hosts never meet this one
     a, b = pair()
     a.meet({"b": b.invite("a")})
-    sent = a.ended()
     a.lose("b", LOST, anew=1)
     a.mend("b", 1)
-    assert a.reached(sent)["b"].lost is None  # the same host, connected again
+    assert a.reached()["b"].lost is None  # the same host, connected again
+    others = [Neighbors(jax.devices()[0], "b") for _ in range(2)]
+    for other in others:
+        a.lose("b", LOST)
+        a.meet({"b": other.invite("a")})
+    assert a.reached()["b"].lost is LOST  # a run that was sent before both losses
+    a.forget("b")
+    assert a.reached()["b"].lost is LOST  # a run that was sent between them
+    a.forget("b")
+    assert a.reached() == a.sources and a.reached()["b"].lost is None
+    a.leave("b")
     a.lose("b", LOST)
-    a.meet({"b": Neighbors(jax.devices()[0], "b").invite("a")})
-    assert a.reached(sent)["b"].lost is LOST
-    assert a.reached(a.ended())["b"].lost is None
+    assert "b" not in a.reached()
+    a.forget_left("b")
+    assert not a._ended  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_replaced_host_reconnects_in_any_order_of_loss_reports() -> None:
