@@ -165,6 +165,7 @@ class Functions:
     @classmethod
     def loaded(cls) -> "Functions":
         found: dict[tuple[str, str, int], list[types.FunctionType]] = collections.defaultdict(list)
+        gc.unfreeze()  # the tests freeze what they find, and that is not listed
         for one in gc.get_objects():
             if isinstance(one, types.FunctionType):
                 code = one.__code__

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import io
 import os
 import pkgutil
 import re
@@ -35,6 +36,16 @@ _OPTIONS = [
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
 ]
+_NEED_DEVICES = (
+    "tests/api/test_arguments.py",
+    "tests/api/test_array_interop.py",
+    "tests/api/test_pieces.py",
+    "tests/api/test_snapshots.py",
+    "tests/compiler/frontends/jax/pipeline/test_microbatches.py",
+    "tests/compiler/frontends/jax/test_front_end.py",
+    "tests/compiler/frontends/jax/test_pieces.py",
+)
+"""Files whose import makes arrays: a process that has devices cannot be forked."""
 _OUTCOMES = {0: "survived", 1: "killed", 2: "killed", 4: "not found", 5: "no test", 7: "no function"}
 """What each exit code of pytest means; a negative one is a crash of the process, which kills the mutant."""
 _SLACK_S = 20.0
@@ -42,7 +53,7 @@ _SLACK_S = 20.0
 
 
 def load_everything() -> None:
-    """Imports all of this project, and what its tests import, before any device is made."""
+    """Imports all of this project and its tests, before any device is made."""
     sys.path[:0] = [str(ROOT / "tests")]
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import pathways
@@ -52,6 +63,8 @@ def load_everything() -> None:
             importlib.import_module(module.name)
     for name in ("pytest", "hypothesis", "numpy.testing", "jax.numpy", "click.testing", "optax", "flax.linen"):
         importlib.import_module(name)
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*_OPTIONS, "--collect-only", *(f"--ignore={ROOT / file}" for file in _NEED_DEVICES)])
 
 
 @dataclass
@@ -66,15 +79,19 @@ class Runner:
     _fail_anyway: set[str] = field(default_factory=set[str])
     """Tests that fail here without a mutant, too: a fork of this process is not the process of a test command."""
     _checked: set[str] = field(default_factory=set[str])
+    _killers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """The tests that killed mutants of each file, the last first."""
 
     def judge(self, tests: Sequence[str], mutant: Mutant) -> tuple[str, float]:
         """Runs tests under a mutant; returns what came of it, and the seconds that it took.
 
         The first few run alone: most mutants die there, and other files need not be collected.
         """
-        begin, came, left = time.monotonic(), "no test", [t for t in tests if t not in self._fail_anyway]
+        begin, came, size = time.monotonic(), "no test", 6
+        killers = self._killers.setdefault(mutant.file, [])
+        left = [t for t in tests if t not in self._fail_anyway]
+        left.sort(key=lambda t: t not in killers[:6])
         while left:
-            size = 6 if len(left) == len(tests) else 34
             chunk = left[:size]
             came = self._run(chunk, mutant)
             if came.startswith("killed") and self._fails_anyway(chunk):
@@ -82,19 +99,23 @@ class Runner:
                 came = "no test"
                 continue
             if came != "survived":
+                killers[:0] = [t for t in self._failed(chunk) if t not in killers]
                 break
-            left = left[size:]
+            left, size = left[size:], 40
         return came, time.monotonic() - begin
 
     def _fails_anyway(self, chunk: Sequence[str]) -> bool:
         """Whether one of the tests that ended a mutant fails without it, too; notes which."""
-        said = self.log.read_text(errors="replace")
-        suspects = [t for t in re.findall(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", said, re.M) if t in chunk]
-        suspects = [t for t in suspects or chunk if t not in self._checked]
+        suspects = [t for t in self._failed(chunk) or chunk if t not in self._checked]
         bad = [t for t in suspects if self._run([t], None) != "survived"]
         self._fail_anyway.update(bad)
         self._checked.update(suspects)
         return bool(bad)
+
+    def _failed(self, chunk: Sequence[str]) -> list[str]:
+        """Lists the tests of a chunk that the last run says have failed."""
+        said = self.log.read_text(errors="replace")
+        return [t for t in re.findall(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", said, re.M) if t in chunk]
 
     def _run(self, tests: Sequence[str], mutant: Mutant | None) -> str:
         """Runs tests in a forked process."""
