@@ -69,6 +69,8 @@ def _outermost(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 def _of(node: ast.AST, siblings: list[ast.stmt]) -> Iterator[_Change]:
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom):
         return
+    if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: an assertion
+        return
     yield from _of_this(node, siblings)
     for name, value in ast.iter_fields(node):
         if name in _LEFT_ALONE and not isinstance(node, ast.Call):
