@@ -42,7 +42,7 @@ QUICK_TESTS := tests/compiler/test_golden.py tests/compiler/search tests/runtime
         tests/dialect/plan/test_{edges_of_rules,instructions,match,rules_of_plans,sealed_members}.py \
         tests/runtime/client/test_{clocks,controller,remote_host,submitted}.py \
         tests/runtime/control/test_{cluster_controller,dispatcher,island_changes,partitions,relay,silence,votes}.py \
-        tests/runtime/wire/test_{addresses,certificates,frame_reader,ids,messages}.py
+        tests/runtime/wire/test_{addresses,certificates,fields,frame_reader,messages}.py
 
 # Tests where an encoded message could differ from the direct call that it replaces.
 ENCODED_TESTS := tests/api/test_{arguments,arrays,stages}.py tests/runtime/client tests/runtime/host/run \

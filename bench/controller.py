@@ -206,7 +206,7 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
 
         def submit(number: int) -> None:
             parcels = [(host, 0, m.RunPlan(first, first + number, 0, first, (first,))) for host in range(count)]
-            control.post(m.Submit(first + number, first, 1, 0, 1 << 20, (), pack_parcels(parcels)))
+            control.post(m.Submit(first + number, first, 0, 1 << 20, (), pack_parcels(parcels)))
 
         def end() -> None:
             left = count

@@ -69,7 +69,10 @@ def _inside(inner: Process, machine: Cluster | Attached) -> Generator[None]:
     controller = inner.controller
     try:
         with inside_of(inner):
-            yield
+            try:
+                yield
+            finally:
+                controller.closing = True  # or other threads would go on calling programs
             while not controller.flights.drain(CANCEL_LOOK):  # others may have waited for their turn meanwhile
                 controller.cancel_elsewhere(controller.flights.all())
     finally:

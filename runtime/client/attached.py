@@ -37,6 +37,7 @@ from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import decode
 from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer
+from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
 
@@ -232,16 +233,15 @@ class Attached(HostedIslands):
         return runs
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
-        said = ""
-        if branches is not None:
-            said = json.dumps({number: (kind, sorted(hosts)) for number, (kind, hosts) in branches.items()})
-        self._post(m.Introduce(0, plan, name, said, hashlib.blake2b(raw, digest_size=16).hexdigest()))
+        known = None if branches is None else {n: (kind, sorted(hosts)) for n, (kind, hosts) in branches.items()}
+        said = "" if known is None else json.dumps(known)
+        self._post(m.Introduce(0, plan, named(name), said, hashlib.blake2b(raw, digest_size=16).hexdigest()))
 
     def _label(self, label: str) -> int:
         """The number of a client inside of this process."""
         if label not in self._labels:
             number = self._labels.setdefault(label, next(self._inside))
-            self._post(m.Introduce(number, -1, label, "", ""))
+            self._post(m.Introduce(number, -1, named(label), "", ""))
         return self._labels[label]
 
     def _cancel(self, run: int, cause: Diagnostic) -> None:

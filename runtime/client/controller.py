@@ -62,6 +62,8 @@ class Controller:
     """Of runs."""
 
     ending: bool = False
+    closing: bool = False
+    """Whether its block ends: calls of other threads are refused from now on."""
     forked: bool = False
     """Whether this process was forked from the one that made it: its devices and threads are not here."""
     observers: tuple[Observer, ...] = ()
@@ -232,6 +234,8 @@ class Controller:
             raise PathwaysError(Forked(where=caller()))
         if client.closed:
             raise closed(client, "a client whose with block has ended, or that was closed")
+        if self.closing:
+            raise closed(client, "a cluster whose with block has ended, or ends")
 
     def cancel(self, runs: Iterable[Promise]) -> None:
         """Cancels runs in the background: what they have enqueued still runs, but their results are poison."""

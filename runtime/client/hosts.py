@@ -42,16 +42,12 @@ Branches: TypeAlias = Mapping[int, tuple[str, frozenset[str]]]
 class StartedRun:
     """A run that is about to be started: its number and its plan's, and what a controller must know of it.
 
-    `results`: how many ids of results there are.
-
-    `branches` are what several hosts decide together, None where nothing is decided at
-    all; `has_loops`: it may be cancelled while it runs; `memory` is bytes by device, where the topology states how many
-    there are.
+    `branches` are what several hosts decide together, None where nothing is decided at all; `has_loops`: it may be
+    cancelled while it runs; `memory` is bytes by device, where the topology states how many there are.
     """
 
     number: int
     plan: int
-    results: int
     branches: Branches | None
     has_loops: bool
     memory: Mapping[Hashable, int]

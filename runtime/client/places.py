@@ -9,6 +9,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import NoCluster
+from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.versions import VERSIONS
 
@@ -36,7 +37,7 @@ def host_place(number: int, said: str) -> HostPlace:
 def come_in(control: Connection, name: str, address: str) -> m.Welcome:
     """Says who this is. Raises PWC0918 where it is not let in."""
     try:
-        control.post_soon(m.ComeIn(name, os.getpid(), VERSIONS))
+        control.post_soon(m.ComeIn(named(name), os.getpid(), VERSIONS))
         message = control.receive()
     except ConnectionEnded as error:
         raise PathwaysError(NoCluster(address=address, reason=str(error))) from None

@@ -159,15 +159,14 @@ class RemoteEngine:
 
         Raises PWC0211 where there are such.
         """
-        ids = max(self._results, 1)
-        first, transfers = self._hosts.numbers.take(ids), secrets.randbits(62) if self._meets else 0
+        first, transfers = self._hosts.numbers.take(max(self._results, 1)), secrets.randbits(62) if self._meets else 0
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
             hosts = {share.name: self._host(share) for share in self._shares.values()}
         for host in hosts.values():
             host.flush()
         has_loops = bool(self.plan.bodies)
-        run = StartedRun(number, self._number, ids, self._branches, has_loops, self._memory, request)
+        run = StartedRun(number, self._number, self._branches, has_loops, self._memory, request)
         self._start(hosts, frame, run, first, transfers, wanted)
         for host in hosts.values():
             if host.lost is not None:  # its fence may have come to others before the run did

@@ -35,7 +35,7 @@ def submitted(
     said: list[m.Message] = [
         by_controller(number, host.epoch, ended) for number, host, _ in parcels for ended in host.take_ended()
     ]
-    said.append(m.Submit(run.number, run.plan, run.results, inside, int(WEIGHT * weight), memory, places))
+    said.append(m.Submit(run.number, run.plan, inside, int(WEIGHT * weight), memory, places))
     return said
 
 

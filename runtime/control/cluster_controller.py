@@ -17,6 +17,7 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
+from pathways.runtime.control.client_numbers import ClientNumbers
 from pathways.runtime.control.dispatcher import Dispatcher, post
 from pathways.runtime.control.island_changes import IslandChanges
 from pathways.runtime.control.loop import Loop, Peer, Transport, send
@@ -31,15 +32,20 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import MESSAGES, decode, relayed
 from pathways.runtime.wire.errors import BadMessage, NoCluster
+from pathways.runtime.wire.fields import check
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import Identity
-from pathways.runtime.wire.ids import MOST_CLIENTS, check_names, client_of
+from pathways.runtime.wire.ids import MOST_CLIENTS, client_of
 from pathways.runtime.wire.versions import difference
 
 BEAT = 0.5
 """Seconds between two signs of life."""
 SAYS = 10.0
 """Seconds in which a member from elsewhere must say what it wants."""
+AGAIN = 1.0
+"""Seconds between two looks whether the number of a client can be used again."""
+MOST_INTRODUCED = 1 << 16
+"""The most plans, and clients inside, of a client."""
 PATIENCE = 0.5
 """Seconds between two looks at runs that wait for memory."""
 _ENDED = struct.Struct("<qq")
@@ -63,7 +69,7 @@ class ClusterController:
         self._sessions: dict[int, ClientSession] = {}
         self.bind = ""
         """Where members from elsewhere reach it, too; empty: nowhere."""
-        self._following = 1
+        self._numbers = ClientNumbers()
         self._policy = policy
         self.members = Members(loop, launcher, topology.islands, self._came, self._gone)
         self.dispatcher = Dispatcher(self.members.all, policy)
@@ -81,12 +87,12 @@ class ClusterController:
         self._let_in(sock, Caller(pid))
 
     def accept_member(self, stream: Transport, member: Identity) -> None:
-        """Takes a member of the cluster from elsewhere; one that does not say what it wants is dropped."""
-        peer = self._let_in(stream, Caller(member=member))
-        meet = peer.receive
-        self._loop.after(SAYS, lambda: peer.end("it has not said what it wants") if peer.receive is meet else None)
+        """Takes a member of the cluster from elsewhere."""
+        self._let_in(stream, Caller(member=member))
 
-    def _let_in(self, stream: Transport, caller: Caller) -> Peer:
+    def _let_in(self, stream: Transport, caller: Caller) -> None:
+        """Hears what a process wants; one that does not say so is dropped."""
+
         def meet(peer: Peer, kind: int, payload: bytes) -> None:
             try:
                 self._meet(peer, decode(kind, payload), caller)
@@ -94,7 +100,8 @@ class ClusterController:
                 send(peer, m.RunRefused(0, write_diagnostic(error.diagnostic)))
                 raise
 
-        return Peer(self._loop, stream, meet, _left_early)
+        peer = Peer(self._loop, stream, meet, _left_early)
+        self._loop.after(SAYS, lambda: peer.end("it has not said what it wants") if peer.receive is meet else None)
 
     def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
         def goes_on(peer: Peer, kind: int, payload: bytes) -> None:
@@ -107,7 +114,7 @@ class ClusterController:
                 peer.receive = lambda peer, kind, payload: self._from_host(rank, kind, payload)
                 peer.on_end = lambda peer, reason: self.members.ended(rank, peer, reason)
                 for session in self._sessions.values():
-                    rank.post(m.Expect(session.number, session.ticket))
+                    rank.post(session.expected)
             case m.ComeIn():
                 caller.check("client", self._address)
                 self._come_in(peer, message, caller)
@@ -117,6 +124,7 @@ class ClusterController:
                 self._tell_spec(caller.member.name, peer, message.request)
             case m.Ask():  # of who is no client, and has no need to be
                 caller.check("client", self._address)
+                peer.receive = goes_on
                 peer.on_end = lambda peer, reason: None  # it leaves with its answer
                 self._answer(peer, message)
             case m.ChangeIslands():  # as above
@@ -136,16 +144,18 @@ class ClusterController:
         """Lets a client in. Raises PWC0918 for one of another version, and where no number is left."""
         if other := difference(message.versions):
             raise PathwaysError(NoCluster(address=self._address, reason=f"it is of another version: {other}"))
-        if self._following >= MOST_CLIENTS:  # numbers are not used again: arrays are named by them
-            raise PathwaysError(NoCluster(address=self._address, reason=f"it has had {MOST_CLIENTS:,} clients"))
-        name = message.name if caller.member is None else f"{message.name} of {caller.member.name}"
-        session = ClientSession(self._following, name, caller.pid or message.pid, peer)
-        self._following += 1
+        check(message, 0, str(caller))
+        number = self._numbers.take()
+        if number is None:
+            raise PathwaysError(NoCluster(address=self._address, reason=f"it has {MOST_CLIENTS:,} clients"))
+        member = "" if caller.member is None else caller.member.name
+        name = f"{message.name} of {member}" if member else message.name
+        session = ClientSession(number, name, caller.pid or message.pid, peer, member)
         self._sessions[session.number] = session
         peer.receive = lambda peer, kind, payload: self._from_client(session, decode(kind, payload))
         peer.on_end = lambda peer, reason: self._client_left(session, reason)
-        for member in self.members.all:
-            member.post(m.Expect(session.number, session.ticket))
+        for each in self.members.all:
+            each.post(session.expected)
         topology, policy = write_topology(self.changes.numbered), self._policy.name
         hosts = spec_of(self.members.all)
         post(session, m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
@@ -171,11 +181,27 @@ class ClusterController:
     def _client_left(self, session: ClientSession, reason: str) -> None:
         del self._sessions[session.number]
         self.dispatcher.left_by(session, ClientClosed(client=session.label(0), have_=reason))
-        for member in self.members.all:
-            member.post(m.Forget(session.number))
+        left = {rank for rank in all_ranks(self.members.all) if rank.peer is not None}
+        if not left:
+            self._reuse(session.number)
+
+        def forgotten(rank: Rank) -> None:
+            left.discard(rank)
+            if not left:
+                self._reuse(session.number)
+
+        for rank in list(left):
+            self.members.ask(rank, lambda n: m.Forget(n, session.number), lambda _, rank=rank: forgotten(rank))
+
+    def _reuse(self, number: int) -> None:
+        """Frees the number of a client that is gone from all hosts, when its last runs have ended."""
+        if any(client_of(run) == number for run in self.dispatcher.runs):
+            self._loop.after(AGAIN, lambda: self._reuse(number))
+        else:
+            self._numbers.give_back(number)
 
     def _from_client(self, session: ClientSession, message: m.Message) -> None:
-        check_names(message, session.number, session.label(0))
+        check(message, session.number, session.label(0))
         match message:
             case m.Submit():
                 self.dispatcher.submit(session, message)
@@ -186,6 +212,9 @@ class ClusterController:
             case m.Cancel():
                 self.dispatcher.cancel(message.run, read_diagnostic(message.cause))
             case m.Introduce():
+                if len(session.plans) + len(session.inside) >= MOST_INTRODUCED:
+                    have = f"{MOST_INTRODUCED:,} plans and clients of {session.label(0)}"
+                    raise PathwaysError(BadMessage(have_=have, rule="fewer, or plans that are unloaded"))
                 if message.plan < 0:
                     session.inside[message.number] = message.name
                 else:

@@ -25,14 +25,19 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import MESSAGES, decode, read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
+from pathways.runtime.wire.fields import check
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.ids import COUNTER, MOST_RESULTS, NONE, check_names
+from pathways.runtime.wire.ids import COUNTER, MOST_RESULTS, NONE
 
 BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
 """What a client may send to an island behind its runs."""
 _RUN = MESSAGES.index(m.RunPlan)
 _SINGLE = 5
 """The numbers of a RunPlan before those of its arguments: its plan, itself, transfers, results, what is wanted."""
+MOST_HELD = 1 << 50
+"""The most bytes that a client may say it holds on a device."""
+MOST_RUNS, MOST_WAITING = 1 << 10, 1 << 26
+"""The most runs of a client that have not ended, and bytes of what it has in line."""
 MOST_COSTS = 1 << 12
 """Plans whose cost is kept, of those that were met last for the first time."""
 
@@ -77,10 +82,11 @@ class Dispatcher:
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
         parcels: dict[int, tuple[int, bytes]] = {}
-        results = range(0)
+        first = 0
         for island, epoch, kind, payload in read_parcels(message.blob):
             first = check_run(kind, payload, message, session.number)
-            results = range(first, first + min(max(message.outputs, 0), MOST_RESULTS))
+            if island in parcels:
+                raise PathwaysError(BadMessage(have_=f"two parcels for island {island}", rule="one for each island"))
             parcels[island] = epoch, HEADER.pack(len(payload), kind) + payload
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
@@ -95,7 +101,7 @@ class Dispatcher:
             names, max(message.weight, 1) / WEIGHT,
             plan.cost.seconds, self._memory(message.memory),
         )  # fmt: skip
-        run = ClusterRun(request, session, parcels, plan, results)
+        run = ClusterRun(request, session, parcels, plan, (message.plan, first))
         for device, size in request.bytes.items():
             limit = self.ledger.limits[device]
             if size > limit:
@@ -103,6 +109,10 @@ class Dispatcher:
                 cause = NeverFits(program=program, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
                 self._refuse(run, cause)
                 return
+        self._wait(session, sum(len(data) for _, data in parcels.values()))
+        session.runs += 1
+        if session.runs > MOST_RUNS:
+            raise PathwaysError(BadMessage(have_=f"{MOST_RUNS:,} runs that have not ended", rule="fewer of a client"))
         self.runs[message.run] = run
         for number in parcels:
             session.lines[number].append(run)
@@ -129,9 +139,18 @@ class Dispatcher:
             raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
         line = session.lines[message.island]
         if line:
+            self._wait(session, len(message.blob))
             line.append(Behind(message.epoch, message.blob))
         else:
             self._send(message.island, message.epoch, message.blob)
+
+    @staticmethod
+    def _wait(session: ClientSession, size: int) -> None:
+        """Counts bytes of what a client has in line. Raises PWC0911 where they are too many."""
+        session.waiting_bytes += size
+        if session.waiting_bytes > MOST_WAITING:
+            have = f"{session.waiting_bytes:,} bytes in line of {session.label(0)}"
+            raise PathwaysError(BadMessage(have_=have, rule=f"at most {MOST_WAITING:,}"))
 
     def _send(self, island: int, epoch: int, data: bytes) -> None:
         member = self._members[island]
@@ -142,8 +161,18 @@ class Dispatcher:
         """Counts what a client holds on devices."""
         held = session.held[session.label(message.inside)]
         for number, size in self._pairs(message.memory):
+            if abs(held[number] + size) > MOST_HELD:
+                have = f"{size:,} bytes more that {session.label(message.inside)} holds on device {number}"
+                raise PathwaysError(BadMessage(have_=have, rule=f"at most {MOST_HELD:,} in all"))
+            before = self._counted(number, held[number])
             held[number] += size
-            self._begin(self.scheduler.hold((self._devices[number],), size))
+            more = self._counted(number, held[number]) - before
+            if more:
+                self._begin(self.scheduler.hold((self._devices[number],), more))
+
+    def _counted(self, number: int, said: int) -> int:
+        """The bytes that count of those a client says it holds on a device: no more than it has, and none below 0."""
+        return max(0, min(said, self.ledger.limits.get(self._devices[number], MOST_HELD)))
 
     def _line_up(self, session: ClientSession, run: ClusterRun) -> None:
         if not run.is_in_line and session.is_next(run):
@@ -179,6 +208,7 @@ class Dispatcher:
     def _leave_line(self, run: ClusterRun) -> None:
         """Sends what waited behind a run in its client's line, up to the next; that may be the next in all of its."""
         session, following = run.session, dict[ClusterRun, None]()
+        session.waiting_bytes -= sum(len(data) for _, data in run.parcels.values())
         for island in run.parcels:
             line = session.lines[island]
             if line and line[0] is run:
@@ -187,6 +217,7 @@ class Dispatcher:
                 line.remove(run)
             while line and isinstance(behind := line[0], Behind):
                 self._send(island, *behind)
+                session.waiting_bytes -= len(behind.frame)
                 line.popleft()
             if line and isinstance(line[0], ClusterRun):
                 following[line[0]] = None
@@ -196,7 +227,7 @@ class Dispatcher:
     def _drop(self, run: ClusterRun, cause: Diagnostic) -> list[int]:
         """Ends a run that no host has heard of."""
         self._refuse(run, cause)
-        self.runs.pop(run.request.number, None)
+        self._remove(run)
         return self.scheduler.cancel(run.request.number)
 
     def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
@@ -205,8 +236,7 @@ class Dispatcher:
         for island, (epoch, _) in run.parcels.items():
             member = self._members[island]
             if member.epoch.number == epoch:
-                for number in run.results:
-                    member.post(m.PutPoison(number, said))
+                member.post(m.RefuseRun(*run.refusal, said))
         post(run.session, m.RunRefused(run.request.number, said))
 
     def hosts_at(self, number: int) -> list[Rank]:
@@ -229,10 +259,15 @@ class Dispatcher:
     def _part_ended(self, run: ClusterRun, host: int) -> None:
         run.left.discard(host)
         if not run.left:
-            del self.runs[run.request.number]
+            self._remove(run)
             run.session.had[run.request.client].count(run)
             self.ended_on.update(list(run.parcels))
             self._begin(self.scheduler.finished(run.request.number))
+
+    def _remove(self, run: ClusterRun) -> None:
+        """Forgets a run that has ended, or will not begin."""
+        del self.runs[run.request.number]
+        run.session.runs -= 1
 
     def gone(self, member: Member, cause: Diagnostic) -> None:
         """Ends the parts of runs that an island had; what clients have in line for it is refused in its turn."""
@@ -255,7 +290,7 @@ class Dispatcher:
         following = self._drop(run, cause) if run.is_in_line else []
         if not run.is_in_line:
             self._refuse(run, cause)
-            del self.runs[number]
+            self._remove(run)
         self._leave_line(run)
         self._begin(following)
 
@@ -272,7 +307,7 @@ class Dispatcher:
         session.lines.clear()
         for held in session.held.values():
             for number, size in held.items():
-                following += self.scheduler.hold((self._devices[number],), -size)
+                following += self.scheduler.hold((self._devices[number],), -self._counted(number, size))
         session.held.clear()
         self._begin(n for n in following if n in self.runs)
 
@@ -323,8 +358,9 @@ def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> int:
     numbers = struct.unpack(f"<{len(payload) // 8}q", payload) if fits else (0,) * _SINGLE
     if not fits or numbers[:2] != (told.plan, told.run):
         raise PathwaysError(BadMessage(have_=f"a parcel of kind {kind}", rule="the run that it is submitted as"))
-    if any(n != NONE and n >> COUNTER != client for n in (numbers[3], *numbers[_SINGLE:])):
-        check_names(decode(kind, payload), client, f"client {client}")
+    named = (numbers[3], numbers[3] + MOST_RESULTS - 1, *numbers[_SINGLE:])
+    if numbers[2] < 0 or numbers[4] or any(n != NONE and n >> COUNTER != client for n in named):
+        check(decode(kind, payload), client, f"client {client}")
     return numbers[3]
 
 
@@ -335,7 +371,7 @@ def check_behind(frame: bytes, client: int) -> None:
     message = decode(HEADER.unpack_from(frame)[1], frame[HEADER.size :])
     if not isinstance(message, BEHIND):
         raise PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="what goes behind runs"))
-    check_names(message, client, f"client {client}")
+    check(message, client, f"client {client}")
 
 
 def _relay(run: ClusterRun, members: Collection[Member]) -> Relay:

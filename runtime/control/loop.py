@@ -5,6 +5,7 @@ does not read waits here, up to a limit, and holds up no other.
 """
 
 import contextlib
+import errno
 import heapq
 import itertools
 import selectors
@@ -28,6 +29,9 @@ MOST_UNREAD = 1 << 26
 """Bytes that a peer does not take above which it is given up."""
 MOST_FRAME = 1 << 26
 """The most bytes of any message to a controller: data do not come here."""
+FULL = 0.2
+"""Seconds for which nobody is let in where the system has no room for another socket."""
+_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 Receive: TypeAlias = Callable[["Peer", int, bytes], None]
 """What is done with a frame of a peer: its kind, and its payload. It may raise: the peer ends."""
 
@@ -197,10 +201,20 @@ class Loop:
         sock.setblocking(False)
 
         def look(_: int) -> None:
-            with contextlib.suppress(OSError):  # gone again; or there are too many open files, for now
-                accepted(sock.accept()[0])
+            try:
+                found = sock.accept()[0]
+            except OSError as error:
+                if error.errno in _FULL:  # or the loop would come here again and again
+                    self.selector.unregister(sock)
+                    self.after(FULL, again)
+                return
+            accepted(found)
 
-        self.selector.register(sock, selectors.EVENT_READ, _Socket(look))
+        def again() -> None:
+            if sock.fileno() >= 0:
+                self.selector.register(sock, selectors.EVENT_READ, _Socket(look))
+
+        again()
 
     def watch(self, sock: socket.socket, look: Callable[[], None]) -> None:
         """Calls `look` whenever something can be read of a socket, until `unwatch`."""

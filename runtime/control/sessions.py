@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pathways.runtime.control.loop import Peer
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
+from pathways.runtime.wire import messages as m
 
 
 class Behind(NamedTuple):
@@ -65,8 +66,8 @@ class ClusterRun:
     parcels: dict[int, tuple[int, bytes]]
     """By the number of an island: its epoch, and the frame that is sent to all of its hosts."""
     plan: KnownPlan
-    results: range
-    """The ids of its results."""
+    refusal: tuple[int, int]
+    """Of which plan it is, and the first id of its results: hosts are told both where it is refused."""
     seconds: float = 0.0
     """Of the host that was longest at it."""
     left: set[int] = field(default_factory=set[int])
@@ -85,6 +86,8 @@ class ClientSession:
     name: str
     pid: int
     peer: Peer
+    member: str = ""
+    """The name in its certificate, where it has one."""
     ticket: str = field(default_factory=lambda: secrets.token_hex(16))
     lines: dict[int, "deque[ClusterRun | Behind]"] = field(
         default_factory=lambda: defaultdict(deque[ClusterRun | Behind])
@@ -93,14 +96,23 @@ class ClientSession:
     inside: dict[int, str] = field(default_factory=dict[int, str])
     """Names of the clients inside of the process, by number."""
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
+    runs: int = 0
+    """How many runs have not ended."""
+    waiting_bytes: int = 0
+    """The bytes of all that is in those lines."""
     held: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
-    """Bytes on devices, by label and device."""
+    """Bytes on devices, by label and device, as the client says."""
     had: dict[str, Had] = field(default_factory=lambda: defaultdict(Had))
     """By label: it goes when the client does."""
 
     def label(self, inside: int) -> str:
         """What a client inside of the process is called everywhere: no other process has a client of this name."""
         return f"{self.inside.get(inside, 'client')} of {self.name} {self.number}"
+
+    @property
+    def expected(self) -> m.Expect:
+        """What hosts are told of it."""
+        return m.Expect(self.number, self.ticket, self.member)
 
     def is_next(self, run: ClusterRun) -> bool:
         """Whether nothing that this client has sent before waits for any of the run's islands."""

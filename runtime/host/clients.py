@@ -5,6 +5,7 @@ controller has given it, and names nothing of another's.
 """
 
 import contextlib
+import hmac
 import os
 import queue
 import socket
@@ -25,8 +26,8 @@ from pathways.runtime.wire.addresses import Address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import process_at
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
+from pathways.runtime.wire.fields import check
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.ids import check_names
 from pathways.runtime.wire.tls import Keys, Listener
 
 Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
@@ -50,7 +51,8 @@ class Clients:
 
     host: Host
     todo: Todo
-    _tickets: dict[int, str] = field(default_factory=dict[int, str])
+    _tickets: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+    """By client: its ticket, and the name in its certificate."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards the tickets; notified when one comes."""
     _there: dict[int, Connection] = field(default_factory=dict[int, Connection])
@@ -58,7 +60,8 @@ class Clients:
     def expect(self, message: m.Expect) -> None:
         """Takes a ticket from the controller."""
         with self._changed:
-            self._tickets[message.client] = message.ticket
+            self.host.expect(message.client)
+            self._tickets[message.client] = message.ticket, message.member
             self._changed.notify_all()
 
     def forget(self, client: int) -> None:
@@ -84,10 +87,8 @@ class Clients:
 
     def _accept_members(self, listener: Listener) -> None:
         while True:
-            connection, _ = listener.accept()
-            serving = threading.Thread(target=self._serve, args=(connection,), name="pathways-client", daemon=True)
-            if not started(serving):
-                connection.close()
+            connection, member = listener.accept()
+            self._begin(connection, member.name)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -99,15 +100,20 @@ class Clients:
             if process_at(sock)[1] != os.getuid():
                 sock.close()
                 continue
-            threading.Thread(target=self._serve, args=(Connection(sock),), name="pathways-client", daemon=True).start()
+            self._begin(Connection(sock), "")
 
-    def _serve(self, connection: Connection) -> None:
+    def _begin(self, connection: Connection, member: str) -> None:
+        serving = threading.Thread(target=self._serve, args=(connection, member), name="pathways-client", daemon=True)
+        if not started(serving):
+            connection.close()
+
+    def _serve(self, connection: Connection, member: str) -> None:
         """Reads what one client sends until its stream ends; what is no message ends it."""
         client: tuple[int, int] | None = None
         post = _quietly(connection.post_soon)
         try:
-            attach = connection.receive()
-            client = self._let_in(attach, connection)
+            attach = connection.receive_within(TICKET)
+            client = self._let_in(attach, connection, member)
             self.host.calls.begin(client[0], post)
             post(m.Answer(client[1]))
             while True:
@@ -118,7 +124,7 @@ class Clients:
                 if not isinstance(message, MAY):
                     have, rule = f"a {type(message).__name__}", "what a client sends to a host"
                     raise PathwaysError(BadMessage(have_=have, rule=rule))
-                check_names(message, client[0], f"client {client[0]}")
+                check(message, client[0], f"client {client[0]}")
                 if self.host.notice(message, post):
                     self.todo.put((message, post))
         except ConnectionEnded:
@@ -133,14 +139,17 @@ class Clients:
         if client is not None:
             self.host.calls.end(client[0], post)
 
-    def _let_in(self, message: m.Message, connection: Connection) -> tuple[int, int]:
+    def _let_in(self, message: m.Message, connection: Connection, member: str) -> tuple[int, int]:
         """The number of a client, and of its request. Raises PWC0916 for one without a ticket."""
         if not isinstance(message, m.Attach):
             raise PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="Attach"))
         client = message.client
         with self._changed:
             self._changed.wait_for(lambda: client in self._tickets, TICKET)
-            if self._tickets.get(client) != message.ticket:
+            ticket, whose = self._tickets.get(client, ("", ""))
+            is_another = bool(member and whose) and member != whose  # who has no certificate is of this user
+            same = hmac.compare_digest(ticket.encode(), message.ticket.encode(errors="replace"))
+            if not ticket or not same or is_another:
                 who = "a process without a ticket"
                 raise PathwaysError(ForeignArray(who, "Attach", number=client, owner=client, client=client))
             self._there[client] = connection

@@ -6,19 +6,19 @@ Plans are loaded meanwhile by another, ends of runs noticed by a third, and valu
 
 import json
 import queue
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
-from pathways.dialect.ranks import ONE_EACH, RankTable
-from pathways.dialect.topology import Island
-from pathways.runtime.errors import Hang, failed_because
+from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
@@ -26,7 +26,7 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.devices.local_values import all_values, local_values
 from pathways.runtime.host.load.costs import costs_of, write_costs
-from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, load_part
+from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, copied, load_part
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.observe.on_host import HostObservers
@@ -35,7 +35,7 @@ from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
 from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
-from pathways.runtime.host.run.failures import text_of
+from pathways.runtime.host.run.failures import why_not
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
@@ -45,8 +45,8 @@ from pathways.runtime.host.run_ends import PostAll, end_of_run
 from pathways.runtime.host.snapshots import Post, Snapshots
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.addresses import LOOPBACK
 from pathways.runtime.wire.errors import BadMessage
+from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import client_of
 
 _CLIENT = "of the cluster"
@@ -100,6 +100,10 @@ class Host:
         """Clients that are gone: what still comes of theirs is dropped."""
         self._runs = 0
 
+    def expect(self, client: int) -> None:
+        """Hears that a client will come: its number is new, or nothing is left of the client that had it."""
+        self._forgotten.discard(client)
+
     def start(self) -> None:
         """Begins to answer, and to give signs of life."""
         self._snapshots.start()
@@ -107,21 +111,57 @@ class Host:
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
     def receive(self, message: m.Message, post: Post | None = None) -> None:
-        """Does what a message says. What is wrong with a request is answered, and what is with a run is its poison.
+        """Does what a message says. What is wrong with it is answered, or is the poison of what it would have made.
 
-        `post` sends the answer, where who asks is not the controller.
+        `post` sends the answer, where who asks is not the controller. Raises ConnectionEnded.
         """
         post = post or self._post
+        try:
+            self._do(message, post)
+        except ConnectionEnded:
+            raise
+        except Exception as error:  # of this message alone: others of this host have nothing to do with it
+            print(f"note: {self.name} failed a {type(message).__name__}", file=sys.stderr)
+            traceback.print_exc()
+            self._fail(message, post, why_not("a message", self.name, error))
+
+    def _fail(self, message: m.Message, post: Post, cause: Diagnostic) -> None:
+        """Says that a message was not done: to who waits for an answer, and in what it would have made."""
+        match message:
+            case m.RunPlan():
+                results = self._refuse(message.plan, message.results, cause)
+                said = write_diagnostic(cause)
+                self.decisions.end(message.run)
+                self._post(m.Failed(message.run, 0, {str(number): said for number in results}))
+            case m.CopyArray():
+                self._arrays[message.target] = Poison(cause)
+            case m.PutArray() | m.PutPoison() | m.ReadArray():
+                self._arrays[message.array] = Poison(cause)
+            case _:
+                pass
+        if isinstance(request := getattr(message, "request", None), int):
+            post(m.Answer(request, error=write_diagnostic(cause)))
+
+    def _refuse(self, plan: int, first: int, cause: Diagnostic) -> list[int]:
+        """Poisons the results that a run of a plan would have made here; lists their numbers."""
+        part = self._plans.get(plan)
+        numbers = [] if part is None else [result.number for result in part.results]
+        self._arrays.update((first + number, Poison(cause)) for number in numbers)
+        return numbers
+
+    def _do(self, message: m.Message, post: Post) -> None:
         match message:
             case m.RunPlan():
                 self._run(message)
+            case m.RefuseRun():
+                self._refuse(message.plan, message.results, read_diagnostic(message.cause))
             case m.FreeArrays():
                 for array in message.arrays:
                     self._arrays.pop(array, None)
             case m.UnloadPlan():  # behind its runs, and behind what may still load it
                 self._loads.put((message, post))
             case m.CopyArray():
-                self._arrays[message.target] = self._made("a copy", lambda: _copied(self._array(message.source)))
+                self._arrays[message.target] = self._made("a copy", lambda: copied(self._array(message.source)))
             case m.PutArray():
                 self._put(message)
             case m.PutPoison():
@@ -141,6 +181,7 @@ class Host:
                 self._answer(message.request, lambda: self._observers.inject(message.client, message.fault), post)
             case m.Forget():
                 self._forget(message.client)
+                post(m.Answer(message.request))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
@@ -167,7 +208,7 @@ class Host:
         try:
             return make()
         except (MemoryError, ValueError, *pjrt.FAILURES) as error:
-            return Poison(failed_because(what, island=self.name, cause=text_of(error)))
+            return Poison(why_not(what, self.name, error))
 
     def notice(self, message: m.Message, post: Post | None = None) -> bool:
         """Does at once what must not wait behind a run; returns whether the message comes in its turn, too.
@@ -240,15 +281,16 @@ class Host:
         )
         return loaded.digest
 
-    def _answer(self, request: int, work: Callable[[], str | bytes], post: Post) -> None:
+    def _answer(
+        self, request: int, work: Callable[[], str | bytes | tuple[str, bytes]], post: Post, what: str = "a request"
+    ) -> None:
+        """Answers with what `work` gives, or why it fails: who has asked waits for an answer, whatever happens here."""
         try:
             done = work()
-            answer = m.Answer(request, value=done) if isinstance(done, str) else m.Answer(request, blob=done)
-        except PathwaysError as error:
-            answer = m.Answer(request, error=write_diagnostic(error.diagnostic))
-        except Exception as error:  # who has asked waits for an answer, whatever happens here
-            failed = failed_because("a request", island=self.name, cause=text_of(error))
-            answer = m.Answer(request, error=write_diagnostic(failed))
+            value, blob = done if isinstance(done, tuple) else (done, b"") if isinstance(done, str) else ("", done)
+            answer = m.Answer(request, value=value, blob=blob)
+        except Exception as error:
+            answer = m.Answer(request, error=write_diagnostic(why_not(what, self.name, error)))
         post(answer)
 
     def _forget(self, client: int) -> None:
@@ -268,6 +310,9 @@ class Host:
             self.decisions.end(message.run)
             self._post(m.Done(message.run, 0))
             return
+        if len(message.arguments) != len(part.inputs):
+            have, rule = f"a run with {len(message.arguments)} arguments", f"the {len(part.inputs)} of its plan here"
+            raise PathwaysError(BadMessage(have_=have, rule=rule))
         self.neighbors.awaited.run = message.run
         frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
@@ -338,50 +383,16 @@ class Host:
     def _serve_fetches(self) -> None:
         while True:
             message, array, post = self._fetches.get()
-            self._answer_fetch(message, array, post)
+            self._answer(message.request, lambda m=message, a=array: self._fetched(m, a), post, "a copy to the host")
 
-    def _answer_fetch(self, message: m.FetchArray, array: Any, post: Post) -> None:
-        try:
-            if array is None:
-                raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
-            if isinstance(array, Poison):
-                raise array.error()
-            value, raw = (local_values if self.neighbors.in_step else all_values)(array, message.shard)
-            answer = m.Answer(message.request, value=value, blob=raw)
-        except PathwaysError as error:
-            answer = m.Answer(message.request, error=write_diagnostic(error.diagnostic))
-        except Exception as error:  # as above
-            failed = failed_because("a copy to the host", island=self.name, cause=text_of(error))
-            answer = m.Answer(message.request, error=write_diagnostic(failed))
-        post(answer)
-
-
-def host_of_island(
-    island: Island,
-    machine: Machine,
-    post: PostAll,
-    rank: int = 0,
-    ranks: RankTable = ONE_EACH,
-    ip: str = LOOPBACK,
-) -> Host:
-    """Makes a host of one island, or of a rank of it, reached by others at `ip`. Raises PWC0503 for too few devices."""
-    physical = machine.bound([island], "a cluster")[island.name]
-
-    def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
-        found = plan.topology.island(island.name)
-        if found.size != island.size:
-            have, rule = f"{found.name} of {found.size} devices", f"{island.size}, as the host has"
-            raise PathwaysError(BadMessage(have_=have, rule=rule))
-        return {island.name: physical}
-
-    device = next(d for d in physical.devices if pjrt.is_here(d))
-    return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks, ip), post)
+    def _fetched(self, message: m.FetchArray, array: Any) -> tuple[str, bytes]:
+        if array is None:
+            raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
+        if isinstance(array, Poison):
+            raise array.error()
+        return (local_values if self.neighbors.in_step else all_values)(array, message.shard)
 
 
 def _handed_out(frame: Frame, result: PartResult) -> Any:
     value = frame.values[result.slot]
     return value if result.copy is None or isinstance(value, Poison) else result.copy(value)
-
-
-def _copied(array: Any) -> Any:
-    return pjrt.copy_again(array) if pjrt.is_array(array) else array

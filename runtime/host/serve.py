@@ -16,23 +16,28 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.host.clients import Clients, Todo
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.group import ProcessGroup
-from pathways.runtime.host.devices.islands import Machine
-from pathways.runtime.host.host import host_of_island
+from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
+from pathways.runtime.host.host import Host
+from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.host.run_ends import PostAll
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, both, read_address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import TICKET
+from pathways.runtime.wire.errors import BadMessage
+from pathways.runtime.wire.fields import check
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.ids import check_arrays
 from pathways.runtime.wire.tls import join_as, read_keys
 from pathways.runtime.wire.versions import VERSIONS
 
@@ -69,7 +74,7 @@ def serve() -> None:
         if chosen.group:  # first: until it connects, its end is seen
             machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET, chosen.ip or LOOPBACK), name)
         connection, check = _connected(chosen)
-        host = host_of_island(island, machine, connection.post, rank, ranks, chosen.ip or LOOPBACK)
+        host = _host_of(island, machine, connection.post, rank, ranks, chosen.ip or LOOPBACK)
         todo: Todo = queue.SimpleQueue()
         clients = Clients(host, todo)
         port = clients.listen_at((chosen.ip, 0), read_keys(chosen.keys)) if chosen.ip and chosen.keys else None
@@ -101,6 +106,21 @@ def serve() -> None:
             os._exit(1)
 
 
+def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: RankTable, ip: str) -> Host:
+    """Makes a host of one island, or of a rank of it, reached by others at `ip`. Raises PWC0503 for too few devices."""
+    physical = machine.bound([island], "a cluster")[island.name]
+
+    def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
+        size = next((found.size for found in plan.topology.islands if found.name == island.name), 0)
+        if size != island.size:
+            have, rule = f"{island.name} of {size} devices", f"{island.size}, as the host has"
+            raise PathwaysError(BadMessage(have_=have, rule=rule))
+        return {island.name: physical}
+
+    device = next(d for d in physical.devices if pjrt.is_here(d))
+    return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks, ip), post)
+
+
 def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Message], None]]":
     """The connection to the controller, and what its messages must pass: one of a single client is client 0."""
     if chosen.socket:
@@ -111,7 +131,7 @@ def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Mes
     if address is None:
         sys.exit(f"{chosen.connect} is not HOST:PORT")
     connection, peer = join_as(address, read_keys(chosen.keys), "controller")
-    return connection, (lambda _: None) if chosen.ip else lambda message: check_arrays(message, 0, str(peer))
+    return connection, (lambda _: None) if chosen.ip else lambda message: check(message, 0, str(peer))
 
 
 def _read(

@@ -1,9 +1,19 @@
 """The messages of clients: to a controller that several share, and to the hosts of its islands."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
-Ids: TypeAlias = tuple[int, ...]
+from pathways.runtime.wire.fields import (
+    CauseOrNone,
+    CauseText,
+    Count,
+    Id,
+    Name,
+    PlanOrNone,
+    ShortText,
+    Weight,
+)
+from pathways.runtime.wire.fields import Ids as Ids
+
 WEIGHT = 1 << 20
 """What a weight is multiplied by in messages."""
 
@@ -12,8 +22,8 @@ WEIGHT = 1 << 20
 class ComeIn:
     """A client to the controller, once: who it is."""
 
-    name: str
-    pid: int
+    name: Name
+    pid: Count
     versions: dict[str, str]
 
 
@@ -35,16 +45,18 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Expect:
-    """The controller to a host: a client will come, and show this ticket."""
+    """The controller to a host: a client will come, and show this ticket, and the certificate of this name, if any."""
 
     client: int
     ticket: str
+    member: str
 
 
 @dataclass(frozen=True)
 class Forget:
-    """The controller to a host: a client is gone, and whatever is its with it."""
+    """The controller to a host: a client is gone. Answered when whatever was the client's is gone, too."""
 
+    request: int
     client: int
 
 
@@ -91,8 +103,8 @@ class ChangeIslands:
     """
 
     request: int
-    topology: str
-    island: str
+    topology: ShortText
+    island: Name
     named: bool
     now: bool
 
@@ -125,27 +137,25 @@ class Introduce:
     it has no branches at all. `digest` is the same for all clients that have the same plan.
     """
 
-    number: int
-    plan: int
-    name: str
-    branches: str
-    digest: str
+    number: Count
+    plan: PlanOrNone
+    name: Name
+    branches: ShortText
+    digest: Name
 
 
 @dataclass(frozen=True)
 class Submit:
     """A client to the controller: run this when its turn comes. `blob` has the message to each island (`parcels`).
 
-    `outputs` is how many ids of results there are; `inside` is which of the clients inside of the process it is for,
-    `weight` its weight times `WEIGHT`; `memory` has the bytes that it takes on devices (numbered over all islands), in
-    pairs.
+    `inside` is which of the clients inside of the process it is for, `weight` its weight times `WEIGHT`; `memory` has
+    the bytes that it takes on devices (numbered over all islands), in pairs.
     """
 
-    run: int
-    plan: int
-    outputs: int
-    inside: int
-    weight: int
+    run: Id
+    plan: Id
+    inside: Count
+    weight: Weight
     memory: Ids
     blob: bytes
 
@@ -157,9 +167,9 @@ class Relayed:
     `rank`: which of the hosts of the island says it; what a client says goes to all of them.
     """
 
-    island: int
-    epoch: int
-    rank: int
+    island: Count
+    epoch: Count
+    rank: Count
     blob: bytes
 
 
@@ -167,7 +177,7 @@ class Relayed:
 class Hold:
     """A client to the controller: it holds so many bytes more on devices, in pairs; negative: fewer."""
 
-    inside: int
+    inside: Count
     memory: Ids
 
 
@@ -175,8 +185,8 @@ class Hold:
 class Cancel:
     """A client to the controller: end the loops of a run, and take it out of line (`cause`: a diagnostic)."""
 
-    run: int
-    cause: str
+    run: Id
+    cause: CauseText
 
 
 @dataclass(frozen=True)
@@ -192,7 +202,7 @@ class Ask:
     """A client to the controller: `status`, `stacks` or `stop`; the answer's value is JSON."""
 
     request: int
-    what: str
+    what: Name
 
 
 @dataclass(frozen=True)
@@ -223,7 +233,7 @@ class Returned:
     """A client to a host: a call has returned (`blob`: the bytes of all results), or raised an exception (`cause`)."""
 
     call: int
-    cause: str
+    cause: CauseOrNone
     blob: bytes
 
 

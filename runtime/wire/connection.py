@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.wire.encoding import decode, encode, most_bytes
-from pathways.runtime.wire.frames import ByteStream, FrameReader, frame_of, in_one, send_all
+from pathways.runtime.wire.frames import FrameReader, TimedStream, frame_of, in_one, send_all
 from pathways.runtime.wire.messages import Message
 from pathways.runtime.wire.outbox import Outbox
 
@@ -16,7 +16,7 @@ class Connection:
     """A stream, plain or under TLS, that carries messages. An end sends all of its messages in one of two ways: a host
     by `post`, so that it makes no more than is taken, its controller by `post_soon`, since it has other hosts, too."""
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: TimedStream) -> None:
         self._stream = stream
         self._writing = threading.Lock()
         self._outbox = Outbox(stream)
@@ -66,6 +66,13 @@ class Connection:
     def receive(self) -> Message:
         """Waits for the next message. Raises ConnectionEnded, and PWC0911 for what is none."""
         return decode(*self._reader.receive())
+
+    def receive_within(self, seconds: float) -> Message:
+        """As `receive`; the stream ends where the first bytes take longer. Raises ConnectionEnded, and PWC0911."""
+        self._stream.settimeout(seconds)
+        message = self.receive()
+        self._stream.settimeout(None)
+        return message
 
     def abandon(self) -> None:
         """Gives back this process's copy of the stream, which another, that has forked it, goes on with."""

@@ -29,6 +29,12 @@ class ByteStream(Protocol):
     def close(self) -> None: ...
 
 
+class TimedStream(ByteStream, Protocol):
+    """A stream whose reads may be given a time limit."""
+
+    def settimeout(self, value: float | None, /) -> None: ...
+
+
 class ConnectionEnded(Exception):
     """The other end of a connection is gone."""
 

@@ -26,6 +26,19 @@ from pathways.runtime.wire.client_messages import RunRefused as RunRefused
 from pathways.runtime.wire.client_messages import Submit as Submit
 from pathways.runtime.wire.client_messages import TellStacks as TellStacks
 from pathways.runtime.wire.client_messages import Welcome as Welcome
+from pathways.runtime.wire.fields import (
+    Arguments,
+    CauseText,
+    ClientNumber,
+    Count,
+    FirstResult,
+    FirstTransfer,
+    Flags,
+    Id,
+    OwnIds,
+    PositionOrNone,
+    ShortText,
+)
 
 
 @dataclass(frozen=True)
@@ -49,8 +62,8 @@ class LoadPlan:
     """
 
     request: int
-    plan: int
-    path: str
+    plan: Id
+    path: ShortText
     sequential: bool
     blob: bytes
     functions: str = ""
@@ -60,7 +73,7 @@ class LoadPlan:
 class UnloadPlan:
     """No run of this plan will come any more."""
 
-    plan: int
+    plan: Id
 
 
 @dataclass(frozen=True)
@@ -88,9 +101,9 @@ class Connect:
 class PutArray:
     """An argument of a plan, by the index of its input: `blob` is the whole array, in its stored form."""
 
-    array: int
-    plan: int
-    input: int
+    array: Id
+    plan: Id
+    input: PositionOrNone
     blob: bytes
 
 
@@ -98,8 +111,8 @@ class PutArray:
 class PutPoison:
     """An argument that will never be there, and why."""
 
-    array: int
-    cause: str
+    array: Id
+    cause: CauseText
 
 
 @dataclass(frozen=True)
@@ -110,12 +123,21 @@ class RunPlan:
     results of its steps (host/observe/numbers.py).
     """
 
+    plan: Id
+    run: Id
+    transfers: FirstTransfer
+    results: FirstResult
+    wanted: Flags = field(default=0, kw_only=True)
+    arguments: Arguments
+
+
+@dataclass(frozen=True)
+class RefuseRun:
+    """The controller to a host: a run of a plan will not come, for this cause (a diagnostic): so are its results."""
+
     plan: int
-    run: int
-    transfers: int
     results: int
-    wanted: int = field(default=0, kw_only=True)
-    arguments: Ids
+    cause: str
 
 
 @dataclass(frozen=True)
@@ -144,15 +166,15 @@ class Failed:
 class CopyArray:
     """Make a copy of an array, which a later run may overwrite."""
 
-    source: int
-    target: int
+    source: Id
+    target: Id
 
 
 @dataclass(frozen=True)
 class FreeArrays:
     """No run will name these arrays again."""
 
-    arrays: Ids
+    arrays: OwnIds
 
 
 @dataclass(frozen=True)
@@ -160,8 +182,8 @@ class FetchArray:
     """Send the values of an array; of one shard, by position, or of the whole (-1)."""
 
     request: int
-    array: int
-    shard: int
+    array: Id
+    shard: PositionOrNone
 
 
 @dataclass(frozen=True)
@@ -172,9 +194,9 @@ class WriteArray:
     """
 
     request: int
-    array: int
-    folder: str
-    file: str
+    array: Id
+    folder: ShortText
+    file: ShortText
 
 
 @dataclass(frozen=True)
@@ -182,11 +204,11 @@ class ReadArray:
     """An argument of a plan, as of PutArray, whose values are in such a folder; answered when it is on the devices."""
 
     request: int
-    array: int
-    plan: int
-    input: int
-    folder: str
-    file: str
+    array: Id
+    plan: Id
+    input: PositionOrNone
+    folder: ShortText
+    file: ShortText
 
 
 @dataclass(frozen=True)
@@ -216,8 +238,8 @@ class Inject:
     happened."""
 
     request: int
-    client: int
-    fault: str
+    client: ClientNumber
+    fault: ShortText
 
 
 @dataclass(frozen=True)
@@ -225,7 +247,7 @@ class CountCosts:
     """Ask XLA what a run of a plan costs here: the answer's value is JSON (host/load/costs.py)."""
 
     request: int
-    plan: int
+    plan: Id
 
 
 @dataclass(frozen=True)
@@ -234,8 +256,8 @@ class Record:
     until then."""
 
     request: int
-    client: int
-    most: int
+    client: ClientNumber
+    most: Count
 
 
 @dataclass(frozen=True)
@@ -327,6 +349,7 @@ Message: TypeAlias = (
     | PutArray
     | PutPoison
     | RunPlan
+    | RefuseRun
     | Done
     | Failed
     | CopyArray

@@ -319,3 +319,22 @@ def test_closing_a_client_cancels_its_loop_and_runs_its_callbacks() -> None:
         endless(x)
         pw.program(lambda x: calling(x))(x)
     assert seen == [1.0]
+
+
+def test_a_cluster_is_left_while_another_thread_calls_programs() -> None:
+    """New calls are refused meanwhile; otherwise the block would never end."""
+    program = pw.program(lambda x: jax.jit(lambda v: v + 1)(x))
+    began, left, codes = threading.Event(), threading.Event(), set[str]()
+
+    def call() -> None:
+        while not left.is_set():
+            codes.add(code_of(program, np.float32(1)))
+            began.set()
+
+    thread = threading.Thread(target=call)
+    with pw.cluster(islands=1, devices=1):
+        thread.start()
+        assert began.wait(60)
+    left.set()
+    thread.join(60)
+    assert not thread.is_alive() and codes <= {"", "PWC0509"}

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from pathways.runtime.launch.local_cluster import MemberPort
 from pathways.runtime.launch.reach import ask, connect_to, connect_to_host
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import port_of, show_address
-from pathways.runtime.wire.certificates import make_folders
+from pathways.runtime.wire.certificates import issue, make_folders
 from pathways.runtime.wire.tls import Listener, join_as, read_keys
 from pathways.runtime.wire.versions import VERSIONS
 
@@ -224,7 +225,9 @@ def test_a_controller_with_the_keys_of_a_client_is_refused(keys: Path) -> None:
         impostor.close()
 
 
-def test_a_host_accepts_only_clients_with_a_ticket_of_its_controller(cluster: TlsCluster, keys: Path) -> None:
+def test_a_host_accepts_only_clients_with_their_own_ticket(cluster: TlsCluster, keys: Path, tmp_path: Path) -> None:
+    bob = tmp_path / "client.bob"
+    issue(keys / "authority", bob, "client", "bob", begins=datetime.now(UTC), valid=timedelta(days=1))
     control = connect_to(cluster.address, keys)
     control.post(m.ComeIn("raw", 1, VERSIONS))
     welcome = next(said for said in iter(control.receive, None) if isinstance(said, m.Welcome))
@@ -232,8 +235,12 @@ def test_a_host_accepts_only_clients_with_a_ticket_of_its_controller(cluster: Tl
     assert port is not None
     assert code_of(lambda: join_as(port, read_keys(keys / "host.island1"), "host")) == "PWC0913"
     assert code_of(lambda: connect_to_host(show_address(port), "island1", keys, elsewhere=True)) == "PWC0913"
-    for ticket, wanted in (("another", "PWC0916"), (welcome.ticket, "")):
-        connection = connect_to_host(show_address(port), "island0", keys, elsewhere=True)
+    for folder, ticket, wanted in (
+        (keys, "another", "PWC0916"),
+        (bob, welcome.ticket, "PWC0916"),
+        (keys, welcome.ticket, ""),
+    ):
+        connection = connect_to_host(show_address(port), "island0", folder, elsewhere=True)
         connection.post(m.Attach(7, welcome.client, ticket))
         answer = connection.receive()
         assert isinstance(answer, m.Answer)

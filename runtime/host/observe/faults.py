@@ -6,17 +6,19 @@ a hang holds up one device: launches that need it, a collective say, wait there,
 the fault is over.
 """
 
+import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from pathways.dialect.call_labels import read_part
-from pathways.dialect.diagnostics import InternalError
+from pathways.dialect.diagnostics import InternalError, PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
@@ -24,12 +26,21 @@ from pathways.dialect.platforms import platform_named
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.host.devices.transfers import program_text
+from pathways.runtime.wire.errors import BadMessage
 
 FAULT_KINDS = ("raise", "delay", "hang", "lose")
 
 
 class InjectedFault(Exception):
     """The exception that a fault of kind `raise` raises in its host callback."""
+
+
+_IS: Mapping[str, tuple[type, ...]] = {
+    "kind": (str,), "program": (str, NoneType), "computation": (str, NoneType), "step": (int, NoneType),
+    "client": (str, NoneType), "device": (int,), "seconds": (int, float), "times": (int,), "after": (int,),
+    "message": (str,),
+}  # fmt: skip
+"""The types of a fault's fields, as JSON has them."""
 
 
 @dataclass(eq=False)
@@ -73,6 +84,19 @@ class Fault:
             self.times -= 1
             self.happened += 1
             return True
+
+
+def read_fault(text: str) -> Fault:
+    """Reads a fault from JSON: its fields, by name. Raises PWC0911 for what is none."""
+    try:
+        read: dict[str, Any] = json.loads(text)
+        fits = read["kind"] in FAULT_KINDS and all(type(value) in _IS[name] for name, value in read.items())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        fits, read = False, {}
+    if not fits:
+        have, rule = f"{text[:80]} as a fault", f"a kind of {', '.join(FAULT_KINDS)}, and where it happens"
+        raise PathwaysError(BadMessage(have_=have, rule=rule))
+    return Fault(**read)
 
 
 @dataclass(eq=False)

@@ -1,6 +1,5 @@
 """What observes the runs of a host, as its controller asks for it: a fault, a recording."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -8,7 +7,7 @@ from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe.events import write_events
 from pathways.runtime.host.observe.fault_steps import FaultSteps
-from pathways.runtime.host.observe.faults import Fault
+from pathways.runtime.host.observe.faults import read_fault
 from pathways.runtime.host.observe.recorder import Profiling, Recorder
 from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.wire.ids import client_of
@@ -42,8 +41,7 @@ class HostObservers:
         """Begins or ends a fault of a client; gives how often its last has happened."""
         last = self._faults.pop(client, None)
         if fault:
-            made = Fault(**json.loads(fault))
-            self._faults[client] = FaultSteps(made, self.executables, self.take_launches, _kept)
+            self._faults[client] = FaultSteps(read_fault(fault), self.executables, self.take_launches, _kept)
         return str(0 if last is None else last.fault.happened)
 
     def forget(self, client: int) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pathways.dialect.diagnostics import Diagnostic, Where
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.platforms import is_broken_collective
 from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices.pjrt import FAILURES
@@ -30,6 +30,13 @@ def why_failed(value: Any, origin: Origin) -> Diagnostic | None:
         name, island, where = origin
         return failure_of(name, island, text_of(error), where)
     return None
+
+
+def why_not(what: str, island: str, error: Exception) -> Diagnostic:
+    """Says why something was not done: by the error's own words, where it has a code."""
+    if isinstance(error, PathwaysError):
+        return error.diagnostic
+    return failed_because(what, island=island, cause=text_of(error))
 
 
 def text_of(error: Exception) -> str:

@@ -18,7 +18,7 @@ def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
     ended.add(5)
     ended.add_plan(6)
     host: Any = SimpleNamespace(epoch=3, take_ended=ended.take)
-    run = StartedRun(8, 7, 1, None, False, {"device": 100}, None)
+    run = StartedRun(8, 7, None, False, {"device": 100}, None)
     said = submitted(run, 0, {"device": 2}, [(1, host, m.RunPlan(7, 8, 0, 9, (5,)))])
     *before, submit = said
     found: list[m.Message] = []

@@ -108,7 +108,7 @@ class RunningController:
         if not json.loads(welcome.hosts["island0"])[1]:
             assert isinstance(next_message(connection), m.HostCame)
         parcels = pack_parcels([(0, 0, m.RunPlan(first, first, 0, first, ()))])
-        connection.post(m.Submit(first, first, 1, 0, 1, (), parcels))
+        connection.post(m.Submit(first, first, 0, 1, (), parcels))
         said = next_message(connection)
         connection.close()
         return isinstance(said, m.Relayed)
@@ -148,9 +148,9 @@ def noise(rng: random.Random) -> bytes:
             return HEADER.pack(len(payload), rng.randrange(len(MESSAGES))) + payload
         case 3:
             messages: list[m.Message] = [
-                m.Fence("island0", ""), m.Done(1, 2), m.Forget(1), m.Ask(1, "nothing"), m.Hold(0, (5, 1)),
+                m.Fence("island0", ""), m.Done(1, 2), m.Forget(0, 1), m.Ask(1, "nothing"), m.Hold(0, (5, 1)),
                 m.Cancel(first_id(9), "{}"), m.Introduce(0, first_id(1), "x", "[[]]", ""), m.Hello("island0", 1, {}),
-                m.Relayed(0, 0, 0, b""), m.Submit(first_id(1), first_id(1), 1, 0, 1, (), b"abc"), m.Beat(1, 1),
+                m.Relayed(0, 0, 0, b""), m.Submit(first_id(1), first_id(1), 0, 1, (), b"abc"), m.Beat(1, 1),
             ]  # fmt: skip
             return b"".join(frame_of(*encode(rng.choice(messages))))
         case _:

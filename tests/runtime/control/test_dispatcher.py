@@ -68,7 +68,7 @@ class FakeCluster:
         run = first_id(session.number) + number
         parcels = [(h, self.members[h].epoch.number, m.RunPlan(PLAN, run, 0, run, ())) for h in hosts]
         pairs = tuple(n for h in hosts for n in (h, memory)) if memory else ()
-        self.dispatcher.submit(session, m.Submit(run, PLAN, 1, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
+        self.dispatcher.submit(session, m.Submit(run, PLAN, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
         return run
 
     def free_array(self, session: ClientSession, host: int, array: int) -> None:
@@ -296,7 +296,7 @@ def test_random_events_keep_one_order_of_runs_and_leave_no_state(seed: int) -> N
         [(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), (-1, first_id(1), first_id(2))))],
         [(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), (-2,)))],
         [(0, 0, m.FreeArrays((1, 2, 3, 4, 5)))],
-        [(0, 0, m.Forget(2))],
+        [(0, 0, m.Forget(0, 2))],
         [(9, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ()))],
         [],
     ],
@@ -305,7 +305,7 @@ def test_a_client_can_start_only_its_own_runs(bad: Any) -> None:
     cluster = FakeCluster(1)
     client = cluster.client()
     with pytest.raises(PathwaysError) as caught:
-        cluster.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 1, 0, WEIGHT, (), pack_parcels(bad)))
+        cluster.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 0, WEIGHT, (), pack_parcels(bad)))
     assert caught.value.code in ("PWC0911", "PWC0916")
     cluster.collect_messages()
     assert cluster.is_empty() and cluster.seen == [[]]
@@ -313,7 +313,13 @@ def test_a_client_can_start_only_its_own_runs(bad: Any) -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [m.Fence("island0", ""), m.Expect(2, ""), m.Forget(2), m.FreeArrays((first_id(2),)), m.UnloadPlan(first_id(2))],
+    [
+        m.Fence("island0", ""),
+        m.Expect(2, "", ""),
+        m.Forget(0, 2),
+        m.FreeArrays((first_id(2),)),
+        m.UnloadPlan(first_id(2)),
+    ],
 )
 def test_relayed_messages_that_a_client_may_not_send_are_refused(bad: m.Message) -> None:
     cluster = FakeCluster(1)
@@ -332,7 +338,7 @@ def test_memory_of_unknown_devices_is_refused(memory: tuple[int, ...]) -> None:
         cluster.dispatcher.hold(client, m.Hold(0, memory))
     parcels = pack_parcels([(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ()))])
     with pytest.raises(PathwaysError, match="PWC0911"):
-        cluster.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 1, 0, WEIGHT, memory, parcels))
+        cluster.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 0, WEIGHT, memory, parcels))
     assert cluster.is_empty()
 
 
@@ -341,7 +347,7 @@ def test_hosts_receive_the_cause_of_a_refused_run() -> None:
     client = cluster.client()
     peer: Any = cluster.members[0].ranks[0].peer
     run = cluster.submit(client, 1, [0], memory=101)
-    assert [(x.array, read_diagnostic(x.cause).code) for x in peer.got] == [(run, "PWC0506")]
+    assert [(x.results, read_diagnostic(x.cause).code) for x in peer.got] == [(run, "PWC0506")]
 
 
 def test_a_plan_with_branches_on_hosts_outside_the_run_is_refused() -> None:

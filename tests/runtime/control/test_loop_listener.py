@@ -96,7 +96,7 @@ class RunningController:
                 epoch = [came.epoch]
                 break
         parcels = pack_parcels([(0, epoch[0], m.RunPlan(first, first, 0, first, ()))])
-        connection.post(m.Submit(first, first, 1, 0, 1, (), parcels))
+        connection.post(m.Submit(first, first, 0, 1, (), parcels))
         said = next_message(connection)
         while isinstance(said, m.HostCame):  # of the other island, which may join at any time
             said = next_message(connection)
@@ -196,7 +196,7 @@ def test_members_may_act_only_in_the_role_of_their_certificates(running: Running
     for said in (m.Ask(1, "host"), m.Hello("island0", 1, VERSIONS)):  # island0 already has a host
         assert refusal_code(running.connect("host", "island0"), said) == "PWC0910"
     assert refusal_code(running.connect("host", "island1"), m.Hello("island1", 1, VERSIONS | {"jax": "0"})) == "PWC0910"
-    assert refusal_code(running.connect("client"), m.Forget(1)) == "PWC0911"
+    assert refusal_code(running.connect("client"), m.Forget(0, 1)) == "PWC0911"
     assert running.can_run()
 
 

@@ -21,7 +21,7 @@ class BlockingStream:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self.sendall, self.recv_into = sock.sendall, sock.recv_into
-        self.shutdown, self.close = sock.shutdown, sock.close
+        self.shutdown, self.close, self.settimeout = sock.shutdown, sock.close, sock.settimeout
 
 
 @pytest.fixture(params=[False, True], ids=["at once where it can", "by a thread alone"])

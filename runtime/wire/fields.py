@@ -1,0 +1,149 @@
+"""What the fields of messages may hold: whose an id is, which numbers, how long a text.
+
+Messages declare their fields with these types. `check` applies them to a whole message of a client before anything acts
+on it: an id is chosen by who submits a run, before any host has heard of it, so that one client could name another's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Protocol, TypeAlias, cast, get_type_hints
+
+from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.printable import printable
+from pathways.runtime.wire.errors import BadMessage, ForeignArray
+from pathways.runtime.wire.ids import MOST_RESULTS, NONE, client_of
+
+MOST_NAME = 1 << 10
+"""The most characters of a name."""
+MOST_TEXT = 1 << 20
+"""The most characters of any other text but those of plans."""
+
+
+class Rule(Protocol):
+    """What a field must be, beside its type."""
+
+    def broken(self, value: Any, client: int) -> int | str | None:
+        """Gives the first id that is not the client's, or what the value must be; None where it is well."""
+        ...
+
+
+@dataclass(frozen=True)
+class Owned:
+    """An id, or several, of the client's own arrays, plans or runs. `following`: so many ids behind it are, too."""
+
+    may_be_none: bool = False
+    following: int = 0
+
+    def broken(self, value: int | Sequence[int], client: int) -> int | str | None:
+        ids = (value,) if isinstance(value, int) else value
+        for number in ids:
+            if number == NONE and self.may_be_none:
+                continue
+            for end in (number, number + self.following):
+                if client_of(end) != client:
+                    return end
+        return None
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number from `least` to `most`."""
+
+    least: int
+    most: int
+
+    def broken(self, value: int, client: int) -> int | str | None:
+        return None if self.least <= value <= self.most else f"a number from {self.least} to {self.most}"
+
+
+@dataclass(frozen=True)
+class ItsClient:
+    """The number of the client itself."""
+
+    def broken(self, value: int, client: int) -> int | str | None:
+        return None if value == client else f"client {client}, which says it"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of at most so many characters. `line`: one line, which a terminal shows as it is."""
+
+    most: int = MOST_TEXT
+    line: bool = False
+
+    def broken(self, value: str, client: int) -> int | str | None:
+        if len(value) > self.most:
+            return f"at most {self.most:,} characters"
+        return None if value.isprintable() or not self.line else "characters that can be printed"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A diagnostic as JSON. `may_be_none`: or an empty text."""
+
+    may_be_none: bool = False
+
+    def broken(self, value: str, client: int) -> int | str | None:
+        if not value and self.may_be_none:
+            return None
+        if len(value) > MOST_TEXT:
+            return f"at most {MOST_TEXT:,} characters"
+        try:
+            read_diagnostic(value)
+        except (ValueError, RecursionError):
+            return "a diagnostic"
+        return None
+
+
+Ids: TypeAlias = tuple[int, ...]
+Id: TypeAlias = Annotated[int, Owned()]
+"""An array, a plan or a run of the client that names it."""
+OwnIds: TypeAlias = Annotated[Ids, Owned()]
+Arguments: TypeAlias = Annotated[Ids, Owned(may_be_none=True)]
+"""Arrays; `NONE` for an argument that nothing reads."""
+FirstResult: TypeAlias = Annotated[int, Owned(following=MOST_RESULTS - 1)]
+PlanOrNone: TypeAlias = Annotated[int, Owned(may_be_none=True)]
+ClientNumber: TypeAlias = Annotated[int, ItsClient()]
+Name: TypeAlias = Annotated[str, Text(MOST_NAME, line=True)]
+ShortText: TypeAlias = Annotated[str, Text()]
+CauseText: TypeAlias = Annotated[str, Cause()]
+CauseOrNone: TypeAlias = Annotated[str, Cause(may_be_none=True)]
+Count: TypeAlias = Annotated[int, Number(0, 1 << 31)]
+PositionOrNone: TypeAlias = Annotated[int, Number(-1, 1 << 31)]
+Weight: TypeAlias = Annotated[int, Number(0, 1 << 60)]
+FirstTransfer: TypeAlias = Annotated[int, Number(0, 1 << 62)]
+Flags: TypeAlias = Annotated[int, Number(0, 3)]
+
+
+def named(text: str) -> str:
+    """Makes of any text what a `Name` may be."""
+    return printable(text)[:MOST_NAME]
+
+
+@cache
+def rules_of(cls: type[Any]) -> tuple[tuple[str, Rule], ...]:
+    """Lists the rules of a message's fields, by name."""
+    hints = get_type_hints(cls, include_extras=True)
+    return tuple((name, rule) for name, hint in hints.items() for rule in getattr(hint, "__metadata__", ()))
+
+
+def check(message: Any, client: int, who: str) -> None:
+    """Raises PWC0916 for a message of a client that names what is another's, PWC0911 for one that breaks another rule.
+
+    `who`: the client, as errors call it.
+    """
+    what = type(message).__name__
+    for name, broken in _broken(message, client):
+        if isinstance(broken, int):
+            owner = client_of(broken)
+            raise PathwaysError(ForeignArray(who=who, message=what, number=broken, owner=owner, client=client))
+        raise PathwaysError(BadMessage(have_=f"{name} of a {what} of {who}", rule=broken))
+
+
+def _broken(message: Any, client: int) -> Iterable[tuple[str, int | str]]:
+    for name, rule in rules_of(cast("type[Any]", type(message))):
+        broken = rule.broken(getattr(message, name), client)
+        if broken is not None:
+            yield name, broken

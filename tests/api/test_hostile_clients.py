@@ -1,0 +1,131 @@
+"""Tests that a client that sends anything harms only itself: hosts stay, and other clients get the same numbers."""
+
+import random
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from support.hostile import ASKED, HostileClient, answers, connect, hostile_messages, send
+from support.shared import SharedCluster, end_of, line_of, shared_cluster
+
+from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.runtime.launch.local_hosts import CONTROLLER
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.ids import MOST_RESULTS, first_id
+
+ISLAND = "island0"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SharedCluster]:
+    with shared_cluster("islands=3,devices=2") as made:
+        yield made
+
+
+@contextmanager
+def unharmed(cluster: SharedCluster) -> Iterator[None]:
+    """Runs another client during the block: its numbers are right, and all hosts are the same afterwards."""
+    hosts = cluster.hosts()
+    with cluster.client("elsewhere") as other:
+        assert line_of(other) == "ready"
+        yield
+        assert end_of(other, "\n") == ["0"]
+    assert cluster.hosts() == hosts
+    assert cluster.is_empty()
+
+
+def test_every_message_with_hostile_fields_harms_nobody_else(cluster: SharedCluster, thorough: bool) -> None:
+    """Each message goes to the controller and to a host, from a client that has come in and one that has not."""
+    rng, sent = random.Random(0), 0
+    with unharmed(cluster):
+        client = HostileClient(cluster.address)
+        host = client.host(ISLAND)
+        for turn in range(9 if thorough else 1):
+            for message in hostile_messages(client.ids(3), client.welcome.client, rng, other_fields=turn % 3):
+                if rng.random() < 0.1:
+                    with closing(connect(str(Path(cluster.address) / CONTROLLER))) as stranger:
+                        sent += send(stranger, message)
+                sent += send(client.control, message) + send(host, message)
+                if not (answers(client.control, m.Ask(ASKED, "status")) and answers(host, m.Flush(ASKED))):
+                    host.close()
+                    client.close()
+                    client = HostileClient(cluster.address)
+                    host = client.host(ISLAND)
+        host.close()
+        client.close()
+    assert sent > (20_000 if thorough else 1_000)
+
+
+def test_results_that_reach_into_the_next_client_are_refused(cluster: SharedCluster) -> None:
+    with unharmed(cluster):
+        client = HostileClient(cluster.address)
+        last = first_id(client.welcome.client + 1) - 2
+        for results in (last, last - MOST_RESULTS + 2):
+            again = HostileClient(cluster.address)
+            ids = [again.ids(n) for n in range(3)]
+            shift = first_id(again.welcome.client) - first_id(client.welcome.client)
+            again.submit(ISLAND, m.RunPlan(ids[0], ids[1], 0, results + shift, ()))
+            with pytest.raises(ConnectionEnded):
+                while True:
+                    again.control.receive()
+            again.close()
+        client.close()
+
+
+def test_a_run_with_a_wrong_number_of_arguments_fails_alone(cluster: SharedCluster) -> None:
+    with unharmed(cluster):
+        client = HostileClient(cluster.address)
+        host = client.host(ISLAND)
+        plan = client.ids(1)
+        client.load(host, plan)
+        for number, arguments in enumerate([(), (-1, -1), (-1,) * 1000]):
+            run = client.ids(100 + number)
+            client.submit(ISLAND, m.RunPlan(plan, run, 0, client.ids(200 + number), arguments))
+            said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.Relayed))
+            assert b"PWC0911" in said.blob
+        host.close()
+        client.close()
+
+
+@pytest.mark.parametrize("cause", ["garbage", "[" * 100_000, '{"class": "x"}'])
+def test_a_poison_without_a_readable_cause_ends_only_its_client(cluster: SharedCluster, cause: str) -> None:
+    with unharmed(cluster):
+        client = HostileClient(cluster.address)
+        client.behind(ISLAND, m.PutPoison(client.ids(1), cause))
+        with pytest.raises(ConnectionEnded):
+            while True:
+                client.control.receive()
+        client.close()
+
+
+def test_a_refused_run_with_many_results_costs_one_message(cluster: SharedCluster) -> None:
+    with unharmed(cluster):
+        client = HostileClient(cluster.address)
+        ids = [client.ids(n) for n in range(3)]
+        client.submit(ISLAND, m.RunPlan(ids[0], ids[1], 0, ids[2], ()))  # of a plan that no host has
+        said = next(x for x in iter(client.control.receive, None) if not isinstance(x, m.Beat))
+        assert isinstance(said, m.Relayed)
+        client.close()
+
+
+def test_absurd_claims_of_memory_are_refused(cluster: SharedCluster) -> None:
+    with unharmed(cluster):
+        for size in (1 << 60, -(1 << 60)):
+            client = HostileClient(cluster.address)
+            client.control.post(m.Hold(0, (0, size)))
+            with pytest.raises(ConnectionEnded):
+                while True:
+                    client.control.receive()
+            client.close()
+
+
+def test_a_name_that_a_terminal_would_obey_is_refused(cluster: SharedCluster) -> None:
+    connection = connect(str(Path(cluster.address) / CONTROLLER))
+    from pathways.runtime.wire.versions import VERSIONS
+
+    connection.post(m.ComeIn("evil\x1b[2J", 1, VERSIONS))
+    said = connection.receive()
+    assert isinstance(said, m.RunRefused) and read_diagnostic(said.cause).code == "PWC0911"
+    connection.close()

@@ -1,0 +1,151 @@
+"""Speaks the protocol of a cluster as a client that sends anything: each message with one field replaced."""
+
+import contextlib
+import json
+import os
+import random
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pathways as pw
+from pathways.dialect.plan.plan_file import write_plan
+from pathways.runtime.launch.local_hosts import CONTROLLER
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.encoding import MESSAGES, encode, pack_parcels
+from pathways.runtime.wire.frames import ConnectionEnded, frame_of
+from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.versions import VERSIONS
+from support.clusters import PATIENCE
+
+ASKED = 123_456
+"""The number of a question that no hostile message has."""
+TEXTS = ("", "x", "\x1b]0;owned\x07", "[]", "{}", "null", "[" * 50_000, '{"kind": "raise", "device": []}', "y" * 70_000)
+BYTES = (b"", b"\0", b"\xff" * 100, bytes(4096))
+DICTIONARIES: tuple[dict[str, str], ...] = ({}, {"island0": ""}, {"a": "b"})
+
+
+def connect(path: str) -> Connection:
+    """Connects to a Unix socket; reads from it time out."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(path)
+    sock.settimeout(PATIENCE)
+    return Connection(sock)
+
+
+@dataclass
+class HostileClient:
+    """A client of a cluster that may send anything."""
+
+    address: str
+    control: Connection = field(init=False)
+    welcome: m.Welcome = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.control = connect(str(Path(self.address) / CONTROLLER))
+        self.control.post(m.ComeIn("hostile", os.getpid(), VERSIONS))
+        said = self.control.receive()
+        assert isinstance(said, m.Welcome), said
+        self.welcome = said
+
+    def ids(self, number: int) -> int:
+        """Returns an id of this client's own."""
+        return first_id(self.welcome.client) + number
+
+    def host(self, island: str) -> Connection:
+        """Connects to the host of an island, with this client's ticket."""
+        address = next(iter(json.loads(self.welcome.hosts[island])[1].values()))
+        host = connect(address)
+        host.post(m.Attach(1, self.welcome.client, self.welcome.ticket))
+        assert host.receive() == m.Answer(1)
+        return host
+
+    def load(self, host: Connection, plan: int) -> None:
+        """Loads a plan that adds one to a vector of 8 numbers on island0."""
+        program = pw.program(lambda x: x + 1.0)
+        raw = write_plan(program.lower(jax_vector()).compile("islands=3,devices=2").plan)
+        host.post(m.LoadPlan(2, plan, "plan.bin", False, raw, ""))
+        answer = host.receive()
+        assert isinstance(answer, m.Answer) and not answer.error, answer
+
+    def epoch(self, island: str) -> int:
+        return int(json.loads(self.welcome.hosts[island])[0])
+
+    def number(self, island: str) -> int:
+        return list(self.welcome.hosts).index(island)
+
+    def behind(self, island: str, message: m.Message) -> None:
+        """Sends a message to an island by the controller."""
+        frame = b"".join(frame_of(*encode(message)))
+        self.control.post(m.Relayed(self.number(island), self.epoch(island), 0, frame))
+
+    def submit(self, island: str, run: m.RunPlan, **changed: Any) -> None:
+        """Submits a run on one island."""
+        parcels = pack_parcels([(self.number(island), self.epoch(island), run)])
+        self.control.post(replace(m.Submit(run.run, run.plan, 0, 1 << 20, (), parcels), **changed))
+
+    def close(self) -> None:
+        self.control.close()
+
+
+def jax_vector() -> Any:
+    import numpy as np
+
+    return np.arange(8, dtype=np.float32)
+
+
+def values_of(hint: Any, own: int) -> Iterator[Any]:
+    """Lists hostile values for a field of this type. `own`: an id of the client."""
+    if hint is int:
+        yield from (-1, 0, 1, 9, own, own + (1 << 48), (1 << 62) + 1, (1 << 63) - 1, -(1 << 63))
+    elif hint is str:
+        yield from TEXTS
+    elif hint is bytes:
+        yield from BYTES
+    elif hint == m.Ids:
+        yield from ((), (-1,), (0, 1 << 60), (0, -(1 << 60)), (own, own + (1 << 48)), (own,) * 3000)
+    elif hint == dict[str, str]:
+        yield from DICTIONARIES
+    else:
+        yield from (False, True)
+
+
+def hostile_messages(own: int, client: int, rng: random.Random, other_fields: int = 0) -> Iterator[m.Message]:
+    """Makes every kind of message, with every field replaced by each hostile value, and so many others at random."""
+    for cls in MESSAGES:
+        hints = get_type_hints(cls)
+        plain: dict[str, Any] = {name: next(iter(values_of(hint, own))) for name, hint in hints.items()}
+        for name in {"array", "plan", "run", "results", "source", "target", "transfers"} & hints.keys():
+            plain[name] = own
+        plain |= {name: client for name in {"client"} & hints.keys()}
+        for name, hint in hints.items():
+            for value in values_of(hint, own):
+                also = rng.sample(sorted(hints), min(other_fields, len(hints)))
+                others = {other: rng.choice(list(values_of(hints[other], own))) for other in also}
+                yield cls(**(plain | others | {name: value}))
+
+
+def send(connection: Connection, message: m.Message) -> bool:
+    """Sends a message if it can be encoded; returns whether the connection still takes messages."""
+    with contextlib.suppress(struct.error, OverflowError):
+        try:
+            connection.post(message)
+        except ConnectionEnded:
+            return False
+    return True
+
+
+def answers(connection: Connection, question: m.Message) -> bool:
+    """Asks a question numbered `ASKED`; returns whether it is answered, which is so if the connection is still open."""
+    try:
+        connection.post(question)
+        while True:
+            said = connection.receive()
+            if isinstance(said, m.Answer) and said.request == ASKED:
+                return True
+    except ConnectionEnded:
+        return False
