@@ -1,7 +1,7 @@
 """Tests that a client that sends anything harms only itself: hosts stay, and other clients get the same numbers."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RESULTS, first_id
+from pathways.runtime.wire.versions import VERSIONS
 
 ISLAND = "island0"
 
@@ -25,7 +26,7 @@ def cluster() -> Iterator[SharedCluster]:
 
 
 @contextmanager
-def unharmed(cluster: SharedCluster) -> Iterator[None]:
+def unharmed(cluster: SharedCluster) -> Generator[None]:
     """Runs another client during the block: its numbers are right, and all hosts are the same afterwards."""
     hosts = cluster.hosts()
     with cluster.client("elsewhere") as other:
@@ -123,8 +124,6 @@ def test_absurd_claims_of_memory_are_refused(cluster: SharedCluster) -> None:
 
 def test_a_name_that_a_terminal_would_obey_is_refused(cluster: SharedCluster) -> None:
     connection = connect(str(Path(cluster.address) / CONTROLLER))
-    from pathways.runtime.wire.versions import VERSIONS
-
     connection.post(m.ComeIn("evil\x1b[2J", 1, VERSIONS))
     said = connection.receive()
     assert isinstance(said, m.RunRefused) and read_diagnostic(said.cause).code == "PWC0911"

@@ -16,6 +16,8 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
+from pathways.runtime.control import cluster_controller
+from pathways.runtime.control.client_numbers import ClientNumbers
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.island_rules import refused_new
 from pathways.runtime.control.loop import Loop
@@ -90,6 +92,7 @@ class RunningController:
                         self.host.post(m.Done(message.run, 1000))
                     case m.Forget():
                         self.forgotten.append(message.client)
+                        self.host.post(m.Answer(message.request))
                     case _:
                         pass
         except ConnectionEnded:
@@ -202,6 +205,27 @@ def test_hosts_are_notified_of_disconnected_clients(running: RunningController) 
             return
         pause.wait(0.01)
     pytest.fail("the host was not notified")
+
+
+def test_the_number_of_a_client_is_used_again_when_hosts_have_forgotten_it(running: RunningController) -> None:
+    raw: Any = running.controller
+    raw._numbers = ClientNumbers(most=3)
+    pause = threading.Event()
+    for _ in range(7):
+        connection, welcome = running.client()
+        for _ in range(1000):
+            if not isinstance(welcome, m.RunRefused):
+                break
+            pause.wait(0.01)  # the last client is not forgotten yet
+            connection, welcome = running.client()
+        assert isinstance(welcome, m.Welcome) and welcome.client in (1, 2)
+        connection.close()
+
+
+def test_a_process_that_says_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_controller, "SAYS", 0.05)
+    with pytest.raises(ConnectionEnded):
+        running.connect().receive()
 
 
 def test_a_process_without_a_ticket_is_refused_as_a_host(running: RunningController) -> None:
