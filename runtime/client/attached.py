@@ -75,8 +75,7 @@ class Attached(HostedIslands):
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
         self._runs: dict[int, int] = {}
         """How many parts of each run have not ended."""
-        self._full, self._rooms = False, 0
-        """Whether calls wait until fewer runs are under way, and how often that was over."""
+        self._full, self._rooms = False, 0  # whether calls wait until fewer runs are under way; how often that was over
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
         self._requests: dict[int, deque[m.Answer]] = {}
         self._following = itertools.count()
@@ -233,8 +232,7 @@ class Attached(HostedIslands):
         return runs
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
-        known = None if branches is None else {n: (kind, sorted(hosts)) for n, (kind, hosts) in branches.items()}
-        said = "" if known is None else json.dumps(known)
+        said = "" if branches is None else json.dumps({n: (kind, sorted(h)) for n, (kind, h) in branches.items()})
         self._post(m.Introduce(0, plan, named(name), said, hashlib.blake2b(raw, digest_size=16).hexdigest()))
 
     def _label(self, label: str) -> int:
@@ -305,6 +303,8 @@ class Attached(HostedIslands):
                     host.members[message.rank].receive(said)
                 if isinstance(said, m.Done | m.Failed):
                     self._over(said.run, parts=1)
+            case m.RunRefused(run=0):  # of all that this process sends
+                raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
                 cause = read_diagnostic(message.cause)
                 for host in list(self._there.values()):

@@ -20,7 +20,7 @@ from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.client_numbers import ClientNumbers
 from pathways.runtime.control.dispatcher import Dispatcher, post
 from pathways.runtime.control.island_changes import IslandChanges
-from pathways.runtime.control.loop import Loop, Peer, Transport, send
+from pathways.runtime.control.loop import Loop, Peer, Receive, Transport, send
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SchedulingPolicy
@@ -93,20 +93,12 @@ class ClusterController:
     def _let_in(self, stream: Transport, caller: Caller) -> None:
         """Hears what a process wants; one that does not say so is dropped."""
 
-        def meet(peer: Peer, kind: int, payload: bytes) -> None:
-            try:
-                self._meet(peer, decode(kind, payload), caller)
-            except PathwaysError as error:  # it is told, before its stream ends
-                send(peer, m.RunRefused(0, write_diagnostic(error.diagnostic)))
-                raise
-
+        meet = _told(lambda peer, kind, payload: self._meet(peer, decode(kind, payload), caller))
         peer = Peer(self._loop, stream, meet, _left_early)
         self._loop.after(SAYS, lambda: peer.end("it has not said what it wants") if peer.receive is meet else None)
 
     def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
-        def goes_on(peer: Peer, kind: int, payload: bytes) -> None:
-            self._meet(peer, decode(kind, payload), caller)
-
+        goes_on = _told(lambda peer, kind, payload: self._meet(peer, decode(kind, payload), caller))
         match message:
             case m.Hello():
                 caller.check("host", self._address)
@@ -152,7 +144,7 @@ class ClusterController:
         name = f"{message.name} of {member}" if member else message.name
         session = ClientSession(number, name, caller.pid or message.pid, peer, member)
         self._sessions[session.number] = session
-        peer.receive = lambda peer, kind, payload: self._from_client(session, decode(kind, payload))
+        peer.receive = _told(lambda _, kind, payload: self._from_client(session, decode(kind, payload)))
         peer.on_end = lambda peer, reason: self._client_left(session, reason)
         for each in self.members.all:
             each.post(session.expected)
@@ -365,6 +357,19 @@ def _hosts_of(member: Member) -> list[dict[str, Any]]:
     pids = list(member.process.pids) if member.process is not None else []
     pids += [0] * (len(member.ranks) - len(pids))
     return [{"name": r.name, "pid": pid, "arrays": r.arrays} for r, pid in zip(member.ranks, pids, strict=True)]
+
+
+def _told(receive: Receive) -> Receive:
+    """Tells a process what is wrong with what it sent, before its stream ends."""
+
+    def take(peer: Peer, kind: int, payload: bytes) -> None:
+        try:
+            receive(peer, kind, payload)
+        except PathwaysError as error:
+            send(peer, m.RunRefused(0, write_diagnostic(error.diagnostic)))
+            raise
+
+    return take
 
 
 def _left_early(peer: Peer, reason: str) -> None:
