@@ -1,6 +1,7 @@
 """`pw.cluster` and `pw.connect`: islands in processes of their own, or of a cluster, for as long as a block lasts."""
 
 import contextlib
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -73,8 +74,9 @@ def _inside(inner: Process, machine: Cluster | Attached) -> Generator[None]:
                 yield
             finally:
                 controller.closing = True  # or other threads would go on calling programs
-            while not controller.flights.drain(CANCEL_LOOK):  # others may have waited for their turn meanwhile
+            while not controller.flights.drain(CANCEL_LOOK) or controller.flights.enqueuing:  # of other threads
                 controller.cancel_elsewhere(controller.flights.all())
+                time.sleep(CANCEL_LOOK)
     finally:
         machine.close()
         controller.flights.stop()

@@ -19,6 +19,7 @@ from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.ids import MOST_RUNS
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Hosts(Machine, abc.ABC):
 
     def next_move(self) -> int:
         """The number that a move of an array between programs has as a run: no other run has it."""
-        return -self.numbers.take()
+        return MOST_RUNS + self.numbers.take()
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         """Tells a controller that several clients have of a plan (its bytes), before its first run."""

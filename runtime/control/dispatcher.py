@@ -4,7 +4,6 @@ The scheduler is that of one process (scheduling/); what differs is that no thre
 begin, and their messages are sent before the next event is looked at.
 """
 
-import struct
 import time
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -12,6 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
+from pathways.runtime.control.client_parcels import check_behind, check_run
 from pathways.runtime.control.loop import send
 from pathways.runtime.control.member import Member, Rank
 from pathways.runtime.control.relay import Relay
@@ -23,21 +23,16 @@ from pathways.runtime.control.wait_texts import before_it, lacking
 from pathways.runtime.errors import MemoryHeld, NeverFits
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
-from pathways.runtime.wire.encoding import MESSAGES, decode, read_parcels
+from pathways.runtime.wire.encoding import read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
-from pathways.runtime.wire.fields import check
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.ids import COUNTER, MOST_RESULTS, NONE
 
-BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
-"""What a client may send to an island behind its runs."""
-_RUN = MESSAGES.index(m.RunPlan)
-_SINGLE = 5
-"""The numbers of a RunPlan before those of its arguments: its plan, itself, transfers, results, what is wanted."""
 MOST_HELD = 1 << 50
 """The most bytes that a client may say it holds on a device."""
-MOST_RUNS, MOST_WAITING = 1 << 10, 1 << 26
-"""The most runs of a client that have not ended, and bytes of what it has in line."""
+MOST_RUNS = 1 << 16
+"""The most runs of a client that have not ended."""
+MOST_WAITING = 1 << 26
+"""The most bytes of messages of a client that wait for their turn."""
 MOST_COSTS = 1 << 12
 """Plans whose cost is kept, of those that were met last for the first time."""
 
@@ -112,7 +107,12 @@ class Dispatcher:
         self._wait(session, sum(len(data) for _, data in parcels.values()))
         session.runs += 1
         if session.runs > MOST_RUNS:
-            raise PathwaysError(BadMessage(have_=f"{MOST_RUNS:,} runs that have not ended", rule="fewer of a client"))
+            raise PathwaysError(
+                BadMessage(
+                    have_=f"{MOST_RUNS:,} runs that have not ended",
+                    rule="fewer",
+                )
+            )
         self.runs[message.run] = run
         for number in parcels:
             session.lines[number].append(run)
@@ -134,7 +134,9 @@ class Dispatcher:
 
     def pass_on(self, session: ClientSession, message: m.Relayed) -> None:
         """Sends what goes behind a client's runs on a host. Raises PWC0911 and PWC0916 for what may not."""
-        check_behind(message.blob, session.number)
+        behind = check_behind(message.blob, session.number)
+        if isinstance(behind, m.UnloadPlan):
+            session.plans.pop(behind.plan, None)
         if not 0 <= message.island < len(self._members):
             raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
         line = session.lines[message.island]
@@ -164,15 +166,13 @@ class Dispatcher:
             if abs(held[number] + size) > MOST_HELD:
                 have = f"{size:,} bytes more that {session.label(message.inside)} holds on device {number}"
                 raise PathwaysError(BadMessage(have_=have, rule=f"at most {MOST_HELD:,} in all"))
-            before = self._counted(number, held[number])
             held[number] += size
-            more = self._counted(number, held[number]) - before
+            said = sum(each[number] for each in session.held.values())
+            limit = self.ledger.limits.get(self._devices[number], MOST_HELD)
+            more = max(0, min(said, limit)) - session.counted[number]
+            session.counted[number] += more
             if more:
                 self._begin(self.scheduler.hold((self._devices[number],), more))
-
-    def _counted(self, number: int, said: int) -> int:
-        """The bytes that count of those a client says it holds on a device: no more than it has, and none below 0."""
-        return max(0, min(said, self.ledger.limits.get(self._devices[number], MOST_HELD)))
 
     def _line_up(self, session: ClientSession, run: ClusterRun) -> None:
         if not run.is_in_line and session.is_next(run):
@@ -305,10 +305,10 @@ class Dispatcher:
                 if run.is_in_line:
                     following += self.scheduler.cancel(run.request.number)
         session.lines.clear()
-        for held in session.held.values():
-            for number, size in held.items():
-                following += self.scheduler.hold((self._devices[number],), -self._counted(number, size))
+        for number, size in session.counted.items():
+            following += self.scheduler.hold((self._devices[number],), -size)
         session.held.clear()
+        session.counted.clear()
         self._begin(n for n in following if n in self.runs)
 
     def why_held_up(self, sessions: Collection[ClientSession]) -> dict[int, str]:
@@ -347,31 +347,6 @@ class Dispatcher:
                 following = self._drop(run, cause)
                 self._leave_line(run)
                 self._begin(following)
-
-
-def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> int:
-    """Gives the first id of a run's results.
-
-    Raises PWC0911 for what is not a run's message to a host, PWC0916 where it names what is another client's.
-    """
-    fits = kind == _RUN and len(payload) % 8 == 0 and len(payload) >= 8 * _SINGLE
-    numbers = struct.unpack(f"<{len(payload) // 8}q", payload) if fits else (0,) * _SINGLE
-    if not fits or numbers[:2] != (told.plan, told.run):
-        raise PathwaysError(BadMessage(have_=f"a parcel of kind {kind}", rule="the run that it is submitted as"))
-    named = (numbers[3], numbers[3] + MOST_RESULTS - 1, *numbers[_SINGLE:])
-    if numbers[2] < 0 or numbers[4] or any(n != NONE and n >> COUNTER != client for n in named):
-        check(decode(kind, payload), client, f"client {client}")
-    return numbers[3]
-
-
-def check_behind(frame: bytes, client: int) -> None:
-    """Raises PWC0911 for what does not go behind runs, PWC0916 where it names what is another client's."""
-    if len(frame) < HEADER.size or len(frame) != HEADER.size + HEADER.unpack_from(frame)[0]:
-        raise PathwaysError(BadMessage(have_=f"a frame of {len(frame)} bytes", rule="one whole frame"))
-    message = decode(HEADER.unpack_from(frame)[1], frame[HEADER.size :])
-    if not isinstance(message, BEHIND):
-        raise PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="what goes behind runs"))
-    check(message, client, f"client {client}")
 
 
 def _relay(run: ClusterRun, members: Collection[Member]) -> Relay:

@@ -67,7 +67,7 @@ class ClusterRun:
     """By the number of an island: its epoch, and the frame that is sent to all of its hosts."""
     plan: KnownPlan
     refusal: tuple[int, int]
-    """Of which plan it is, and the first id of its results: hosts are told both where it is refused."""
+    """The plan and the first id of the results: hosts are told both if the run is refused."""
     seconds: float = 0.0
     """Of the host that was longest at it."""
     left: set[int] = field(default_factory=set[int])
@@ -102,6 +102,8 @@ class ClientSession:
     """The bytes of all that is in those lines."""
     held: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
     """Bytes on devices, by label and device, as the client says."""
+    counted: Counter[int] = field(default_factory=Counter[int])
+    """The bytes on each device that the scheduler counts as this client's."""
     had: dict[str, Had] = field(default_factory=lambda: defaultdict(Had))
     """By label: it goes when the client does."""
 

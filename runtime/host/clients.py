@@ -12,14 +12,13 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.host.host import Host
-from pathways.runtime.host.snapshots import Post
+from pathways.runtime.host.posting import ClientPost, Post
 from pathways.runtime.threads import started
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import Address
@@ -110,7 +109,7 @@ class Clients:
     def _serve(self, connection: Connection, member: str) -> None:
         """Reads what one client sends until its stream ends; what is no message ends it."""
         client: tuple[int, int] | None = None
-        post = _quietly(connection.post_soon)
+        post = ClientPost(connection)
         try:
             attach = connection.receive_within(TICKET)
             client = self._let_in(attach, connection, member)
@@ -118,13 +117,13 @@ class Clients:
             post(m.Answer(client[1]))
             while True:
                 message = connection.receive()
+                check(message, client[0], f"client {client[0]}")
                 if isinstance(message, m.Calling | m.Returned):
                     self.host.calls.hear(client[0], message)
                     continue
                 if not isinstance(message, MAY):
                     have, rule = f"a {type(message).__name__}", "what a client sends to a host"
                     raise PathwaysError(BadMessage(have_=have, rule=rule))
-                check(message, client[0], f"client {client[0]}")
                 if self.host.notice(message, post):
                     self.todo.put((message, post))
         except ConnectionEnded:
@@ -147,20 +146,10 @@ class Clients:
         with self._changed:
             self._changed.wait_for(lambda: client in self._tickets, TICKET)
             ticket, whose = self._tickets.get(client, ("", ""))
-            is_another = bool(member and whose) and member != whose  # who has no certificate is of this user
+            is_another = bool(member and whose) and member != whose  # a process without a certificate is of this user
             same = hmac.compare_digest(ticket.encode(), message.ticket.encode(errors="replace"))
             if not ticket or not same or is_another:
                 who = "a process without a ticket"
                 raise PathwaysError(ForeignArray(who, "Attach", number=client, owner=client, client=client))
             self._there[client] = connection
         return client, message.request
-
-
-def _quietly(post: Callable[[m.Message], None]) -> Post:
-    """Sends where the other end is still there: who was asked has others to serve."""
-
-    def send(message: m.Message) -> None:
-        with contextlib.suppress(ConnectionEnded):
-            post(message)
-
-    return send

@@ -1,7 +1,7 @@
 """A host: the devices of an island, and what it does when a message comes (paper, 4.2 and 4.5).
 
 One thread does all that enqueues work, in the order of messages: two hosts see the runs that they share in one order.
-Plans are loaded meanwhile by another, ends of runs noticed by a third, and values copied to the host by a fourth.
+Plans are loaded meanwhile by another, ends of runs noticed by a third, and values copied by one for each client.
 """
 
 import json
@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
@@ -19,6 +20,7 @@ from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
 from pathways.runtime.errors import Hang
+from pathways.runtime.host.client_threads import ClientThreads
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
@@ -33,6 +35,7 @@ from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
+from pathways.runtime.host.posting import ClientPost, Post, Work, answer
 from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
 from pathways.runtime.host.run.failures import why_not
@@ -42,13 +45,14 @@ from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
 from pathways.runtime.host.run_ends import PostAll, end_of_run
-from pathways.runtime.host.snapshots import Post, Snapshots
+from pathways.runtime.host.snapshots import Snapshots
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import client_of
 
+NOTHING_LOST: Mapping[Hashable, DeviceQueue] = MappingProxyType({})
 _CLIENT = "of the cluster"
 """What a host calls all clients: it does not know of them."""
 BEAT = 0.5
@@ -89,10 +93,10 @@ class Host:
         self._arrays: dict[int, Any] = {}
         self._flights = Flights()
         self._line = self._flights.line(name)
-        suspect = self._suspect if neighbors.in_step else None
+        suspect = self._hang if neighbors.in_step else None
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang, suspect=suspect)
         self._observers = HostObservers(self._executables, self.machine.take_launches)
-        self._fetches: queue.SimpleQueue[tuple[m.FetchArray, Any, Post]] = queue.SimpleQueue()
+        self._fetches = ClientThreads("pathways-fetch")
         self._loads: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
         self._snapshots = Snapshots(self._answer)
         self._controls: queue.SimpleQueue[tuple[_Controls, Post]] = queue.SimpleQueue()
@@ -101,17 +105,16 @@ class Host:
         self._runs = 0
 
     def expect(self, client: int) -> None:
-        """Hears that a client will come: its number is new, or nothing is left of the client that had it."""
+        """Accepts messages of a client of this number: it is used again only when all hosts have answered `Forget`."""
         self._forgotten.discard(client)
 
     def start(self) -> None:
         """Begins to answer, and to give signs of life."""
-        self._snapshots.start()
-        for work in (self._serve_fetches, self._serve_loads, self._serve_controls, self._beat):
+        for work in (self._serve_loads, self._serve_controls, self._beat):
             threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
 
     def receive(self, message: m.Message, post: Post | None = None) -> None:
-        """Does what a message says. What is wrong with it is answered, or is the poison of what it would have made.
+        """Does what a message says. If that fails, answers its request, or stores the error as its result.
 
         `post` sends the answer, where who asks is not the controller. Raises ConnectionEnded.
         """
@@ -126,24 +129,20 @@ class Host:
             self._fail(message, post, why_not("a message", self.name, error))
 
     def _fail(self, message: m.Message, post: Post, cause: Diagnostic) -> None:
-        """Says that a message was not done: to who waits for an answer, and in what it would have made."""
-        match message:
-            case m.RunPlan():
-                results = self._refuse(message.plan, message.results, cause)
-                said = write_diagnostic(cause)
-                self.decisions.end(message.run)
-                self._post(m.Failed(message.run, 0, {str(number): said for number in results}))
-            case m.CopyArray():
-                self._arrays[message.target] = Poison(cause)
-            case m.PutArray() | m.PutPoison() | m.ReadArray():
-                self._arrays[message.array] = Poison(cause)
-            case _:
-                pass
+        """Reports a failed message: answers its request, and stores the error in place of what it makes."""
+        if isinstance(message, m.RunPlan):
+            results, said = self._refuse(message.plan, message.results, cause), write_diagnostic(cause)
+            self.decisions.end(message.run)
+            self._post(m.Failed(message.run, 0, {str(number): said for number in results}))
+        elif isinstance(message, m.CopyArray):
+            self._arrays[message.target] = Poison(cause)
+        elif isinstance(message, m.PutArray | m.PutPoison | m.ReadArray):
+            self._arrays[message.array] = Poison(cause)
         if isinstance(request := getattr(message, "request", None), int):
             post(m.Answer(request, error=write_diagnostic(cause)))
 
     def _refuse(self, plan: int, first: int, cause: Diagnostic) -> list[int]:
-        """Poisons the results that a run of a plan would have made here; lists their numbers."""
+        """Stores an error in place of the results of a run here; lists their numbers in the plan."""
         part = self._plans.get(plan)
         numbers = [] if part is None else [result.number for result in part.results]
         self._arrays.update((first + number, Poison(cause)) for number in numbers)
@@ -167,7 +166,7 @@ class Host:
             case m.PutPoison():
                 self._arrays[message.array] = Poison(read_diagnostic(message.cause))
             case m.FetchArray():
-                self._fetches.put((message, self._arrays.get(message.array), post))
+                self._fetch(message, self._arrays.get(message.array), post)
             case m.WriteArray():
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
@@ -234,7 +233,7 @@ class Host:
                 self._controls.put((message, post))
                 return False
             case m.FetchArray() if message.array in self._arrays:  # it is not freed, or overwritten, before the answer
-                self._fetches.put((message, self._arrays[message.array], post))
+                self._fetch(message, self._arrays[message.array], post)
                 return False
             case m.WriteArray() if message.array in self._arrays:  # as above
                 self._snapshots.write(message, self._arrays[message.array], post)
@@ -281,25 +280,16 @@ class Host:
         )
         return loaded.digest
 
-    def _answer(
-        self, request: int, work: Callable[[], str | bytes | tuple[str, bytes]], post: Post, what: str = "a request"
-    ) -> None:
-        """Answers with what `work` gives, or why it fails: who has asked waits for an answer, whatever happens here."""
-        try:
-            done = work()
-            value, blob = done if isinstance(done, tuple) else (done, b"") if isinstance(done, str) else ("", done)
-            answer = m.Answer(request, value=value, blob=blob)
-        except Exception as error:
-            answer = m.Answer(request, error=write_diagnostic(why_not(what, self.name, error)))
-        post(answer)
+    def _answer(self, request: int, work: Work, post: Post, what: str = "a request") -> None:
+        answer(request, work, post, self.name, what)
 
     def _forget(self, client: int) -> None:
         """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""
         self._forgotten.add(client)
         self._observers.forget(client)
         self._controls.put((m.Record(0, client, 0), lambda _: None))
-        for number in [n for n in self._arrays if client_of(n) == client]:
-            del self._arrays[number]
+        for number in [n for n in list(self._arrays) if client_of(n) == client]:
+            self._arrays.pop(number, None)
         for number in [n for n in list(self._plans) if client_of(n) == client]:
             self._loads.put((m.UnloadPlan(number), self._post))
 
@@ -310,9 +300,6 @@ class Host:
             self.decisions.end(message.run)
             self._post(m.Done(message.run, 0))
             return
-        if len(message.arguments) != len(part.inputs):
-            have, rule = f"a run with {len(message.arguments)} arguments", f"the {len(part.inputs)} of its plan here"
-            raise PathwaysError(BadMessage(have_=have, rule=rule))
         self.neighbors.awaited.run = message.run
         frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
@@ -326,20 +313,25 @@ class Host:
         note("run", message.run, "began")
         observers = self._observers.of_run(message.run, numbers)
         flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, _CLIENT, done)
-        for entry, array in zip(part.inputs.values(), message.arguments, strict=True):
+        for entry, argument in zip(part.inputs.values(), self._arguments(part, message), strict=True):
             if entry.slot >= 0:
-                frame.values[entry.slot] = self._array(array)
+                frame.values[entry.slot] = argument
         self._watchdog.ensure()
         run = PartEnqueuer(self.machine, flight, observers)
         frame.base = run.begin(None, part.launches)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
-        for pendings in drive(part.waves, frame, run):
-            decisions.go_on()
-            flight.wait(pendings, run.tokens)
+        try:
+            for pendings in drive(part.waves, frame, run):
+                decisions.go_on()
+                flight.wait(pendings, run.tokens)
+            results += [(result, _handed_out(frame, result)) for result in part.results]
+        except Exception as error:  # the run fails alone: what it has launched is waited for, as always
+            traceback.print_exc()
+            poison = Poison(why_not(f"a run of {part.plan.name}", self.name, error))
+            results[:] = [(result, poison) for result in part.results]
         frame.tokens.extend(run.ends.tokens())
         self.decisions.end(message.run)
-        results += [(result, _handed_out(frame, result)) for result in part.results]
         self._arrays.update((message.results + result.number, value) for result, value in results)
         self._runs += 1
         flight.thread = 0
@@ -347,12 +339,15 @@ class Host:
         self._line.put(flight, eager=True)
         self._flights.enqueuing.pop(flight.number)
 
-    def _suspect(self, said: Hang) -> None:
-        """Tells the controller of what looks like a hang: the other hosts of the island may say more."""
-        self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
+    def _arguments(self, part: LoadedPart, message: m.RunPlan) -> list[Any]:
+        """Lists the arguments of a run. With a wrong number of them all are poison, which goes on to other hosts."""
+        if len(message.arguments) == len(part.inputs):
+            return [self._array(number) for number in message.arguments]
+        have, rule = f"a run with {len(message.arguments)} arguments", f"the {len(part.inputs)} of its plan here"
+        return [Poison(BadMessage(have_=have, rule=rule))] * len(part.inputs)
 
-    def _hang(self, said: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
-        """Tells the controller of a hang: this process cannot be rid of it, and will be replaced."""
+    def _hang(self, said: Hang, _: Mapping[Hashable, DeviceQueue] = NOTHING_LOST) -> None:
+        """Tells the controller of a hang, or what looks like one: it may replace this process."""
         self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
 
     def _beat(self) -> None:
@@ -380,10 +375,15 @@ class Host:
             message, post = self._controls.get()
             self._answer(message.request, lambda message=message: self._prepare(message), post)
 
-    def _serve_fetches(self) -> None:
-        while True:
-            message, array, post = self._fetches.get()
-            self._answer(message.request, lambda m=message, a=array: self._fetched(m, a), post, "a copy to the host")
+    def _fetch(self, message: m.FetchArray, array: Any, post: Post) -> None:
+        """Sends the values of an array when it is there, and when who asks has taken most of what was sent before."""
+
+        def work() -> None:
+            if isinstance(post, ClientPost):
+                post.wait_for_room()
+            self._answer(message.request, lambda: self._fetched(message, array), post, "a copy to the host")
+
+        self._fetches.put(client_of(message.array), work)
 
     def _fetched(self, message: m.FetchArray, array: Any) -> tuple[str, bytes]:
         if array is None:

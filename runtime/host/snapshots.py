@@ -1,37 +1,32 @@
-"""What a host does for snapshots: it writes arrays into folders, and reads them back, on a thread of its own."""
+"""What a host does for snapshots: it writes arrays into folders, and reads them back, on a thread for each client."""
 
 import json
-import queue
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from pathways.dialect.array_files import ArrayFile, read_array_file
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.folders import own_folder
+from pathways.runtime.host.client_threads import ClientThreads
 from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.devices.saved_arrays import read_shards, write_shards
 from pathways.runtime.host.load.loaded_part import LoadedPart
+from pathways.runtime.host.posting import Post, Work
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
-
-Post: TypeAlias = Callable[[m.Message], None]
-"""Sends a message to who has asked."""
+from pathways.runtime.wire.ids import client_of
 
 
 class Snapshots:
     """Writes and reads in the order of messages. `answer` answers a request with what the work that it is given gives,
     or with the error that this raises, by the function that it is given."""
 
-    def __init__(self, answer: Callable[[int, Callable[[], str], Post], None]) -> None:
+    def __init__(self, answer: Callable[[int, Work, Post], None]) -> None:
         self._answer = answer
-        self._todo: queue.SimpleQueue[tuple[int, Callable[[], str], Post]] = queue.SimpleQueue()
-
-    def start(self) -> None:
-        threading.Thread(target=self._serve, name="pathways-snapshots", daemon=True).start()
+        self._threads = ClientThreads("pathways-snapshots")
 
     def write(self, message: m.WriteArray, array: Any, post: Post) -> None:
         """Writes an array, if there is one. Meanwhile it stays, whatever runs do: they overwrite copies of it."""
@@ -48,7 +43,7 @@ class Snapshots:
             write_shards(array, folder, file)
             return ""
 
-        self._todo.put((message.request, work, post))
+        self._threads.put(client_of(message.array), lambda: self._answer(message.request, work, post))
 
     def read(self, message: m.ReadArray, plans: Mapping[int, LoadedPart], arrays: dict[int, Any], post: Post) -> None:
         """Reads an argument of a plan onto the devices that it wants it on, and gives it its number."""
@@ -63,13 +58,7 @@ class Snapshots:
                 arrays[message.array] = read_shards(folder, file, wanted.side)
             return ""
 
-        self._todo.put((message.request, work, post))
-
-    def _serve(self) -> None:
-        while True:
-            request, work, post = self._todo.get()
-            self._answer(request, work, post)
-            del work  # it holds an array
+        self._threads.put(client_of(message.array), lambda: self._answer(message.request, work, post))
 
 
 def place_of(message: m.WriteArray | m.ReadArray) -> tuple[Path, ArrayFile]:

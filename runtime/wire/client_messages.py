@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from pathways.runtime.wire.fields import (
-    CauseOrNone,
     CauseText,
     Count,
     Id,
@@ -233,7 +232,7 @@ class Returned:
     """A client to a host: a call has returned (`blob`: the bytes of all results), or raised an exception (`cause`)."""
 
     call: int
-    cause: CauseOrNone
+    cause: ShortText
     blob: bytes
 
 

@@ -17,6 +17,8 @@ from pathways.runtime.wire.ids import MOST_RESULTS, NONE, client_of
 
 MOST_NAME = 1 << 10
 """The most characters of a name."""
+MOST_TRANSFERS = 1 << 62
+"""Numbers of values between hosts are smaller: behind them come those of greetings."""
 MOST_TEXT = 1 << 20
 """The most characters of any other text but those of plans."""
 
@@ -25,7 +27,7 @@ class Rule(Protocol):
     """What a field must be, beside its type."""
 
     def broken(self, value: Any, client: int) -> int | str | None:
-        """Gives the first id that is not the client's, or what the value must be; None where it is well."""
+        """Gives the first id that is not the client's, or what the value must be; None for a valid value."""
         ...
 
 
@@ -81,13 +83,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Cause:
-    """A diagnostic as JSON. `may_be_none`: or an empty text."""
-
-    may_be_none: bool = False
+    """A diagnostic as JSON."""
 
     def broken(self, value: str, client: int) -> int | str | None:
-        if not value and self.may_be_none:
-            return None
         if len(value) > MOST_TEXT:
             return f"at most {MOST_TEXT:,} characters"
         try:
@@ -109,16 +107,15 @@ ClientNumber: TypeAlias = Annotated[int, ItsClient()]
 Name: TypeAlias = Annotated[str, Text(MOST_NAME, line=True)]
 ShortText: TypeAlias = Annotated[str, Text()]
 CauseText: TypeAlias = Annotated[str, Cause()]
-CauseOrNone: TypeAlias = Annotated[str, Cause(may_be_none=True)]
 Count: TypeAlias = Annotated[int, Number(0, 1 << 31)]
 PositionOrNone: TypeAlias = Annotated[int, Number(-1, 1 << 31)]
 Weight: TypeAlias = Annotated[int, Number(0, 1 << 60)]
-FirstTransfer: TypeAlias = Annotated[int, Number(0, 1 << 62)]
+FirstTransfer: TypeAlias = Annotated[int, Number(0, MOST_TRANSFERS)]
 Flags: TypeAlias = Annotated[int, Number(0, 3)]
 
 
 def named(text: str) -> str:
-    """Makes of any text what a `Name` may be."""
+    """Converts any text to a valid `Name`: one line, of at most `MOST_NAME` characters."""
     return printable(text)[:MOST_NAME]
 
 

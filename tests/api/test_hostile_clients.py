@@ -13,6 +13,7 @@ from support.shared import SharedCluster, end_of, line_of, shared_cluster
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RESULTS, first_id
 from pathways.runtime.wire.versions import VERSIONS
@@ -34,8 +35,18 @@ def unharmed(cluster: SharedCluster) -> Generator[None]:
         assert line_of(other) == "ready"
         yield
         assert end_of(other, "\n") == ["0"]
+    with cluster.clients(("sums", 1, 12)) as after:  # on the islands that were attacked
+        assert end_of(after[0]) == ["0", "0"]
     assert cluster.hosts() == hosts
     assert cluster.is_empty()
+
+
+def newcomer(cluster: SharedCluster) -> tuple[HostileClient, Connection, int]:
+    """Makes a hostile client, its connection to a host, and the number of a plan that it has loaded there."""
+    client = HostileClient(cluster.address)
+    host, plan = client.host(ISLAND), client.ids(1)
+    client.load(host, plan)
+    return client, host, plan
 
 
 def refusal(client: HostileClient) -> str:
@@ -54,19 +65,17 @@ def test_every_message_with_hostile_fields_harms_nobody_else(cluster: SharedClus
     """Each message goes to the controller and to a host, from a client that has come in and one that has not."""
     rng, sent = random.Random(0), 0
     with unharmed(cluster):
-        client = HostileClient(cluster.address)
-        host = client.host(ISLAND)
+        client, host, plan = newcomer(cluster)
         for turn in range(9 if thorough else 1):
             for message in hostile_messages(client.ids(3), client.welcome.client, rng, other_fields=turn % 3):
                 if rng.random() < 0.1:
                     with closing(connect(str(Path(cluster.address) / CONTROLLER))) as stranger:
                         sent += send(stranger, message)
-                sent += send(client.control, message) + send(host, message)
+                sent += send(client.control, client.wrapped(ISLAND, message, plan, sent)) + send(host, message)
                 if not (answers(client.control, m.Ask(ASKED, "status")) and answers(host, m.Flush(ASKED))):
                     host.close()
                     client.close()
-                    client = HostileClient(cluster.address)
-                    host = client.host(ISLAND)
+                    client, host, plan = newcomer(cluster)
         host.close()
         client.close()
     assert sent > (20_000 if thorough else 1_000)
@@ -80,7 +89,7 @@ def test_results_that_reach_into_the_next_client_are_refused(cluster: SharedClus
             again = HostileClient(cluster.address)
             ids = [again.ids(n) for n in range(3)]
             shift = first_id(again.welcome.client) - first_id(client.welcome.client)
-            again.submit(ISLAND, m.RunPlan(ids[0], ids[1], 0, results + shift, ()))
+            again.control.post(again.submitted(ISLAND, m.RunPlan(ids[0], ids[1], 0, results + shift, ())))
             assert refusal(again) == "PWC0916"
         client.close()
 
@@ -93,7 +102,7 @@ def test_a_run_with_a_wrong_number_of_arguments_fails_alone(cluster: SharedClust
         client.load(host, plan)
         for number, arguments in enumerate([(), (-1, -1), (-1,) * 1000]):
             run = client.ids(100 + number)
-            client.submit(ISLAND, m.RunPlan(plan, run, 0, client.ids(200 + number), arguments))
+            client.control.post(client.submitted(ISLAND, m.RunPlan(plan, run, 0, client.ids(200 + number), arguments)))
             said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.Relayed))
             assert b"PWC0911" in said.blob
         host.close()
@@ -104,15 +113,17 @@ def test_a_run_with_a_wrong_number_of_arguments_fails_alone(cluster: SharedClust
 def test_a_poison_without_a_readable_cause_ends_only_its_client(cluster: SharedCluster, cause: str) -> None:
     with unharmed(cluster):
         client = HostileClient(cluster.address)
-        client.behind(ISLAND, m.PutPoison(client.ids(1), cause))
+        client.control.post(client.behind(ISLAND, m.PutPoison(client.ids(1), cause)))
         assert refusal(client) == "PWC0911"
 
 
-def test_a_refused_run_with_many_results_costs_one_message(cluster: SharedCluster) -> None:
+def test_a_run_of_a_plan_that_no_host_has_ends_at_once(cluster: SharedCluster) -> None:
     with unharmed(cluster):
         client = HostileClient(cluster.address)
         ids = [client.ids(n) for n in range(3)]
-        client.submit(ISLAND, m.RunPlan(ids[0], ids[1], 0, ids[2], ()))  # of a plan that no host has
+        client.control.post(
+            client.submitted(ISLAND, m.RunPlan(ids[0], ids[1], 0, ids[2], ()))
+        )  # of a plan that no host has
         said = next(x for x in iter(client.control.receive, None) if not isinstance(x, m.Beat))
         assert isinstance(said, m.Relayed)
         client.close()

@@ -23,9 +23,9 @@ THREADS = (
     "encoded_serve",
     "pathways-beat",
     "pathways-serve_controls",
-    "pathways-serve_fetches",
+    "pathways-fetch-0",
     "pathways-serve_loads",
-    "pathways-snapshots",
+    "pathways-snapshots-0",
     f"pathways-{NAME}",
 )
 """The threads of the host. They run until this process ends."""

@@ -8,11 +8,15 @@ import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
+
 import pathways as pw
 from pathways.dialect.plan.plan_file import write_plan
+from pathways.runtime.control.client_parcels import BEHIND
 from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -66,9 +70,7 @@ class HostileClient:
 
     def load(self, host: Connection, plan: int) -> None:
         """Loads a plan that adds one to a vector of 8 numbers on island0."""
-        program = pw.program(lambda x: x + 1.0)
-        raw = write_plan(program.lower(jax_vector()).compile("islands=3,devices=2").plan)
-        host.post(m.LoadPlan(2, plan, "plan.bin", False, raw, ""))
+        host.post(m.LoadPlan(2, plan, "plan.bin", False, small_plan(), ""))
         answer = host.receive()
         assert isinstance(answer, m.Answer) and not answer.error, answer
 
@@ -78,24 +80,34 @@ class HostileClient:
     def number(self, island: str) -> int:
         return list(self.welcome.hosts).index(island)
 
-    def behind(self, island: str, message: m.Message) -> None:
-        """Sends a message to an island by the controller."""
+    def behind(self, island: str, message: m.Message) -> m.Relayed:
+        """Wraps a message that goes to an island by the controller, behind runs."""
         frame = b"".join(frame_of(*encode(message)))
-        self.control.post(m.Relayed(self.number(island), self.epoch(island), 0, frame))
+        return m.Relayed(self.number(island), self.epoch(island), 0, frame)
 
-    def submit(self, island: str, run: m.RunPlan, **changed: Any) -> None:
-        """Submits a run on one island."""
+    def submitted(self, island: str, run: m.RunPlan) -> m.Submit:
+        """Wraps a run on one island."""
         parcels = pack_parcels([(self.number(island), self.epoch(island), run)])
-        self.control.post(replace(m.Submit(run.run, run.plan, 0, 1 << 20, (), parcels), **changed))
+        return m.Submit(run.run, run.plan, 0, 1 << 20, (), parcels)
+
+    def wrapped(self, island: str, message: m.Message, plan: int, number: int) -> m.Message:
+        """Wraps what goes to a host by the controller, a run with the number of a plan and of its own."""
+        with contextlib.suppress(struct.error, OverflowError):  # send() leaves such a message out
+            if isinstance(message, BEHIND):
+                return self.behind(island, message)
+            if isinstance(message, m.RunPlan):
+                return self.submitted(island, replace(message, plan=plan, run=self.ids(1000 + number)))
+        return message
 
     def close(self) -> None:
         self.control.close()
 
 
-def jax_vector() -> Any:
-    import numpy as np
-
-    return np.arange(8, dtype=np.float32)
+@cache
+def small_plan() -> bytes:
+    """Compiles a program that adds one to a vector of 8 numbers, for a cluster of three islands."""
+    program = pw.program(lambda x: x + 1.0)
+    return write_plan(program.lower(np.arange(8, dtype=np.float32)).compile("islands=3,devices=2").plan)
 
 
 def values_of(hint: Any, own: int) -> Iterator[Any]:

@@ -133,7 +133,10 @@ class Neighbors:
             return {host: source for host, source in found.items() if source is not None}
 
     def lose(self, island: str, cause: Diagnostic, anew: int = 0) -> None:
-        """Ends what is on its way from an island, whose hosts are gone, or, at the so manieth time, are not reached."""
+        """Ends what is on its way from an island, whose hosts are gone, or, with `anew`, are not reached.
+
+        `anew`: how often the two were told to connect anew.
+        """
         for host in self.ranks.names(island):
             with self._changed:
                 if anew and host not in self._invitations:
@@ -194,7 +197,7 @@ class Neighbors:
                     self._left.append(self.servers.pop(host))
 
     def forget_left(self, island: str) -> None:
-        """As `forget`, of an island that was removed."""
+        """Does what `forget` does, for an island that was removed."""
         for host in self.ranks.names(island):
             self._forget_ended(host)
         with self._changed:

@@ -176,4 +176,4 @@ class Decisions:
             decisions.hear(said)
 
     def end(self, run: int) -> None:
-        del self._runs[run]
+        self._runs.pop(run, None)

@@ -223,7 +223,7 @@ def test_the_number_of_a_client_is_used_again_when_hosts_have_forgotten_it(runni
 
 
 def test_a_process_that_says_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_controller, "SAYS", 0.05)
+    monkeypatch.setattr(cluster_controller, "START", 0.05)
     with pytest.raises(ConnectionEnded):
         running.connect().receive()
 

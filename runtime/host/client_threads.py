@@ -1,0 +1,50 @@
+"""Threads of a host, one for each client: what one client waits for holds up no other."""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+from pathways.runtime.threads import started
+
+Work: TypeAlias = Callable[[], None]
+IDLE_S = 5.0
+"""Seconds after which a thread that has nothing to do ends."""
+
+
+class ClientThreads:
+    """Does what clients ask for, in the order in which each asks. `name` begins the names of the threads."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._todo: dict[int, queue.SimpleQueue[Work]] = {}
+        """By client; only of those that have a thread."""
+        self._lock = threading.Lock()
+        """Guards those; nothing is waited for inside."""
+
+    def put(self, client: int, work: Work) -> None:
+        """Does something on a client's thread; at once, where no thread can be started."""
+        with self._lock:
+            todo = self._todo.get(client)
+            if todo is None:
+                todo = queue.SimpleQueue[Work]()
+                name = f"{self._name}-{client}"
+                if started(threading.Thread(target=self._serve, args=(client, todo), name=name, daemon=True)):
+                    self._todo[client] = todo
+            if client in self._todo:
+                todo.put(work)
+                return
+        work()
+
+    def _serve(self, client: int, todo: "queue.SimpleQueue[Work]") -> None:
+        while True:
+            try:
+                work = todo.get(timeout=IDLE_S)
+            except queue.Empty:
+                with self._lock:
+                    if todo.empty():
+                        del self._todo[client]
+                        return
+                continue
+            work()
+            del work  # it holds an array
