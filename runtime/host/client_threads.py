@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from pathways.runtime.threads import started
 
-Work: TypeAlias = Callable[[], None]
+Work: TypeAlias = Callable[[], object]
 IDLE_S = 5.0
 """Seconds after which a thread that has nothing to do ends."""
 

@@ -10,7 +10,8 @@ import pytest
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
-from pathways.runtime.control.dispatcher import Dispatcher
+from pathways.runtime.control import dispatcher
+from pathways.runtime.control.dispatcher import MOST_HELD, Dispatcher
 from pathways.runtime.control.member import Member, members_of
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
@@ -358,4 +359,69 @@ def test_a_plan_with_branches_on_hosts_outside_the_run_is_refused() -> None:
     )
     with pytest.raises(PathwaysError, match="PWC0911"):
         cluster.submit(client, 1, [0])
+    assert cluster.is_empty()
+
+
+def test_the_bytes_that_a_client_holds_count_up_to_the_limit_of_the_device() -> None:
+    """They count in total, because a client of the process may be named after arrays were made for it."""
+    cluster = FakeCluster(1, memory=100)
+    client, held = cluster.client(), cluster.dispatcher.ledger.held
+    device = ("island0", 0)
+    for message, counted in ((m.Hold(0, (0, 70)), 70), (m.Hold(0, (0, 1000)), 100), (m.Hold(0, (0, -1030)), 40)):
+        cluster.dispatcher.hold(client, message)
+        assert held[device] == counted
+    client.inside[0] = "named later"
+    cluster.dispatcher.hold(client, m.Hold(0, (0, -40)))
+    assert held[device] == 0
+    cluster.dispatcher.hold(client, m.Hold(0, (0, -40)))
+    assert held[device] == 0
+    cluster.dispatcher.hold(client, m.Hold(0, (0, 90)))
+    cluster.dispatcher.left_by(client, HostLost(island="none", reason="it has left"))
+    assert held[device] == 0 and cluster.is_empty()
+
+
+def test_claims_of_more_bytes_than_any_device_has_are_refused() -> None:
+    cluster = FakeCluster(1, memory=100)
+    client = cluster.client()
+    for size in (MOST_HELD + 1, -MOST_HELD - 1):
+        with pytest.raises(PathwaysError, match="PWC0911"):
+            cluster.dispatcher.hold(client, m.Hold(0, (0, size)))
+    assert cluster.is_empty()
+
+
+def test_a_client_has_a_bounded_number_of_runs_and_bytes_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends, or is sent to its host, counts no more."""
+    monkeypatch.setattr(dispatcher, "MOST_RUNS", 3)
+    cluster = FakeCluster(1)
+    client = cluster.client()
+    for turn in range(3):
+        for number in range(3):
+            cluster.submit(client, 10 * turn + number, [0])
+        with pytest.raises(PathwaysError, match="3 runs that have not ended"):
+            cluster.submit(client, 10 * turn + 3, [0])
+        client.runs -= 1  # the refusal ends the client; here it stays
+        while cluster.pending[0] or cluster.dispatcher.runs:
+            cluster.collect_messages()
+            cluster.end(0)
+    assert client.runs == 0
+
+
+def test_a_plan_that_is_unloaded_is_forgotten() -> None:
+    cluster = FakeCluster(1)
+    client = cluster.client()
+    plan = first_id(client.number)
+    client.plans[plan] = client.plans[PLAN]
+    frame = b"".join(frame_of(*encode(m.UnloadPlan(plan))))
+    cluster.dispatcher.pass_on(client, m.Relayed(0, 0, 0, frame))
+    assert set(client.plans) == {PLAN}
+
+
+def test_two_parcels_for_one_island_are_refused() -> None:
+    cluster = FakeCluster(1)
+    client = cluster.client()
+    run = m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ())
+    with pytest.raises(PathwaysError, match="two parcels for island 0"):
+        cluster.dispatcher.submit(
+            client, m.Submit(run.run, PLAN, 0, WEIGHT, (), pack_parcels([(0, 0, run), (0, 0, run)]))
+        )
     assert cluster.is_empty()
