@@ -8,6 +8,11 @@ from pathways.runtime.host import client_threads as tested
 from pathways.runtime.host.client_threads import ClientThreads
 
 
+@pytest.fixture(autouse=True)
+def threads_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "IDLE_S", 0.01)
+
+
 def test_one_client_does_not_wait_for_another_and_its_work_stays_in_order() -> None:
     threads, blocked, done = ClientThreads("test"), threading.Event(), threading.Event()
     order: list[int] = []
@@ -19,8 +24,7 @@ def test_one_client_does_not_wait_for_another_and_its_work_stays_in_order() -> N
     blocked.set()
 
 
-def test_an_idle_thread_ends_and_the_next_work_has_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested, "IDLE_S", 0.01)
+def test_an_idle_thread_ends_and_the_next_work_has_a_new_one() -> None:
     threads, seen = ClientThreads("test"), list[threading.Thread]()
     for _ in range(2):
         done = threading.Event()
