@@ -22,5 +22,5 @@ class ClientNumbers:
         return self._free.popleft() if self._free else None
 
     def give_back(self, number: int) -> None:
-        """Takes back a number of which nothing is left, on any host or under way."""
+        """Frees a number that no host and no run uses any more."""
         self._free.append(number)

@@ -43,7 +43,7 @@ BEAT = 0.5
 SAYS = 10.0
 """Seconds in which a member from elsewhere must send its first message."""
 AGAIN = 1.0
-"""Seconds between two looks whether the number of a client can be used again."""
+"""Seconds between two checks whether the number of a client can be used again."""
 MOST_INTRODUCED = 1 << 16
 """The most plans and named clients that a client process may have."""
 PATIENCE = 0.5

@@ -30,7 +30,7 @@ MOST_UNREAD = 1 << 26
 MOST_FRAME = 1 << 26
 """The most bytes of any message to a controller: data do not come here."""
 FULL = 0.2
-"""Seconds for which nobody is let in where the system has no room for another socket."""
+"""Seconds for which accepting pauses when the system has no room for another socket."""
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 Receive: TypeAlias = Callable[["Peer", int, bytes], None]
 """What is done with a frame of a peer: its kind, and its payload. It may raise: the peer ends."""

@@ -33,7 +33,7 @@ def why_failed(value: Any, origin: Origin) -> Diagnostic | None:
 
 
 def why_not(what: str, island: str, error: Exception) -> Diagnostic:
-    """Says why something was not done: by the error's own words, where it has a code."""
+    """Returns the diagnostic of an error, or makes one of its text."""
     if isinstance(error, PathwaysError):
         return error.diagnostic
     return failed_because(what, island=island, cause=text_of(error))
