@@ -6,7 +6,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import MESSAGES, decode
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.fields import MOST_TRANSFERS, check
+from pathways.runtime.wire.fields import MOST_TRANSFERS, check_fields
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.ids import COUNTER, MOST_RESULTS, NONE
 
@@ -28,7 +28,7 @@ def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> int:
         raise PathwaysError(BadMessage(have_=f"a parcel of kind {kind}", rule="the run that it is submitted as"))
     named = (numbers[3], numbers[3] + MOST_RESULTS - 1, *numbers[_SINGLE:])
     if not 0 <= numbers[2] < MOST_TRANSFERS or numbers[4] or any(n != NONE and n >> COUNTER != client for n in named):
-        check(decode(kind, payload), client, f"client {client}")
+        check_fields(decode(kind, payload), client, f"client {client}")
     return numbers[3]
 
 
@@ -39,5 +39,5 @@ def check_behind(frame: bytes, client: int) -> m.Message:
     message = decode(HEADER.unpack_from(frame)[1], frame[HEADER.size :])
     if not isinstance(message, BEHIND):
         raise PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="what goes behind runs"))
-    check(message, client, f"client {client}")
+    check_fields(message, client, f"client {client}")
     return message

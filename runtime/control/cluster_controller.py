@@ -32,7 +32,7 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import MESSAGES, decode, relayed
 from pathways.runtime.wire.errors import BadMessage, NoCluster
-from pathways.runtime.wire.fields import check
+from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import Identity
 from pathways.runtime.wire.ids import MOST_CLIENTS, client_of
@@ -138,7 +138,7 @@ class ClusterController:
         """Lets a client in. Raises PWC0918 for one of another version, and where no number is left."""
         if other := difference(message.versions):
             raise PathwaysError(NoCluster(address=self._address, reason=f"it is of another version: {other}"))
-        check(message, 0, str(caller))
+        check_fields(message, 0, str(caller))
         number = self._numbers.take()
         if number is None:
             raise PathwaysError(NoCluster(address=self._address, reason=f"it has {MOST_CLIENTS:,} clients"))
@@ -195,7 +195,7 @@ class ClusterController:
             self._numbers.give_back(number)
 
     def _from_client(self, session: ClientSession, message: m.Message) -> None:
-        check(message, session.number, session.label(0))
+        check_fields(message, session.number, session.label(0))
         match message:
             case m.Submit():
                 self.dispatcher.submit(session, message)

@@ -25,7 +25,7 @@ from pathways.runtime.wire.addresses import Address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import process_at
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
-from pathways.runtime.wire.fields import check
+from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.tls import Keys, Listener
 
@@ -117,7 +117,7 @@ class Clients:
             post(m.Answer(client[1]))
             while True:
                 message = connection.receive()
-                check(message, client[0], f"client {client[0]}")
+                check_fields(message, client[0], f"client {client[0]}")
                 if isinstance(message, m.Calling | m.Returned):
                     self.host.calls.hear(client[0], message)
                     continue

@@ -28,14 +28,14 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.devices.local_values import all_values, local_values
 from pathways.runtime.host.load.costs import costs_of, write_costs
-from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, copied, load_part
+from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, copy_if_array, load_part
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
-from pathways.runtime.host.posting import ClientPost, Post, Work, answer
+from pathways.runtime.host.posting import ClientPost, Post, Work, post_answer
 from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
 from pathways.runtime.host.run.failures import why_not
@@ -160,7 +160,7 @@ class Host:
             case m.UnloadPlan():  # behind its runs, and behind what may still load it
                 self._loads.put((message, post))
             case m.CopyArray():
-                self._arrays[message.target] = self._made("a copy", lambda: copied(self._array(message.source)))
+                self._arrays[message.target] = self._made("a copy", lambda: copy_if_array(self._array(message.source)))
             case m.PutArray():
                 self._put(message)
             case m.PutPoison():
@@ -281,7 +281,7 @@ class Host:
         return loaded.digest
 
     def _answer(self, request: int, work: Work, post: Post, what: str = "a request") -> None:
-        answer(request, work, post, self.name, what)
+        post_answer(request, work, post, self.name, what)
 
     def _forget(self, client: int) -> None:
         """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""

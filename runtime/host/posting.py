@@ -32,7 +32,7 @@ Work: TypeAlias = Callable[[], str | bytes | tuple[str, bytes]]
 """Gives the value of an answer, its bytes, or both."""
 
 
-def answer(request: int, work: Work, post: Post, island: str, what: str) -> None:
+def post_answer(request: int, work: Work, post: Post, island: str, what: str) -> None:
     """Answers a request with what `work` gives, or with its error: who has asked waits, whatever happens here."""
     try:
         done = work()

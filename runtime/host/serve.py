@@ -36,7 +36,7 @@ from pathways.runtime.wire.addresses import LOOPBACK, both, read_address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import TICKET
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.fields import check
+from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.tls import join_as, read_keys
 from pathways.runtime.wire.versions import VERSIONS
@@ -131,7 +131,7 @@ def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Mes
     if address is None:
         sys.exit(f"{chosen.connect} is not HOST:PORT")
     connection, peer = join_as(address, read_keys(chosen.keys), "controller")
-    return connection, (lambda _: None) if chosen.ip else lambda message: check(message, 0, str(peer))
+    return connection, (lambda _: None) if chosen.ip else lambda message: check_fields(message, 0, str(peer))
 
 
 def _read(

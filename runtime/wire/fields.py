@@ -1,7 +1,8 @@
 """What the fields of messages may hold: whose an id is, which numbers, how long a text.
 
-Messages declare their fields with these types. `check` applies them to a whole message of a client before anything acts
-on it: an id is chosen by who submits a run, before any host has heard of it, so that one client could name another's.
+Messages declare their fields with these types. `check_fields` applies them to a whole message of a client before
+anything acts on it: an id is chosen by who submits a run, before any host has heard of it, so that one client could
+name another's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -126,7 +127,7 @@ def rules_of(cls: type[Any]) -> tuple[tuple[str, Rule], ...]:
     return tuple((name, rule) for name, hint in hints.items() for rule in getattr(hint, "__metadata__", ()))
 
 
-def check(message: Any, client: int, who: str) -> None:
+def check_fields(message: Any, client: int, who: str) -> None:
     """Raises PWC0916 for a message of a client that names what is another's, PWC0911 for one that breaks another rule.
 
     `who`: the client, as errors call it.

@@ -141,10 +141,10 @@ def _results(part: PlanPart, prepared: Preparer, constants: set[int]) -> list[Pa
     found: list[PartResult] = []
     for number, port, origin in zip(part.results, part.plan.results, origins_of(part.plan), strict=True):
         slot = prepared.offsets[port.island] + port.slot
-        found.append(PartResult(number, slot, origin, copied if slot in constants else None))
+        found.append(PartResult(number, slot, origin, copy_if_array if slot in constants else None))
     return found
 
 
-def copied(array: Any) -> Any:
+def copy_if_array(array: Any) -> Any:
     """Copies an array, which a later run may overwrite; what is none stays as it is."""
     return pjrt.copy_again(array) if pjrt.is_array(array) else array

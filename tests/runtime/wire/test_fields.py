@@ -11,7 +11,7 @@ from pathways.runtime.host.clients import MAY
 from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.fields import MOST_NAME, MOST_TEXT, Cause, ItsClient, Number, Owned, check, rules_of
+from pathways.runtime.wire.fields import MOST_NAME, MOST_TEXT, Cause, ItsClient, Number, Owned, check_fields, rules_of
 from pathways.runtime.wire.ids import MOST_CLIENTS, MOST_RESULTS, NONE, client_of, first_id
 
 CAUSE = write_diagnostic(BadMessage("a test", "none"))
@@ -45,7 +45,7 @@ def message_of(cls: Any, client: int, /, **changed: Any) -> Any:
 
 def code(message: Any, client: int) -> str:
     with pytest.raises(PathwaysError) as caught:
-        check(message, client, "client me of demo")
+        check_fields(message, client, "client me of demo")
     return caught.value.code
 
 
@@ -53,7 +53,7 @@ def code(message: Any, client: int) -> str:
 def test_a_valid_message_is_accepted_and_can_be_encoded(cls: Any) -> None:
     for client in (0, 1, MOST_CLIENTS - 1):
         made = message_of(cls, client)
-        check(made, client, "client me of demo")
+        check_fields(made, client, "client me of demo")
         kind, payload, blob = encoding.encode(made)
         assert encoding.decode(kind, payload + blob) == made
 
@@ -65,7 +65,7 @@ def test_an_id_of_another_client_is_refused(cls: Any, name: str) -> None:
         theirs = first_id(other)
         bad = message_of(cls, client, **{name: theirs if is_one else (first_id(client), theirs)})
         with pytest.raises(PathwaysError, match="client me of demo names what is another client's") as caught:
-            check(bad, client, "client me of demo")
+            check_fields(bad, client, "client me of demo")
         assert caught.value.code == "PWC0916" and f"which is of client {other}" in str(caught.value)
 
 
@@ -73,11 +73,11 @@ def test_all_results_of_a_run_must_be_the_clients() -> None:
     last = first_id(4) - 1
     assert code(message_of(m.RunPlan, 3, results=last), 3) == "PWC0916"
     assert code(message_of(m.RunPlan, 3, results=last - MOST_RESULTS + 1), 3) == "PWC0916"
-    check(message_of(m.RunPlan, 3, results=last - MOST_RESULTS), 3, "client three")
+    check_fields(message_of(m.RunPlan, 3, results=last - MOST_RESULTS), 3, "client three")
 
 
 def test_only_an_argument_may_be_none() -> None:
-    check(message_of(m.RunPlan, 3, arguments=(NONE, first_id(3))), 3, "client three")
+    check_fields(message_of(m.RunPlan, 3, arguments=(NONE, first_id(3))), 3, "client three")
     assert code(message_of(m.RunPlan, 3, arguments=(NONE - 1,)), 3) == "PWC0916"
     assert code(message_of(m.FreeArrays, 3, arrays=(NONE,)), 3) == "PWC0916"
     assert code(message_of(m.CopyArray, 3, target=NONE), 3) == "PWC0916"
