@@ -3,8 +3,6 @@
 import contextlib
 import importlib.util
 import json
-import os
-import select
 import threading
 import time
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from pathways.runtime.launch.local_cluster import RAY, MemberPort, clear_folder,
 from pathways.runtime.launch.local_hosts import LOGS
 from pathways.runtime.launch.ray_nodes import AUTH, LOCAL, check_protected
 from pathways.runtime.launch.ray_trial import TOKEN
-from pathways.runtime.launch.spawn import last_words, spawn
+from pathways.runtime.launch.spawn import await_end, last_words, spawn
 from pathways.runtime.wire.errors import NoRay, RayFailed
 
 START = 180.0
@@ -110,4 +108,4 @@ def await_end_of_ray(said: dict[str, Any]) -> None:
     """Waits for the end of a Ray of its own, when its cluster is stopped."""
     if keeper := said.get("keeper"):
         with contextlib.suppress(OSError):  # it has ended
-            select.select([os.pidfd_open(keeper)], [], [], ENDS)
+            await_end(keeper, ENDS)

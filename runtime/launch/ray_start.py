@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import json
 import os
-import select
 import signal
 import sys
 import time
@@ -34,7 +33,7 @@ from pathways.runtime.launch.ray_nodes import (
     topology_of_nodes,
 )
 from pathways.runtime.launch.ray_trial import trial_cluster
-from pathways.runtime.launch.spawn import last_words
+from pathways.runtime.launch.spawn import await_end, last_words
 from pathways.runtime.wire.errors import NoCluster, RayFailed
 
 START = 60.0
@@ -69,7 +68,7 @@ def serve_start() -> None:
             said = {"address": trial.address, "token": str(trial.token), "keeper": os.getpid()}
             pid = start_controller_in(ray, chosen, topology, said)
             with contextlib.suppress(OSError):  # it has ended already
-                select.select([os.pidfd_open(pid)], [], [])
+                await_end(pid)
             ray.shutdown()
     except PathwaysError as error:
         _say(folder, {"error": write_diagnostic(error.diagnostic)})

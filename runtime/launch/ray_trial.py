@@ -65,7 +65,7 @@ def trial_cluster(nodes: int, cpus: int) -> Generator[Trial]:
     try:
         token = folder / "token"
         write_private(token, secrets.token_hex(32).encode())
-        os.environ |= _SETTINGS | {TOKEN: str(token), "RAY_TMPDIR": str(folder)}
+        os.environ |= _SETTINGS | {TOKEN: str(token), "RAY_TMPDIR": str(folder), "TMPDIR": str(folder)}
         os.environ.pop("RAY_AUTH_TOKEN", None)
         load_ray()
         cluster = _start(nodes, cpus)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -54,3 +55,12 @@ def why_ended(code: int, log: Path) -> str:
     why = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
     words = last_words(log)
     return f"{why}: {words}" if words else why
+
+
+def await_end(pid: int, seconds: float | None = None) -> None:
+    """Waits until a process has ended, or so many seconds. Raises OSError where there is none."""
+    end = os.pidfd_open(pid)
+    try:
+        select.select([end], [], [], seconds)
+    finally:
+        os.close(end)
