@@ -38,12 +38,20 @@ def by_controller(number: int, epoch: int, message: m.Message) -> m.Relayed:
 class SharedHost(RemoteHost):
     """A host whose controller says when it is gone, and why."""
 
+    _late: threading.Timer | None = None
+
     def _ended_early(self, reason: str) -> None:
-        if self.lost is not None:
-            return
-        timer = threading.Timer(WORD, self.lose, (reason,))
-        timer.daemon = True
-        timer.start()
+        if self.lost is None:
+            self._late = threading.Timer(WORD, super().lose, (reason,))
+            self._late.daemon = True
+            self._late.start()
+            if self.lost is not None:  # meanwhile
+                self._late.cancel()
+
+    def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
+        super().lose(reason, cause)
+        if self._late is not None:
+            self._late.cancel()
 
 
 class SharedGang(RemoteGang):
