@@ -93,12 +93,8 @@ class TemporaryFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def left(self) -> list[str]:
-        """Lists this project's files in the folder, except the dumps that `pwc` saves for its user when a pass fails.
-
-        Files of Python's own names, which a killed process leaves, go with the folder.
-        """
-        found = (p.name for p in self.path.iterdir() if p.name.startswith(_PREFIXES))
-        names = sorted(name for name in found if not name.startswith("pwc-"))
+        """Lists the files in the folder, except the dumps that `pwc` saves for its user when a pass fails."""
+        names = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("pwc-"))
         return [f"temporary file: {name}" for name in names]
 
 
