@@ -189,7 +189,7 @@ class Functions:
 
 
 def _says(code: types.CodeType) -> tuple[Any, ...]:
-    """What a code object does: two that are equal in this do the same."""
+    """Returns what decides what a code object does: its instructions, constants and names."""
     return code.co_code, code.co_consts, code.co_names
 
 

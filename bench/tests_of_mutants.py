@@ -47,7 +47,7 @@ _NEED_DEVICES = (
 )
 """Files whose import makes arrays: a process that has devices cannot be forked."""
 _OUTCOMES = {0: "survived", 1: "killed", 2: "killed", 4: "not found", 5: "no test", 7: "no function"}
-"""What each exit code of pytest means; a negative one is a crash of the process, which kills the mutant."""
+"""Names each exit code of pytest; a negative code is a crash of the process, which kills the mutant."""
 _SLACK_S = 20.0
 """Seconds that tests may take under a mutant beyond four times what they take without one."""
 
@@ -73,7 +73,7 @@ class Runner:
 
     functions: Functions
     seconds: dict[str, float]
-    """How long each test takes without a mutant."""
+    """Gives the seconds that each test takes without a mutant."""
     log: Path
     """The file of what the last tests printed."""
     _fail_anyway: set[str] = field(default_factory=set[str])

@@ -76,7 +76,7 @@ def _inside(inner: Process, machine: Cluster | Attached) -> Generator[None]:
                 controller.closing = True  # or other threads would go on calling programs
             while not controller.flights.drain(CANCEL_LOOK) or controller.flights.enqueuing:  # of other threads
                 controller.cancel_elsewhere(controller.flights.all())
-                time.sleep(CANCEL_LOOK)
+                time.sleep(0.001)
     finally:
         machine.close()
         controller.flights.stop()

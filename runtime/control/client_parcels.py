@@ -1,4 +1,4 @@
-"""What a client sends to islands by the controller: checked as a whole, before it is in line."""
+"""Checks what a client sends to islands by the controller, as a whole, before it is in line."""
 
 import struct
 
@@ -11,7 +11,7 @@ from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.ids import COUNTER, MOST_RESULTS, NONE
 
 BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
-"""What a client may send to an island behind its runs."""
+"""Lists the messages that a client may send to an island behind its runs."""
 _RUN = MESSAGES.index(m.RunPlan)
 _SINGLE = 5
 """The numbers of a RunPlan before those of its arguments: its plan, itself, transfers, results, what is wanted."""

@@ -42,7 +42,7 @@ BEAT = 0.5
 """Seconds between two signs of life."""
 SAYS = 10.0
 """Seconds in which a member from elsewhere must send its first message."""
-AGAIN = 1.0
+REUSE_LOOK_S = 1.0
 """Seconds between two checks whether the number of a client can be used again."""
 MOST_INTRODUCED = 1 << 16
 """The most plans and named clients that a client process may have."""
@@ -190,7 +190,7 @@ class ClusterController:
     def _reuse(self, number: int) -> None:
         """Frees the number of a client that is gone from all hosts, when its last runs have ended."""
         if any(client_of(run) == number for run in self.dispatcher.runs):
-            self._loop.after(AGAIN, lambda: self._reuse(number))
+            self._loop.after(REUSE_LOOK_S, lambda: self._reuse(number))
         else:
             self._numbers.give_back(number)
 

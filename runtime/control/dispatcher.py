@@ -104,15 +104,10 @@ class Dispatcher:
                 cause = NeverFits(program=program, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
                 self._refuse(run, cause)
                 return
-        self._wait(session, sum(len(data) for _, data in parcels.values()))
+        self._count_waiting(session, sum(len(data) for _, data in parcels.values()))
         session.runs += 1
         if session.runs > MOST_RUNS:
-            raise PathwaysError(
-                BadMessage(
-                    have_=f"{MOST_RUNS:,} runs that have not ended",
-                    rule="fewer",
-                )
-            )
+            raise PathwaysError(BadMessage(have_=f"{MOST_RUNS:,} runs that have not ended", rule="fewer"))
         self.runs[message.run] = run
         for number in parcels:
             session.lines[number].append(run)
@@ -141,13 +136,13 @@ class Dispatcher:
             raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
         line = session.lines[message.island]
         if line:
-            self._wait(session, len(message.blob))
+            self._count_waiting(session, len(message.blob))
             line.append(Behind(message.epoch, message.blob))
         else:
             self._send(message.island, message.epoch, message.blob)
 
     @staticmethod
-    def _wait(session: ClientSession, size: int) -> None:
+    def _count_waiting(session: ClientSession, size: int) -> None:
         """Counts bytes of what a client has in line. Raises PWC0911 where they are too many."""
         session.waiting_bytes += size
         if session.waiting_bytes > MOST_WAITING:

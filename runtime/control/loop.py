@@ -29,7 +29,7 @@ MOST_UNREAD = 1 << 26
 """Bytes that a peer does not take above which it is given up."""
 MOST_FRAME = 1 << 26
 """The most bytes of any message to a controller: data do not come here."""
-FULL = 0.2
+ACCEPT_PAUSE_S = 0.2
 """Seconds for which accepting pauses when the system has no room for another socket."""
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 Receive: TypeAlias = Callable[["Peer", int, bytes], None]
@@ -206,7 +206,7 @@ class Loop:
             except OSError as error:
                 if error.errno in _FULL:  # or the loop would come here again and again
                     self.selector.unregister(sock)
-                    self.after(FULL, again)
+                    self.after(ACCEPT_PAUSE_S, again)
                 return
             accepted(found)
 

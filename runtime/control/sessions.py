@@ -97,7 +97,7 @@ class ClientSession:
     """Names of the clients inside of the process, by number."""
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
     runs: int = 0
-    """How many runs have not ended."""
+    """Counts the runs that have not ended."""
     waiting_bytes: int = 0
     """The bytes of all that is in those lines."""
     held: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
@@ -113,7 +113,7 @@ class ClientSession:
 
     @property
     def expected(self) -> m.Expect:
-        """What hosts are told of it."""
+        """Makes the message that tells hosts of this client."""
         return m.Expect(self.number, self.ticket, self.member)
 
     def is_next(self, run: ClusterRun) -> bool:

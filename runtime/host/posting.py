@@ -1,4 +1,4 @@
-"""Where answers of a host go: to its controller, or to one of its clients."""
+"""Sends answers of a host to its controller, or to one of its clients."""
 
 import contextlib
 from collections.abc import Callable

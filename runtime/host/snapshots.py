@@ -1,4 +1,4 @@
-"""What a host does for snapshots: it writes arrays into folders, and reads them back, on a thread for each client."""
+"""Writes arrays of a host into folders, and reads them back, on a thread for each client."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -80,7 +80,7 @@ def test_runs_succeed_again_after_a_host_dies_during_a_transfer(end: str) -> Non
     results = many(xs)
     send(lost, signal.SIGKILL)
     for ours, theirs in zip(results, want, strict=True):
-        code = code_of(lambda: np.testing.assert_array_equal(np.asarray(ours), theirs))  # noqa: B023
+        code = code_of(lambda ours=ours, theirs=theirs: np.testing.assert_array_equal(np.asarray(ours), theirs))
         assert code in ("", "PWC0910", "PWC0504"), code
     assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
     for ours, theirs in zip(values(many(xs)), want, strict=True):

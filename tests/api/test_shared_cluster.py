@@ -100,9 +100,9 @@ def test_clients_keep_running_while_hosts_are_killed(cluster: SharedCluster) -> 
         for number in range(3):
             name = f"island{number % 2}"
             epoch, ended = (cluster.island(name)[key] for key in ("epoch", "ended"))
-            assert becomes(lambda: cluster.island(name)["ended"] > ended + 50)  # noqa: B023
+            assert becomes(lambda name=name, ended=ended: cluster.island(name)["ended"] > ended + 50)
             cluster.send(name, signal.SIGKILL)
-            assert becomes(lambda: cluster.island(name)["epoch"] > epoch)  # noqa: B023
+            assert becomes(lambda name=name, epoch=epoch: cluster.island(name)["epoch"] > epoch)
             assert cluster.becomes(lambda said: all(i["state"] == "up" for i in said["islands"]))
         assert [end_of(each)[0] for each in clients] == ["0"] * 8
     assert cluster.is_empty()

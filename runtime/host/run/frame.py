@@ -43,8 +43,8 @@ class Frame:
         self.transfers = transfers
         """The first of the numbers under which its values go to other hosts."""
         self.sources = sources
-        """Where values of other hosts come from, by host. A host that has ended since the run was sent keeps its entry:
-        the host in its place knows nothing of this run."""
+        """Holds the sources of other hosts' values, by host. A host that has ended since the run was sent keeps its
+        entry: the host in its place knows nothing of this run."""
         self.decisions = decisions
         """What is decided between hosts, where there are several."""
         self.edges: dict[int, str] = {}

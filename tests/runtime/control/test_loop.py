@@ -25,7 +25,7 @@ class FullSystem:
 
 
 def test_a_full_system_is_not_asked_again_and_again(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested, "FULL", 0.01)
+    monkeypatch.setattr(tested, "ACCEPT_PAUSE_S", 0.01)
     accepted: list[socket.socket] = []
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as caller:
         listener.bind(str(short_path / "s"))

@@ -1,0 +1,116 @@
+"""A dispatcher with clients and hosts that are recorders of messages: no process, no socket, no time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.topology import Island
+from pathways.runtime.control.dispatcher import Dispatcher
+from pathways.runtime.control.member import Member, members_of
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.control.sessions import ClientSession, KnownPlan
+from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.client_messages import WEIGHT
+from pathways.runtime.wire.encoding import decode, encode, pack_parcels
+from pathways.runtime.wire.errors import HostLost
+from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.ids import first_id
+
+PLAN = 7
+
+
+class FakePeer:
+    """Records the messages sent to the other end of a stream."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    def post(self, data: bytes) -> None:
+        while data:
+            size, kind = HEADER.unpack_from(data)
+            self.got.append(decode(kind, data[HEADER.size : HEADER.size + size]))
+            data = data[HEADER.size + size :]
+
+
+class FakeCluster:
+    """Clients, and hosts whose runs end when a test calls `end`."""
+
+    def __init__(self, hosts: int, memory: int | None = None) -> None:
+        self.members = members_of(Island(f"island{n}", devices=1, memory=memory) for n in range(hosts))
+        for member in self.members:
+            self.join_host(member)
+        self.dispatcher = Dispatcher(self.members, SCHEDULING_POLICIES[STRIDE]())
+        self.sessions: list[ClientSession] = []
+        self.pending: list[list[int]] = [[] for _ in self.members]
+        """The unfinished runs of each host, in the order received."""
+        self.seen: list[list[int]] = [[] for _ in self.members]
+
+    def join_host(self, member: Member) -> None:
+        peer: Any = FakePeer()
+        member.ranks[0].peer = peer
+        member.epoch.settle(member.epoch.number, "join")
+
+    def client(self, *, loops: bool = False) -> ClientSession:
+        peer: Any = FakePeer()
+        session = ClientSession(len(self.sessions) + 1, "test", 0, peer)
+        session.plans[PLAN] = KnownPlan("work", {} if loops else None, self.dispatcher.cost_of("work"))
+        self.sessions.append(session)
+        return session
+
+    def submit(
+        self, session: ClientSession, number: int, hosts: Sequence[int], weight: float = 1, memory: int = 0
+    ) -> int:
+        run = first_id(session.number) + number
+        parcels = [(h, self.members[h].epoch.number, m.RunPlan(PLAN, run, 0, run, ())) for h in hosts]
+        pairs = tuple(n for h in hosts for n in (h, memory)) if memory else ()
+        self.dispatcher.submit(session, m.Submit(run, PLAN, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
+        return run
+
+    def free_array(self, session: ClientSession, host: int, array: int) -> None:
+        frame = b"".join(frame_of(*encode(m.FreeArrays((first_id(session.number) + array,)))))
+        self.dispatcher.pass_on(session, m.Relayed(host, self.members[host].epoch.number, 0, frame))
+
+    def collect_messages(self) -> None:
+        """Takes the messages sent to hosts, and records the runs among them."""
+        for number, member in enumerate(self.members):
+            peer: Any = member.ranks[0].peer
+            if peer is None:
+                continue
+            for message in peer.got:
+                if isinstance(message, m.RunPlan):
+                    self.pending[number].append(message.run)
+                    self.seen[number].append(message.run)
+            peer.got.clear()
+
+    def end(self, host: int) -> int:
+        """Ends the oldest unfinished run of a host."""
+        run = self.pending[host].pop(0)
+        self.dispatcher.ended(self.members[host].ranks[0], run, 1_000_000)
+        return run
+
+    def replace_host(self, host: int) -> None:
+        """Loses a host and joins its replacement."""
+        member = self.members[host]
+        cause = HostLost(island=member.name, reason="killed")
+        member.epoch.go()
+        member.ranks[0].peer, member.lost = None, cause
+        self.pending[host].clear()
+        self.dispatcher.gone(member, cause)
+        self.join_host(member)
+
+    def is_empty(self) -> bool:
+        scheduler = self.dispatcher.scheduler
+        return not (
+            self.dispatcher.runs
+            or scheduler.waiting
+            or scheduler.running
+            or scheduler.states
+            or any(any(counts.values()) for counts in scheduler.in_flight.values())
+            or any(self.dispatcher.ledger.reserved.values())
+            or any(line for session in self.sessions for line in session.lines.values())
+        )
+
+
+def refused(session: ClientSession) -> dict[int, str]:
+    peer: Any = session.peer
+    return {x.run: read_diagnostic(x.cause).code for x in peer.got if isinstance(x, m.RunRefused)}
