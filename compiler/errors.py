@@ -21,6 +21,7 @@ class OutsideProgram(Diagnostic):
 @dataclass(frozen=True)
 class Unsupported(Explained):
     code: ClassVar[str] = "PWC0102"
+    also: ClassVar[tuple[type[Exception], ...]] = (NotImplementedError,)
     title: ClassVar[str] = "{what} is not supported in a program"
     what: str
 
@@ -28,6 +29,7 @@ class Unsupported(Explained):
 @dataclass(frozen=True)
 class NotTraceable(Diagnostic):
     code: ClassVar[str] = "PWC0103"
+    also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
     title: ClassVar[str] = "program {program} cannot be traced: {problem}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "a function of arrays that returns arrays: pytrees in, pytrees out"
@@ -41,6 +43,7 @@ class NotTraceable(Diagnostic):
 @dataclass(frozen=True)
 class BadArguments(Explained):
     code: ClassVar[str] = "PWC0104"
+    also: ClassVar[tuple[type[Exception], ...]] = (TypeError, ValueError)
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "{problem}"
     problem: str
@@ -62,6 +65,7 @@ class TransformedProgram(Diagnostic):
 @dataclass(frozen=True)
 class EndlessCalls(Diagnostic):
     code: ClassVar[str] = "PWC0107"
+    also: ClassVar[tuple[type[Exception], ...]] = (RecursionError,)
     title: ClassVar[str] = "program {program} calls itself without end"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "calls that end while the program is traced: whatever they depend on must be known then"
@@ -80,6 +84,7 @@ class BadSlice(Explained):
 @dataclass(frozen=True)
 class RealDevices(Diagnostic):
     code: ClassVar[str] = "PWC0202"
+    also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
     title: ClassVar[str] = "{what} names real devices inside a program"
     have: ClassVar[str] = "devices {devices}"
     need: ClassVar[str] = "virtual devices: slice.devices or slice.mesh(...)"
@@ -91,6 +96,7 @@ class RealDevices(Diagnostic):
 @dataclass(frozen=True)
 class SeveralSlices(Diagnostic):
     code: ClassVar[str] = "PWC0204"
+    also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
     title: ClassVar[str] = "{what} names devices of several slices"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "one computation runs on devices of one slice"
@@ -102,6 +108,7 @@ class SeveralSlices(Diagnostic):
 @dataclass(frozen=True)
 class NotDivisible(Diagnostic):
     code: ClassVar[str] = "PWC0203"
+    also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
     title: ClassVar[str] = "{value} cannot be split evenly"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "every dimension a multiple of the number of its parts"
@@ -113,6 +120,7 @@ class NotDivisible(Diagnostic):
 @dataclass(frozen=True)
 class UnknownAxis(Explained):
     code: ClassVar[str] = "PWC0205"
+    also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
     title: ClassVar[str] = "{axis} is not an axis of the mesh"
     axis: str
 
@@ -131,6 +139,7 @@ class AmbiguousSharding(Diagnostic):
 @dataclass(frozen=True)
 class TooFewDimensions(Diagnostic):
     code: ClassVar[str] = "PWC0209"
+    also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
     title: ClassVar[str] = "{value} has fewer dimensions than its sharding"
     have: ClassVar[str] = "{rank} dimensions, sharded as {spec}"
     need: ClassVar[str] = "at least {least}"

@@ -1,9 +1,12 @@
 """Errors: a code, the user's line, have / need / try. The catalogs of errors are `*/errors.py`."""
 
+import contextlib
 import linecache
 import os
+import sys
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 from pathways.dialect.printable import lines_of, printable
@@ -65,6 +68,10 @@ def _is_source(file: str) -> bool:
         return False
 
 
+class JaxFailure(RuntimeError):
+    """Stands for `jax.errors.JaxRuntimeError`, which a process that computes nothing need not import."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Diagnostic:
     """Base of all user-facing errors: subclasses declare a code and templates over their own fields."""
@@ -76,6 +83,8 @@ class Diagnostic:
     have: ClassVar[str] = ""
     need: ClassVar[str] = ""
     hint: ClassVar[str] = ""
+    also: ClassVar[tuple[type[Exception], ...]] = ()
+    """The exceptions that `jax.jit` raises in this case: a `PathwaysError` is caught as one of these, too."""
 
     where: Where | None = None
 
@@ -131,13 +140,29 @@ MOST_SHOWN = 20
 class PathwaysError(Exception):
     """Every error that a user can cause or meet: one diagnostic, or all violations of one kind.
 
-    `diagnostic` is the first of `diagnostics`; each carries a code and the parts of its message.
+    `diagnostic` is the first of `diagnostics`; each carries a code and the parts of its message. `also` lists classes
+    of which the error is an instance, too: what `jax.jit` raises in its place, or what a user's own code has raised.
     """
 
-    def __init__(self, diagnostic: Diagnostic, *more: Diagnostic) -> None:
+    def __new__(
+        cls, diagnostic: Diagnostic, *more: Diagnostic, also: tuple[type[Exception], ...] = ()
+    ) -> "PathwaysError":
+        wanted = tuple(dict.fromkeys(map(_known, (*also, *diagnostic.also))))
+        chosen = _class_for(wanted) if cls is PathwaysError and wanted else cls
+        return _empty(chosen)
+
+    def __init__(self, diagnostic: Diagnostic, *more: Diagnostic, also: tuple[type[Exception], ...] = ()) -> None:
         self.diagnostics = (diagnostic, *more)
         self.diagnostic = diagnostic
-        super().__init__("\n".join(d.render() for d in self._shown))
+        self._also = also
+        # Not `super()`: a constructor of a class in `also` takes other arguments.
+        Exception.__init__(self, "\n".join(d.render() for d in self._shown))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(PathwaysError, also=self._also), self.diagnostics
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
 
     @property
     def _shown(self) -> tuple[Diagnostic, ...]:
@@ -147,6 +172,31 @@ class PathwaysError(Exception):
     @property
     def code(self) -> str:
         return self.diagnostic.code
+
+
+@lru_cache
+def _class_for(also: tuple[type[Exception], ...]) -> type[PathwaysError]:
+    """Makes a subclass of `PathwaysError` and of other exceptions; leaves out those that cannot be joined with it."""
+    bases: list[type] = []
+    for cls in also:
+        if issubclass(cls, StopIteration | StopAsyncIteration):  # a generator would make another error of it
+            continue
+        # A class comes before those that it is derived from, or Python finds no order of the bases.
+        joined = sorted([*bases, cls], key=lambda c: -len(c.__mro__))
+        with contextlib.suppress(Exception):  # a user's class may do anything when one is derived from it
+            _empty(type("", (PathwaysError, *joined), {}))
+            bases = joined
+    return type("PathwaysError", (PathwaysError, *bases), {"__module__": PathwaysError.__module__})
+
+
+def _known(cls: type[Exception]) -> type[Exception]:
+    """Returns the class of JAX that `JaxFailure` stands for, where JAX is imported."""
+    return getattr(sys.modules.get("jax.errors"), "JaxRuntimeError", RuntimeError) if cls is JaxFailure else cls
+
+
+def _empty(cls: type[PathwaysError]) -> PathwaysError:
+    """Makes an error whose `__init__` is still to be called."""
+    return super(PathwaysError, cls).__new__(cls)
 
 
 class InternalError(Exception):

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.dialect.diagnostics import Diagnostic, Exit, Where
+from pathways.dialect.diagnostics import JaxFailure, Diagnostic, Exit, Where
 
 
 @dataclass(frozen=True)
 class WrongInput(Diagnostic):
     code: ClassVar[str] = "PWC0501"
+    also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "the argument {name} of {program} does not fit"
     have: ClassVar[str] = "{have_}"
@@ -23,6 +24,7 @@ class WrongInput(Diagnostic):
 @dataclass(frozen=True)
 class WrongStructure(Diagnostic):
     code: ClassVar[str] = "PWC0502"
+    also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "the arguments of {program} have another structure than it was compiled for"
     have: ClassVar[str] = "{have_}"
@@ -49,6 +51,7 @@ class NotEnoughDevices(Diagnostic):
 @dataclass(frozen=True)
 class ComputationFailed(Diagnostic):
     code: ClassVar[str] = "PWC0504"
+    also: ClassVar[tuple[type[Exception], ...]] = (JaxFailure,)
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "{computation} failed on {island}"
     have: ClassVar[str] = "{cause}"
@@ -62,6 +65,7 @@ class ComputationFailed(Diagnostic):
 @dataclass(frozen=True)
 class OutOfDeviceMemory(Diagnostic):
     code: ClassVar[str] = "PWC0937"
+    also: ClassVar[tuple[type[Exception], ...]] = (JaxFailure,)
     exit: ClassVar[Exit] = Exit.CAPACITY
     title: ClassVar[str] = "{computation} ran out of memory on {island}"
     have: ClassVar[str] = "{cause}"
@@ -87,6 +91,7 @@ def failed_because(name: str, island: str, cause: str, where: Where | None = Non
 @dataclass(frozen=True)
 class UsedAfterDonation(Diagnostic):
     code: ClassVar[str] = "PWC0207"
+    also: ClassVar[tuple[type[Exception], ...]] = (RuntimeError,)
     title: ClassVar[str] = "{name} was given away and is used again"
     have: ClassVar[str] = "an array that was donated to {taker}{taken_at}"
     need: ClassVar[str] = "an array that nobody overwrites"
@@ -99,6 +104,7 @@ class UsedAfterDonation(Diagnostic):
 @dataclass(frozen=True)
 class UsedAfterDeletion(Diagnostic):
     code: ClassVar[str] = "PWC0217"
+    also: ClassVar[tuple[type[Exception], ...]] = (RuntimeError,)
     title: ClassVar[str] = "{name} was deleted and is used again"
     have: ClassVar[str] = "an array whose memory was given back by .delete(){deleted_at}"
     need: ClassVar[str] = "an array that is there"
@@ -123,6 +129,7 @@ class GuardedTransfer(Diagnostic):
 @dataclass(frozen=True)
 class NotANumber(Diagnostic):
     code: ClassVar[str] = "PWC0211"
+    also: ClassVar[tuple[type[Exception], ...]] = (FloatingPointError,)
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "{computation} on {island} made what is not a number"
     have: ClassVar[str] = "{have_}"

@@ -143,21 +143,6 @@ def test_programs_can_be_nested_and_transformed() -> None:
     np.testing.assert_allclose(np.asarray(outer(X)), expected, rtol=1e-6)
 
 
-def test_a_program_decorates_a_method() -> None:
-    class Model:
-        def __init__(self, scale: float) -> None:
-            self.scale = scale
-
-        @pw.program
-        def step(self, x: Any) -> Any:
-            return self.scale * plus_one(x)
-
-    one, two = Model(1.0), Model(2.0)
-    np.testing.assert_array_equal(np.asarray(one.step(X)), X + 1)
-    np.testing.assert_array_equal(np.asarray(two.step(X)), 2 * (X + 1))
-    assert one.step is one.step
-
-
 def test_scalar_results_compare_format_and_index_by_value() -> None:
     y = pw.program(lambda x: x + 1)(1.0)
     assert y == 2.0 and y != 3.0

@@ -4,10 +4,12 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 from pathways.dialect.plan.signature import EITHER, NAME, POSITION, Parameter
 
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 _LONGEST = 40
@@ -48,13 +50,16 @@ class BoundCall:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Parameters that options name: by number, and by name where `**kwargs` takes them."""
+    """Parameters that options name: by number, and by the names that a call may give them.
+
+    A function behind `functools.wraps` may take both numbers and names of the function that it wraps.
+    """
 
     numbers: frozenset[int]
     names: frozenset[str]
 
     def has(self, number: int, name: str) -> bool:
-        return number in self.numbers or (number < 0 and name in self.names)
+        return number in self.numbers or name in self.names
 
     def __and__(self, other: "Chosen") -> "Chosen":
         return Chosen(self.numbers & other.numbers, self.names & other.names)
@@ -67,32 +72,35 @@ class CallSignature:
     """The signature of a program's function, and which of its parameters are static."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.python = _signature(function)
+        self.python = _own_signature(function)
+        """How the function itself is called, whatever it wraps."""
+        self._shown = _shown_signature(function) or self.python
         self.static = Chosen(frozenset(), frozenset())
 
     def choose(self, argnums: int | Sequence[int], argnames: str | Sequence[str]) -> Chosen:
         """Finds the parameters of these numbers (negative ones count from the end) and names.
 
-        Raises ValueError, with what is expected, for one that is not there.
+        They are those of the signature that the function shows, as for `jax.jit`. Raises ValueError, with what is
+        expected, for one that is not there.
         """
-        parameters = self.python.parameters
-        kinds = {p.kind for p in parameters.values()}
+        parameters = self._shown.parameters
+        kinds = {p.kind for p in (*parameters.values(), *self.python.parameters.values())}
         count = 1 << 16 if inspect.Parameter.VAR_POSITIONAL in kinds else len(parameters)
+        order = list(parameters)
         numbers: set[int] = set()
+        names: set[str] = set()
         for number in (argnums,) if isinstance(argnums, int) else tuple(argnums):
             if not -count <= number < count:
                 raise ValueError(f"numbers below {count}")
             numbers.add(number % count)
-        others: set[str] = set()
-        order = list(parameters)
+            names.update(n for n in order[number % count : number % count + 1] if parameters[n].kind in _NAMED)
         for name in (argnames,) if isinstance(argnames, str) else tuple(argnames):
             if name in parameters:
                 numbers.add(order.index(name))
-            elif inspect.Parameter.VAR_KEYWORD in kinds:
-                others.add(name)
-            else:
+            elif inspect.Parameter.VAR_KEYWORD not in kinds:
                 raise ValueError(f"names among {', '.join(order) or 'none'}")
-        return Chosen(frozenset(numbers), frozenset(others))
+            names.add(name)
+        return Chosen(frozenset(numbers), frozenset(names))
 
     @property
     def plain(self) -> BoundCall | None:
@@ -125,12 +133,25 @@ class CallSignature:
         return made, tuple(values[i] for i in places)
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _shown_signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Returns what `inspect.signature` says of a function: the signature of the one that it wraps, if it wraps one."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
+        return None
+
+
+def _own_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Returns how a function must be called, whatever `functools.wraps` or `__signature__` say."""
+    if isinstance(function, FunctionType) and hasattr(function, "__signature__"):
+        bare = FunctionType(function.__code__, function.__globals__, "", function.__defaults__, function.__closure__)
+        bare.__kwdefaults__ = function.__kwdefaults__
+        function = bare
+    try:
+        return inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
         any_args = inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)
-        return inspect.Signature([any_args])
+        return inspect.Signature([any_args, inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
 
 
 def _bound_parameters(

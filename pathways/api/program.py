@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-import weakref
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
@@ -63,7 +63,6 @@ class Program:
             have = f"argument {min(map(str, (*both.numbers, *both.names)))} in both"
             raise self._refuse("an argument cannot be donated and static", have, "disjoint argnums and argnames")
         self._plain = self._signature.plain
-        self._methods: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
         self._settings: dict[Any, dict[Any, Compiled]] = {}
         """Compiled programs, by the JAX settings that they were traced under, the machine, and signature."""
         self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
@@ -204,24 +203,9 @@ class Program:
         operands = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
         return tree_util.tree_unflatten(out_tree, stage(self.name, operands, results))
 
-    def __get__(self, instance: Any, owner: type | None = None) -> "Program":
-        """Binds a program that was made of a method to its object: one program an object."""
-        if instance is None:
-            return self
-        if instance not in self._methods:
-            bound = functools.partial(self.function, weakref.proxy(instance))
-            functools.update_wrapper(bound, self.function)
-            bound.__dict__.pop("__wrapped__")  # its signature is its own: without self
-            moved = [tuple(sorted(n - 1 for n in chosen.numbers if n)) for chosen in (self._donate, self._static)]
-            self._methods[instance] = Program(
-                bound,
-                example_args=self._example,
-                donate_argnums=moved[0],
-                donate_argnames=tuple(self._donate.names),
-                static_argnums=moved[1],
-                static_argnames=tuple(self._static.names),
-            )
-        return self._methods[instance]
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Binds a program that was made of a method to its object, which becomes argument 0, as `jax.jit` does it."""
+        return self if instance is None else types.MethodType(self, instance)
 
     def _choose(self, what: str, argnums: Argnums, argnames: Argnames) -> Chosen:
         """Finds the parameters that two options name."""

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,9 @@ class Compiled(PicturedPlan):
         """Runs the plan on one value an input; returns one array a result."""
         if self._loaded.lost is not None:
             self._place_anew()
+        if self._loaded.calls_back:
+            wait = partial(process().controller.background.drain, calling_back=True)
+            compat.add_to_effects_barrier("pathways", wait)
         run = debugging.run_debugged if debugging.asked() else LoadedPlan.run
         name, taken = self.plan.name, self._taken
         cut = is_spread(leaves, taken)

@@ -63,7 +63,8 @@ class LoadedPlan:
         self._peaks = self._limited_peaks()
         self._seconds = 1e-3
         """Seconds that a run takes: a moving average."""
-        self._calls_back = any(c.callbacks for c in plan.computations)
+        self.calls_back = any(c.callbacks for c in plan.computations)
+        """Whether a run calls host callbacks."""
         self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
         self._bind = self._binder.bind_and_report if self._binder.may_be_large else self._binder.bind
 
@@ -204,7 +205,7 @@ class LoadedPlan:
         held = [None if h is None else h.share()[0] for h in handles]
         earlier = [a for h in held if h is not None and isinstance(a := h.buffer.array, Promise)]
         known = {i: b for i, b in self._held.items() if b.client is client} | passed_on(self._inputs, held)
-        promise = Promise(number, self.plan.name, client, self._calls_back, line)
+        promise = Promise(number, self.plan.name, client, self.calls_back, line)
         results = PromisedResults(promise, self._results_of, store, known)
         given_up = Gate()  # closed, the run would see the arguments that the caller donates as shared, and copy them
 

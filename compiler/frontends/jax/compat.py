@@ -15,6 +15,8 @@ Why each name is here, and what would replace it:
 * `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
 * `jax._src.config.trace_context`: all settings that change what a trace gives, as `jax.jit` knows its traces by; in
   its place `jax_enable_x64` alone, which decides every element type.
+* `jax._src.dispatch.runtime_tokens` is what `jax.effects_barrier` waits for; without it, the barrier does not wait for
+  programs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +30,7 @@ import jax.extend.source_info_util as jex_source
 import jax.interpreters.xla as jax_xla
 from jax._src import config as _config
 from jax._src import core as _core
+from jax._src import dispatch as _dispatch_any
 from jax._src import source_info_util as _source
 from jax._src import tree_util as _tree_util
 
@@ -43,6 +46,7 @@ Atom: TypeAlias = Any
 _jex_source: Any = jex_source
 _jax_xla: Any = jax_xla
 _core_any: Any = _core
+_dispatch: Any = _dispatch_any
 _source_any: Any = _source
 _tree_util_any: Any = _tree_util
 for _root in PACKAGE_ROOTS:
@@ -228,6 +232,20 @@ def take_for_arrays(kind: type, fetch: Callable[[Any], Any], check: Callable[[An
     _core_any.pytype_aval_mappings[kind] = aval
     _jax_xla.canonicalize_dtype_handlers[kind] = fetch
     _tree_util_any.dispatch_registry.register_node(kind, fetched, only)
+
+
+class _EffectsToken:
+    """Is waited for by `jax.effects_barrier`, as a token of a computation with effects."""
+
+    def __init__(self, wait: Callable[[], object]) -> None:
+        self.block_until_ready = wait
+
+
+def add_to_effects_barrier(key: object, wait: Callable[[], object]) -> None:
+    """Has the next `jax.effects_barrier` of this thread call `wait`, once for each key."""
+    tokens: Any = getattr(_dispatch, "runtime_tokens", None)
+    if tokens is not None:
+        tokens.set_output_runtime_token(key, _EffectsToken(wait))
 
 
 _DISPATCH = ("jax._src.pjit", "jax._src.shard_map")

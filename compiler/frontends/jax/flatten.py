@@ -31,7 +31,7 @@ from pathways.compiler.frontends.jax.names import call_name
 from pathways.compiler.frontends.jax.strays import Strays
 from pathways.compiler.frontends.jax.unroll import Stacked, index_of, stack, unrolled_order
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
-from pathways.dialect.jax_api import Tracer
+from pathways.dialect.jax_api import Tracer, optimization_barrier
 
 OPENED = frozenset(
     {
@@ -58,7 +58,7 @@ def flatten(jaxpr: Any, program: str, where: Where | None) -> TracedGraph:
     run = RunOfEquations(graph, join=True)
     walker = _Flattener(run, MentionFinder(jaxpr), program, where)
     outputs = walker.inline(body, [*graph.inputs], scope="")
-    graph.outputs = [walker.as_value(o) for o in outputs]
+    graph.outputs = [walker.result(o) for o in outputs]
     walker.run.end()
     graph.prune()
     return graph
@@ -79,6 +79,8 @@ class _Flattener:
         self._plain: dict[int, tuple[Eqn, Where | None]] = {}
         self._meshes: dict[SliceMesh, SliceMesh] = {}
         self._lines: dict[Where | None, Where | None] = {}
+        self._called_back: TracedValue | None = None
+        """The last value that a loose equation with a host callback has made."""
 
     def inline(self, body: JaxBody, operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Walks a body with its parameters bound to `operands`; gives what it returns."""
@@ -151,7 +153,21 @@ class _Flattener:
         """Adds an equation with no place of its own, and remembers that it is one."""
         where = where_of_equation(eqn)
         self._plain[id(eqn)] = eqn, self._lines.setdefault(where, where)
-        return self._loose(eqn, operands, scope)
+        outputs = self._loose(eqn, operands, scope)
+        if outputs and self.finder.in_eqn(eqn).callback is not None:
+            self._called_back = outputs[0]
+        return outputs
+
+    def result(self, operand: Operand) -> TracedValue:
+        """Makes a result of the program: a constant fails where a host callback does, as all results of a jit do.
+
+        Libraries wait for a constant to learn whether a check inside of the computation has failed.
+        """
+        value = self.as_value(operand)
+        if self._called_back is None or not isinstance(value, Constant):
+            return value
+        (bound,) = self.traced(_first_after_second, [value, self._called_back], "")
+        return cast("TracedValue", bound)
 
     def _loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
         taken = [stack(self, o) if isinstance(o, Stacked) else o for o in operands]
@@ -289,6 +305,11 @@ class _Flattener:
                 where=where_of_equation(eqn),
             )
         )
+
+
+def _first_after_second(value: Any, awaited: Any) -> Any:
+    """Returns a value that is there when another one is."""
+    return optimization_barrier((value, awaited))[0]
 
 
 def _check_shardings(

@@ -152,11 +152,12 @@ def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, w
         if words := untraceable(error):
             raise _not_traceable(name, error, *words, where) from error
         if found := translate(error, where, lambda: compat.traced_jaxpr(flat, *arguments)):
-            raise PathwaysError(*found) from error
+            raise PathwaysError(*found, also=(type(error),)) from error
         raise
 
 
 def _not_traceable(name: str, error: Exception, problem: str, advice: str, where: Where | None) -> PathwaysError:
     first = str(error).strip().splitlines()[0]
     line = where_of_exception(error) or where
-    return PathwaysError(NotTraceable(program=name, problem=problem, have_=first, advice=advice, where=line))
+    failure = NotTraceable(program=name, problem=problem, have_=first, advice=advice, where=line)
+    return PathwaysError(failure, also=(type(error),))

@@ -7,6 +7,7 @@ callbacks cannot be saved, and why everything that calls back may fail: see `pro
 import threading
 import time
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,13 +70,40 @@ class RaisedElsewhere(Exception):
     """An exception that a callback has raised in another process, as text."""
 
 
+MOST_REMEMBERED = 256
+_types_raised: OrderedDict[str, type[Exception]] = OrderedDict()
+"""Classes of exceptions that callbacks of this process have raised, by what `said_of` says of them."""
+
+
 def said_of(raised: BaseException) -> str:
-    """What an exception of a callback was, and where it was raised."""
+    """Describes an exception of a callback, and where it was raised; `type_raised` finds its class by this text."""
     if isinstance(raised, RaisedElsewhere):
         return str(raised)
     frames = traceback.extract_tb(raised.__traceback__)
     at = f", raised at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    return f"{type(raised).__name__}: {raised}{at}"
+    text = f"{type(raised).__name__}: {raised}{at}"
+    if isinstance(raised, Exception):
+        _types_raised[text] = type(raised)
+        while len(_types_raised) > MOST_REMEMBERED:
+            _types_raised.popitem(last=False)
+    return text
+
+
+def type_raised(text: str) -> type[Exception] | None:
+    """Finds the class of an exception that a callback of this process raised, by the text that describes it."""
+    return _types_raised.get(text)
+
+
+class LaunchErrors:
+    """Collects the exceptions of one launch of a computation, whichever of its callbacks raises them."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def begin(self) -> list[BaseException]:
+        """Starts a launch, when all before are done; returns the list that will hold its exceptions."""
+        self.errors = []
+        return self.errors
 
 
 class Watched:
@@ -83,33 +111,40 @@ class Watched:
 
     With `results`, the types that it returns, an exception does not reach XLA, which would fail one device and leave
     the others in the next collective for ever: it returns zeros instead, and the run that awaits it finds the
-    exception, so that the zeros are never seen.
+    exception, so that the zeros are never seen. No callback of the launch is called after that: its arguments may
+    follow from the zeros.
     """
 
     def __init__(
-        self, function: Callable[..., Any], computation: str, results: Sequence[ArrayType] | None = None
+        self,
+        function: Callable[..., Any],
+        computation: str,
+        results: Sequence[ArrayType] | None = None,
+        raised: LaunchErrors | None = None,
     ) -> None:
         self.function = function
         self.computation = self.launch = computation
         self.results = results
-        self.errors: list[BaseException] = []
-        """Exceptions of the last launch."""
-
-    def begin(self) -> list[BaseException]:
-        """Starts a launch, when all before are done; returns the list that will hold its exceptions."""
-        self.errors = []
-        return self.errors
+        self.raised = raised or LaunchErrors()
+        """Exceptions of the last launch, of all callbacks of the computation."""
 
     def __call__(self, *args: Any) -> Any:
+        errors = self.raised.errors
+        if errors and self.results is not None:
+            return _zeros(self.results)
         progress = getattr(self.function, "progress", None)
         try:
             with running(Inside(self.computation, self.launch, threading.get_ident(), progress=progress)):
                 return self.function(*args)
         except BaseException as error:  # SystemExit, too: a device must not stay inside for ever
-            self.errors.append(error)
+            errors.append(error)
             if self.results is None:
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
-            return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in self.results)
+            return _zeros(self.results)
+
+
+def _zeros(types: Sequence[ArrayType]) -> tuple[Any, ...]:
+    return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in types)
 
 
 def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:

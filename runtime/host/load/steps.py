@@ -326,7 +326,7 @@ def _one_at_a_time(
     ) -> Sequence[Any]:
         if previous:
             previous.pop().wait()
-        errors = [w.begin() for w in watched]
+        errors = watched[0].raised.begin()  # all of a computation share one
         tokens = launch(values, inputs, outputs, launch_id, due, last)
         values[mark] = launched = WatchedLaunch(errors, tokens, queues)
         previous.append(launched)

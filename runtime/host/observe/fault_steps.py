@@ -52,7 +52,7 @@ class FaultSteps(Observer):
                 return None
             token.block_until_ready()
         except pjrt.FAILURES as error:
-            return Poison(failed(run, step.island.key, error, watched.errors[-1] if watched.errors else None))
+            return Poison(failed(run, step.island.key, error, watched.raised.errors[-1] if watched.raised.errors else None))
         return None
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:

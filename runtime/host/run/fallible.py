@@ -11,7 +11,7 @@ from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Computation
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.callbacks import Watched, result_types, said_of
+from pathways.runtime.host.devices.callbacks import LaunchErrors, Watched, result_types, said_of
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, QueueLost
 from pathways.runtime.host.devices.waits import until_done
 from pathways.runtime.host.run.failures import failure_of
@@ -65,7 +65,7 @@ class Awaited:
             print(poison.error(), file=sys.stderr)
 
     def _raised(self, launched: "WatchedLaunch | None") -> BaseException | None:
-        return None if launched is None else next((e for errors in launched.errors for e in errors), None)
+        return None if launched is None else next(iter(launched.errors), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +84,9 @@ class AwaitedOutcome:
 
 @dataclass(frozen=True, eq=False)
 class WatchedLaunch:
-    """A launch of a computation with callbacks: the exceptions of each, tokens of its end, and its devices."""
+    """A launch of a computation with callbacks: their exceptions, tokens of its end, and its devices."""
 
-    errors: list[list[BaseException]]
+    errors: list[BaseException]
     tokens: Sequence[Any]
     queues: Sequence[DeviceQueue]
 
@@ -111,10 +111,11 @@ def watched_callbacks(run: Run, computation: Computation) -> list[Watched]:
     if not computation.callbacks:
         return []
     found: list[Watched] = []
+    raised = LaunchErrors()
     types = result_types(computation.module)
     for index, number in enumerate(computation.callbacks):
         function = find(number)
         if function is None:
             raise PathwaysError(UnknownCallback(computation=run.name, where=run.where))
-        found.append(Watched(function, run.name, types.get(index)))
+        found.append(Watched(function, run.name, types.get(index), raised))
     return found

@@ -27,6 +27,7 @@ from pathways.runtime.errors import (
     UsedAfterDonation,
 )
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices.callbacks import type_raised
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.interrupts import uninterrupted
@@ -40,7 +41,9 @@ class Poison:
     cause: Diagnostic
 
     def error(self) -> PathwaysError:
-        return PathwaysError(self.cause)
+        """Makes the error that a user sees: also of the class that a host callback of this process has raised."""
+        raised = type_raised(self.cause.text(self.cause.have))
+        return PathwaysError(self.cause, also=() if raised is None else (raised,))
 
 
 @dataclass(frozen=True, eq=False)

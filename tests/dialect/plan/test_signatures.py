@@ -138,7 +138,7 @@ def test_static_argnames_and_donate_argnames_work_as_in_jax() -> None:
 
 def test_methods_take_static_argnames_and_donate_argnames() -> None:
     class Model:
-        @pw.program(static_argnames="n", donate_argnames="y")
+        @pw.program(static_argnums=0, static_argnames="n", donate_argnames="y")
         def run(self, x: Any, y: Any, n: int) -> Any:
             return f(x) * n + y
 
@@ -249,10 +249,12 @@ def test_a_compiled_call_takes_exactly_what_python_binds_equally(
     if bound_or_none(python, args, kwargs) is None:
         return
 
-    def function(*args: Any, **kwargs: Any) -> None: ...
+    class Function:
+        __signature__ = python
 
-    function.__signature__ = python  # pyright: ignore[reportFunctionMemberAccess]
-    signature = CallSignature(function)
+        def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    signature = CallSignature(Function())
     bound, dynamic = signature.bind(args, kwargs)
     assert arguments_in_order(bound.parameters, args, kwargs) == dynamic
     assert parameter_problem(bound.parameters, len(dynamic)) is None
