@@ -88,7 +88,10 @@ class RealDevices(Diagnostic):
     title: ClassVar[str] = "{what} names real devices inside a program"
     have: ClassVar[str] = "devices {devices}"
     need: ClassVar[str] = "virtual devices: slice.devices or slice.mesh(...)"
-    hint: ClassVar[str] = "pw.make_virtual_device_set().add_slice(cpu_devices=n), and its .mesh() or .devices here"
+    hint: ClassVar[str] = (
+        "a mesh of pw.make_virtual_device_set().add_slice(devices=n); if the line is in a library, "
+        "pw.program(meshes={{mesh: slice}}) says which slice its mesh stands for"
+    )
     what: str
     devices: str
 

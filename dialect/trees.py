@@ -52,9 +52,11 @@ def describe_tree(treedef: Any, levels: int = DEEPEST_TREE) -> Tree:
         return Tree("dict", children, tuple(k if isinstance(k, str | int) else repr(k) for k in names))
     if cls in (list, tuple):
         return Tree(cls.__name__, children)
-    if hasattr(cls, "_fields") and issubclass(cls, tuple):
-        return Tree("namedtuple", children, tuple(cast("Any", cls)._fields), _class_name(cast("Any", cls)))
-    return Tree("object", children, _object_keys(treedef), _class_name(cls))
+    keys = _object_keys(treedef)
+    fields: Any = getattr(cls, "_fields", None)
+    if isinstance(fields, tuple) and issubclass(cls, tuple) and keys == tuple(f".{name}" for name in fields):
+        return Tree("namedtuple", children, fields, _class_name(cast("Any", cls)))
+    return Tree("object", children, keys, _class_name(cls))  # a namedtuple, too, that JAX flattens in another way
 
 
 def _class_name(cls: type) -> str:
@@ -62,10 +64,13 @@ def _class_name(cls: type) -> str:
 
 
 def _object_keys(treedef: Any) -> tuple[str, ...]:
-    """Returns the names that a registered class gives its children, if it gives any."""
+    """Returns the names that a class gives its children, if it gives any."""
     children = treedef.children()
-    dummy: Any = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
-    paths = tree_util.tree_flatten_with_path(dummy, is_leaf=partial(is_not, dummy))[0]
+    try:
+        dummy: Any = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
+        paths = tree_util.tree_flatten_with_path(dummy, is_leaf=partial(is_not, dummy))[0]
+    except Exception:  # the class does not take leaves that are no arrays, or has code of its own that fails
+        return ()
     names = tuple(tree_util.keystr(path) for path, _ in paths)
     return names if len(set(names)) == len(children) else ()
 

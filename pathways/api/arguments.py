@@ -28,6 +28,8 @@ def aval_of_leaf(leaf: Any) -> Any:
     """Returns the abstract value of a leaf. Raises TypeError, ValueError or OverflowError for what is no JAX array."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
+    if compat.is_ref(leaf):
+        raise TypeError("a mutable array")
     if isinstance(leaf, Array):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
     try:
@@ -60,7 +62,9 @@ def _refused(program: str, name: str, leaf: Any, error: Exception) -> Diagnostic
         return WrongInput(name=name, program=program, have_=have, rule=f"{width} []", where=caller())
     advice = "convert it, or mark it in static_argnums or static_argnames"
     dtype = getattr(leaf, "dtype", None)
-    if isinstance(leaf, np.ma.MaskedArray):
+    if compat.is_ref(leaf):
+        have, advice = "a mutable array", "call the program with it; to lower or compile, give ref[...]"
+    elif isinstance(leaf, np.ma.MaskedArray):
         have, advice = "a masked array", "x.filled(value), and the mask as an argument of its own"
     elif dtype is not None:
         have, advice = f"a {type(leaf).__name__} of dtype {dtype}", f"x.astype(...) of a type that JAX has; or {advice}"

@@ -9,17 +9,18 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jax.experimental.layout import Format, Layout
 
 from pathways.api.array_methods import ArrayMethods
-from pathways.api.errors import ClosedOver
-from pathways.api.fetched import as_jax, key_dims, user_dtype
+from pathways.api.fetched import as_jax, key_dims, shown_values, user_dtype
 from pathways.api.process import process
+from pathways.api.result_shardings import shown_sharding
 from pathways.api.shards import Shard, shards
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.tracing_stack import around
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.jax_api import JaxArray as JaxArray
+from pathways.dialect.jax_api import ShapedArray
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.topology import readable
 from pathways.dialect.user_line import caller
@@ -73,9 +74,12 @@ class Array(ArrayMethods, JaxArray):
 
     @property
     def sharding(self) -> Any:
-        """The sharding on virtual devices; None where JAX asks for a dispatch of its own: it computes on a copy."""
+        """The sharding, on the devices that its program named: virtual ones, or those of this process.
+
+        None where JAX asks for a dispatch of its own: it computes on a copy.
+        """
         frame = inspect.currentframe()
-        return None if frame is not None and compat.is_dispatch(frame.f_back) else self._sharding
+        return None if frame is not None and compat.is_dispatch(frame.f_back) else shown_sharding(self._sharding)
 
     @property
     def virtual_sharding(self) -> Any:
@@ -86,6 +90,16 @@ class Array(ArrayMethods, JaxArray):
     def stored_type(self) -> ArrayType:
         """How it is stored: keys as their data."""
         return self._port.type
+
+    @property
+    def aval(self) -> Any:
+        """Returns the abstract value, as `jax.typeof` does."""
+        return ShapedArray(self.shape, self.dtype, weak_type=self.weak_type)
+
+    @property
+    def format(self) -> Format:
+        """Returns the order of dimensions in memory, and the sharding."""
+        return Format(Layout(tuple(range(self.ndim))), shown_sharding(self._sharding))
 
     @property
     def ndim(self) -> int:
@@ -116,20 +130,20 @@ class Array(ArrayMethods, JaxArray):
         return bool(self._sharding.is_fully_replicated)
 
     def devices(self) -> set[Any]:
-        """The virtual devices that hold it."""
-        return set(self._sharding.device_set)
+        """The devices that hold it, as its program names them."""
+        return set(shown_sharding(self._sharding).device_set)
 
     @property
     def device(self) -> Any:
-        """The virtual device that holds it, or the sharding where there are several."""
+        """The device that holds it, or the sharding where there are several."""
         devices = self.devices()
-        return devices.pop() if len(devices) == 1 else self._sharding
+        return devices.pop() if len(devices) == 1 else shown_sharding(self._sharding)
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """The shards of the virtual devices, in the order of the mesh; `.data` of one fetches that part alone."""
+        """The shards of the devices, in the order of the mesh; `.data` of one fetches that part alone."""
         self._future()
-        return shards(self._sharding, self._port.type.shape, self.ndim, self.addressable_data)
+        return shards(shown_sharding(self._sharding), self._port.type.shape, self.ndim, self.addressable_data)
 
     @property
     def global_shards(self) -> list[Shard]:
@@ -257,14 +271,8 @@ class Array(ArrayMethods, JaxArray):
         return as_jax(stored, self._port.name, self._port.dtype, self._port.weak)
 
     def __jax_array__(self) -> Any:
-        """Does `to_jax` where JAX or an operator asks for it. Raises PWC0218 while a program is traced."""
-        self._check_outside()
+        """Does `to_jax` where JAX or an operator asks for it; in a program that is traced, this makes a constant."""
         return self.to_jax()
-
-    def _check_outside(self) -> None:
-        if calls := around.get():
-            program = calls[-1][0].name
-            raise PathwaysError(ClosedOver(name=self.handle.buffer.name, program=program, where=caller()))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray[Any, Any]":
         if self._port.dtype == "float0":
@@ -354,7 +362,7 @@ class Array(ArrayMethods, JaxArray):
                 return f"<{about}, running>"
             if not self._is_shown:
                 return f"<{about}>"
-            return repr(np.asarray(self))
+            return shown_values(np.asarray(self), self.weak_type)
         except PathwaysError as error:
             return f"<{about}, failed: {error.code}>"
 
@@ -372,4 +380,4 @@ def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
         raise PathwaysError(hang_behind(error) or failed) from error
 
 
-compat.take_for_arrays(Array, Array.__jax_array__, Array._check_outside)  # pyright: ignore[reportPrivateUsage]
+compat.take_for_arrays(Array, Array.__jax_array__)

@@ -100,4 +100,4 @@ class ArrayInPieces(Array):
         return as_jax, (self.stored(), self._port.name, self._port.dtype, self._port.weak)
 
 
-compat.take_for_arrays(ArrayInPieces, ArrayInPieces.__jax_array__, ArrayInPieces._check_outside)  # pyright: ignore[reportPrivateUsage]
+compat.take_for_arrays(ArrayInPieces, ArrayInPieces.__jax_array__)

@@ -40,17 +40,6 @@ class Narrowed(Diagnostic):
 
 
 @dataclass(frozen=True)
-class ClosedOver(Diagnostic):
-    code: ClassVar[str] = "PWC0218"
-    title: ClassVar[str] = "{program} uses {name}, a pw.Array, which is no argument of it"
-    have: ClassVar[str] = "a result of another run, whose values would be frozen into the plan"
-    need: ClassVar[str] = "what programs compute from as arguments: they are used where they lie, with no copy"
-    hint: ClassVar[str] = "pass it as an argument; where a constant is meant, close over np.asarray(x)"
-    name: str
-    program: str
-
-
-@dataclass(frozen=True)
 class WrongSnapshot(Diagnostic):
     code: ClassVar[str] = "PWC0514"
     title: ClassVar[str] = "{name} cannot be restored from {path}"

@@ -32,6 +32,19 @@ def as_jax(stored: "np.ndarray[Any, Any]", name: str, dtype: str, weak: bool) ->
         return pjrt.weakly_typed(array) if weak else array
 
 
+def shown_values(values: "np.ndarray[Any, Any]", weak: bool) -> str:
+    """Shows values as the `repr` of a `jax.Array` does."""
+    end = f"dtype={values.dtype.name}{', weak_type=True' if weak else ''})"
+    width: int = np.get_printoptions()["linewidth"]
+    if values.size == 0:
+        text = f"[], shape={values.shape}"
+    else:
+        text = np.array2string(values, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
+    last = len(text) - text.rfind("\n") + 1
+    gap = " " * len("Array(") if last + len(end) + 1 > width else " "
+    return f"Array({text},{gap}{end}"
+
+
 _IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 
 

@@ -3,22 +3,27 @@
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, overload
 
 import jax
+from jax.sharding import Mesh
 
 from pathways.api.arguments import NO_ARRAYS, aval_of_leaf, key_of, refusal
 from pathways.api.array import Array
 from pathways.api.binding import BoundCall, CallSignature, Chosen
+from pathways.api.jax_stages import TracedProgram
+from pathways.api.mutable_arrays import call_with_refs, on_values, refs_among
 from pathways.api.process import COMPILING, here, process
 from pathways.api.stages import Compiled, Lowered
 from pathways.api.warn import warn
 from pathways.compiler.errors import BadArguments, EndlessCalls
 from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.meshes import ambient
 from pathways.compiler.frontends.jax.staged import stage
-from pathways.compiler.frontends.jax.trace import Traced, outline, trace_program
+from pathways.compiler.frontends.jax.trace import Outline, Traced, outline, trace_program
 from pathways.compiler.frontends.jax.tracing_stack import around, tracing
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
@@ -48,6 +53,7 @@ class Program:
         donate_argnames: Argnames = (),
         static_argnums: Argnums = (),
         static_argnames: Argnames = (),
+        meshes: Mapping[Mesh, VirtualSlice] = MappingProxyType({}),
     ) -> None:
         if not callable(function):
             have = f"a {type(function).__name__}"
@@ -56,6 +62,7 @@ class Program:
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._example = example_args
+        self._meshes = dict(meshes)
         self._signature = CallSignature(function)
         self._donate = self._choose("donate", donate_argnums, donate_argnames)
         self._static = self._signature.static = self._choose("static", static_argnums, static_argnames)
@@ -65,6 +72,7 @@ class Program:
         self._plain = self._signature.plain
         self._settings: dict[Any, dict[Any, Compiled]] = {}
         """Compiled programs, by the JAX settings that they were traced under, the machine, and signature."""
+        self._of_values: dict[Any, Program] = {}
         self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.where = Where(code.co_filename, code.co_firstlineno, self.name) if code is not None else caller()
@@ -117,6 +125,8 @@ class Program:
         try:
             key = (bound.key, tree, mesh, *map(key_of, leaves))
         except NO_ARRAYS as error:
+            if refs := refs_among(leaves):
+                return call_with_refs(self._on_values(bound, tree, refs), leaves, refs, self.name)
             raise refusal(self.name, dynamic, bound.names, error) from None
         compiled = known.get(key)
         if compiled is None:
@@ -165,6 +175,7 @@ class Program:
                     lowering_platform=lowering_platform(platform),
                     where=self.where,
                     parameters=bound.parameters,
+                    meshes=self._meshes,
                 )
 
         return Lowered(trace(), tree, self.name, trace)
@@ -183,6 +194,15 @@ class Program:
                 raise self._refuse(f"{self.name} would be traced for {struct.dtype}", have, rule)
         return narrow
 
+    def _on_values(self, bound: BoundCall, tree: Any, refs: tuple[int, ...]) -> "Program":
+        """Makes the program of the values of mutable arrays, or finds it."""
+        key = bound.key, tree, refs
+        if key not in self._of_values:
+            function = on_values(bound.function(self.function), tree, refs)
+            made = self._of_values[key] = Program(function, meshes=self._meshes)
+            made.name, made.where = self.name, self.where
+        return self._of_values[key]
+
     def _as_part(
         self, bound: BoundCall, leaves: Sequence[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -197,11 +217,34 @@ class Program:
     def _staged(self, bound: BoundCall, leaves: Sequence[Any], tree: Any) -> Any:
         """Stages a call under a transformation of JAX: its results have types, and nothing may look inside."""
         structs = self._structs(leaves, bound, tree_util.tree_unflatten(tree, leaves))
+        found = self._outline(bound, structs, tree)
+        operands = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
+        return tree_util.tree_unflatten(found.out_tree, stage(self.name, operands, found.results))
+
+    def _outline(self, bound: BoundCall, structs: Sequence[jax.ShapeDtypeStruct], tree: Any) -> Outline:
         arguments = tree_util.tree_unflatten(tree, structs)
         with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
-            results, out_tree = outline(bound.function(self.function), arguments, name=self.name, where=self.where)
-        operands = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
-        return tree_util.tree_unflatten(out_tree, stage(self.name, operands, results))
+            return outline(bound.function(self.function), arguments, name=self.name, where=self.where)
+
+    def trace(self, *args: Any, **kwargs: Any) -> TracedProgram:
+        """Traces the program for these arguments: `.jaxpr`, `.out_info` and `.lower()`, as in `jax.stages.Traced`."""
+        bound, dynamic = self._bind(args, kwargs)
+        leaves, tree = tree_util.tree_flatten(dynamic)
+        structs = self._structs(leaves, bound, dynamic)
+        found = self._outline(bound, structs, tree)
+        lower = functools.partial(self.lower, *args, **kwargs)
+        types = tuple(structs), found.out_tree, tuple(found.results)
+        return TracedProgram(found.jaxpr, self.name, tree, *types, lower)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the shapes and element types of the result, as `jax.ShapeDtypeStruct`s in its structure."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Drops all that was compiled of the program: the next call traces and compiles again."""
+        self._settings.clear()
+        self._of_values.clear()
+        self._latest = None, {}
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Binds a program that was made of a method to its object, which becomes argument 0, as `jax.jit` does it."""
@@ -258,6 +301,7 @@ def program(
     donate_argnames: Argnames = (),
     static_argnums: Argnums = (),
     static_argnames: Argnames = (),
+    meshes: Mapping[Mesh, VirtualSlice] = ...,
 ) -> Program: ...
 @overload
 def program(
@@ -267,6 +311,7 @@ def program(
     donate_argnames: Argnames = (),
     static_argnums: Argnums = (),
     static_argnames: Argnames = (),
+    meshes: Mapping[Mesh, VirtualSlice] = ...,
 ) -> Callable[[Callable[..., Any]], Program]: ...
 def program(function: Callable[..., Any] | None = None, /, **options: Any) -> Program | Callable[..., Program]:
     """Makes a program of a function of pytrees (paper, section 3); a decorator, bare or with options.
@@ -274,7 +319,8 @@ def program(function: Callable[..., Any] | None = None, /, **options: Any) -> Pr
     `example_args` is what `pwc compile` compiles for: a tuple of arrays or `jax.ShapeDtypeStruct`s, or a function that
     returns it. Arguments in `donate_argnums` or `donate_argnames` are given up by the caller: their memory is used for
     results. Arguments in `static_argnums` or `static_argnames` are hashable Python values; each combination is a
-    program of its own. Numbers and names are those of parameters, however the call gives them.
+    program of its own. Numbers and names are those of parameters, however the call gives them. `meshes` maps a mesh of
+    this process's own devices, which a library names inside of the program, to the slice that it stands for.
     """
 
     def make(function: Callable[..., Any]) -> Program:

@@ -1,9 +1,14 @@
 """Where the results of a plan lie, on virtual devices."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from pathways.compiler.frontends.jax.devices import VirtualSlice
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+
+from pathways.compiler.frontends.jax.devices import VirtualDevice, VirtualSlice, implicit_slice
+from pathways.dialect.jax_api import device_put
 from pathways.dialect.plan.nouns import Plan, PlanSlice, Port
 from pathways.runtime.host.devices.pjrt import named_sharding
 
@@ -16,6 +21,23 @@ def virtual_sharding(plan: Plan, port: Port, slices: Mapping[str, VirtualSlice])
     positions = tuple(bound.devices.index(d) for d in mesh.devices)
     devices = [slices[mesh.slice].devices[i] for i in positions]
     return named_sharding(mesh.spec, buffer.layout.dims, devices)
+
+
+def shown_sharding(sharding: Any) -> Any:
+    """Returns the sharding as users see it: on this process's own devices where the program named no other ones."""
+    if not isinstance(sharding, NamedSharding):
+        return sharding
+    devices: list[VirtualDevice] = list(cast("Any", sharding.mesh).devices.flat)
+    if devices[0].slice is implicit_slice():
+        with jax.ensure_compile_time_eval():
+            return device_put(np.zeros(())).sharding
+    own = [d.stands_for for d in devices]
+    if None in own:
+        return sharding
+    grid = np.empty(len(own), dtype=object)
+    grid[:] = own
+    mesh: Any = sharding.mesh
+    return NamedSharding(Mesh(grid.reshape(mesh.devices.shape), mesh.axis_names), sharding.spec)
 
 
 def slice_like(one: PlanSlice) -> VirtualSlice:

@@ -172,7 +172,8 @@ def _reader(
         handle = read_buffer(process().controller, current_client.get(), saved_as, place)
         island = handle.buffer.origin[1]
         port = Port(name, mine.type, saved.dtype, bool(getattr(leaf, "weak_type", False)), island, 0)
-        return Array(handle, port, part.leaf.sharding)
+        like = part.leaf
+        return Array(handle, port, like.virtual_sharding if isinstance(like, Array) else like.sharding)
 
     def read() -> Any:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from pathways.api.analysis import MemoryAnalysis, islands_asked_for, memory_of
 from pathways.api.array import Array
 from pathways.api.dispatching import PARALLEL, is_sequential
+from pathways.api.jax_stages import CompiledAsInJax, LoweredAsInJax
 from pathways.api.pictures import PicturedPlan, PicturedProgram
 from pathways.api.pieced_arguments import give_up_others, is_spread, spread_leaves, whole
 from pathways.api.process import COMPILING, process
@@ -49,7 +50,7 @@ from pathways.runtime.host.load.costs import IslandCost
 from pathways.viz.graphs import Graph
 
 
-class Lowered(PicturedProgram):
+class Lowered(PicturedProgram, LoweredAsInJax):
     """A traced program, not placed yet. `module` is its IR of phase `trace`."""
 
     def __init__(self, traced: Traced, in_tree: Any, name: str, trace: Callable[[], Traced] | None = None) -> None:
@@ -65,8 +66,8 @@ class Lowered(PicturedProgram):
         self.slices: dict[str, VirtualSlice] = traced.slices
         self.pipelines: tuple[StageTable, ...] = traced.pipelines
         """How the losses in it were cut into stages."""
-        self._in_tree = in_tree
-        self._out_tree = traced.out_tree
+        self._in_tree, self._in_types = in_tree, traced.in_types
+        self._out_tree, self._out_types = traced.out_tree, traced.out_types
         self._name = name
         self._again = trace if traced.pipelines else None
         self._settings = compat.trace_context()
@@ -200,7 +201,7 @@ class Recipe:
         return self.lowered.watched(self.topology, self.options)
 
 
-class Compiled(PicturedPlan):
+class Compiled(PicturedPlan, CompiledAsInJax):
     """A plan bound to this process's devices. Calling it runs it; results are `pw.Array`s, at once.
 
     Where a device is lost or an island removed, the next run is placed anew, on islands that have all their devices.

@@ -32,7 +32,7 @@ def test_an_array_reads_as_numpy_values_and_python_scalars() -> None:
     np.testing.assert_array_equal(np.asarray(x), X)
     np.testing.assert_array_equal(np.asarray(x, dtype=np.float64), X)
     assert x.block_until_ready().is_ready()
-    assert repr(place(np.array([1.0, 2.0]).reshape(2, 1) * np.ones((1, 2)))).startswith("array([[1., 1.]")
+    assert repr(place(np.array([1.0, 2.0]).reshape(2, 1) * np.ones((1, 2)))).startswith("Array([[1., 1.]")
     small: Any = pw.program(lambda v: v + 1)
     assert float(small(1.5)) == 2.5 and int(small(2)) == 3 and bool(small(0))
     np.testing.assert_array_equal(x.to_jax(), X)

@@ -15,6 +15,8 @@ Why each name is here, and what would replace it:
 * `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
 * `jax._src.config.trace_context`: all settings that change what a trace gives, as `jax.jit` knows its traces by; in
   its place `jax_enable_x64` alone, which decides every element type.
+* `jax._src.interpreters.pxla._discharge_internal_refs` is how `jax.jit` turns mutable arrays that a function makes into
+  values; without it they stay as they are, in one computation.
 * `jax._src.dispatch.runtime_tokens` is what `jax.effects_barrier` waits for; without it, the barrier does not wait for
   programs.
 """
@@ -33,6 +35,7 @@ from jax._src import core as _core
 from jax._src import dispatch as _dispatch_any
 from jax._src import source_info_util as _source
 from jax._src import tree_util as _tree_util
+from jax._src.interpreters import pxla as _pxla_any
 
 from pathways.dialect import jax_api
 from pathways.dialect.diagnostics import Where
@@ -47,6 +50,7 @@ _jex_source: Any = jex_source
 _jax_xla: Any = jax_xla
 _core_any: Any = _core
 _dispatch: Any = _dispatch_any
+_pxla: Any = _pxla_any
 _source_any: Any = _source
 _tree_util_any: Any = _tree_util
 for _root in PACKAGE_ROOTS:
@@ -83,6 +87,13 @@ def body_of(jaxpr: Any) -> JaxBody:
     if not consts and constvars:  # an open jaxpr: its callers pass these as operands
         invars, constvars = constvars + invars, []
     return JaxBody(constvars, consts, invars, list(inner.eqns), list(inner.outvars))
+
+
+def with_equations(jaxpr: Any, eqns: list[Eqn], outvars: list[Atom]) -> Any:
+    """Returns a jaxpr, open or closed as the given one, of other equations and results."""
+    inner = getattr(jaxpr, "jaxpr", jaxpr)
+    made = inner.replace(eqns=eqns, outvars=outvars)
+    return made if inner is jaxpr else jaxpr.replace(jaxpr=made)
 
 
 def effects_of(jaxpr: Any) -> bool:
@@ -161,6 +172,18 @@ def aval_of(value: Any) -> Aval:
     return jax_api.typeof(value)
 
 
+def is_ref(value: Any) -> bool:
+    """Whether a value is a mutable array (`jax.new_ref`), not one that is traced."""
+    return isinstance(value, jax_api.Ref) and not isinstance(value, jax_api.Tracer)
+
+
+def without_refs(jaxpr: Any) -> Any:
+    """Returns a closed jaxpr that makes values where the given one reads and writes mutable arrays that it makes."""
+    discharge = getattr(_pxla, "_discharge_internal_refs", None)
+    has_refs = any(type(e).__name__ == "InternalMutableArrayEffect" for e in jaxpr.effects)
+    return discharge(jaxpr) if has_refs and discharge is not None else jaxpr
+
+
 def is_key(aval: Aval) -> bool:
     """Whether an abstract value is an array of typed PRNG keys (or another extended type)."""
     return jax_api.dtypes.issubdtype(aval.dtype, jax_api.dtypes.extended)
@@ -214,13 +237,12 @@ def variable(aval: Aval) -> Var:
     return make(aval)
 
 
-def take_for_arrays(kind: type, fetch: Callable[[Any], Any], check: Callable[[Any], None]) -> None:
-    """JAX takes objects of a class for arrays: by `shape`, `dtype` and `weak_type` where it traces, after `check`, and
-    by what `fetch` gives where it computes.
+def take_for_arrays(kind: type, fetch: Callable[[Any], Any]) -> None:
+    """JAX takes objects of a class for arrays: by `shape`, `dtype` and `weak_type` where it traces, and by what
+    `fetch` gives where it computes.
     """
 
     def aval(value: Any) -> Aval:
-        check(value)
         return jax_api.ShapedArray(value.shape, value.dtype, weak_type=value.weak_type)
 
     def fetched(value: Any) -> tuple[tuple[Any], None]:

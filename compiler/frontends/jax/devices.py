@@ -5,6 +5,7 @@ and traces through them. They hold no memory and cannot compute: that is for the
 """
 
 import contextvars
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -66,6 +67,8 @@ class VirtualDevice:
         self.device_kind = kind
         self.process_index = 0
         self.client = _Client(platform)
+        self.stands_for: Any = None
+        """The device of this process that a program names, and that this one takes the place of."""
 
     def default_memory(self) -> _Memory:
         return _Memory("device")
@@ -158,6 +161,12 @@ class VirtualSlice:
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self.devices)} x {self.kind or self.prefer or 'any'}>"
+
+
+@functools.cache
+def implicit_slice() -> VirtualSlice:
+    """Returns the slice of one device on which programs without slices run: the same for all of the process."""
+    return VirtualSlice(1)
 
 
 def _grid(devices: Sequence[VirtualDevice], shape: tuple[int, ...]) -> Any:

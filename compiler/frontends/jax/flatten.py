@@ -130,6 +130,8 @@ class _Flattener:
         """One constant an array, however many functions close over it."""
         if isinstance(array, Tracer):
             self._refuse_leak()
+        if compat.is_ref(array):
+            self._refuse_ref(array)
         small = isinstance(array, int | float | bool | np.generic)
         key: Any = (type(cast("object", array)), repr(cast("object", array))) if small else id(array)
         if key not in self._constants:
@@ -282,6 +284,12 @@ class _Flattener:
         advice = "return all values from the functions of a program"
         problem = "it uses a value that another trace left behind"
         error = NotTraceable(program=self.program, problem=problem, have_=have, advice=advice, where=self.where)
+        raise PathwaysError(error)
+
+    def _refuse_ref(self, ref: Any) -> None:
+        have, rule = f"{compat.aval_of(ref)}, which it closes over", "mutable arrays as arguments"
+        advice = "pass it as an argument: it is written back when the program has run"
+        error = Unsupported(what="a mutable array", have_=have, rule=rule, advice=advice, where=self.where)
         raise PathwaysError(error)
 
     def _refuse_ordered(self, name: str, where: Where | None) -> None:

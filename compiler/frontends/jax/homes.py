@@ -8,14 +8,13 @@ All bodies of control flow take an operand at one place: in a loop where its cal
 every turn; in a branch where it lies, so that nothing moves for a body that does not run.
 """
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
 from pathways.compiler.frontends.jax.compat import Aval, is_key
-from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.devices import implicit_slice
 from pathways.compiler.frontends.jax.graph import ControlFlow, GraphNode, Loose, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.meshes import SliceMesh, ambient_mesh, default_mesh
 
@@ -75,13 +74,7 @@ def _closed(graph: TracedGraph, homes: Homes, fallback: SliceMesh | None = None)
 
 def _somewhere(homes: Homes, fallback: SliceMesh | None) -> SliceMesh:
     """A home for what nothing places."""
-    return next(iter(homes.nodes.values()), None) or fallback or ambient_mesh() or _implicit()
-
-
-@functools.cache
-def _implicit() -> SliceMesh:
-    """The same for every program of the process."""
-    return default_mesh(VirtualSlice(1))
+    return next(iter(homes.nodes.values()), None) or fallback or ambient_mesh() or default_mesh(implicit_slice())
 
 
 def _follow_operands(graph: TracedGraph, homes: Homes) -> None:

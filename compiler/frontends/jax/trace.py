@@ -4,6 +4,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from pathways.compiler.frontends.jax.flatten import flatten
 from pathways.compiler.frontends.jax.homes import find_homes
 from pathways.compiler.frontends.jax.jax_errors import translate, untraceable
 from pathways.compiler.frontends.jax.lower import Lowering
+from pathways.compiler.frontends.jax.own_devices import Meshes, with_virtual_devices
 from pathways.compiler.frontends.jax.pieces import cut_into_pieces
 from pathways.compiler.frontends.jax.pipeline.table import StageTable, noted
 from pathways.compiler.frontends.jax.scalars import copy_scalars
@@ -44,6 +46,8 @@ class Traced:
     """Seconds of JAX's own tracing, of its lowering, and of the rest of the phase."""
     pipelines: tuple[StageTable, ...] = ()
     """How the losses in it were cut into stages."""
+    in_types: tuple[jax.ShapeDtypeStruct, ...] = ()
+    out_types: tuple[jax.ShapeDtypeStruct, ...] = ()
 
 
 def trace_program(
@@ -57,11 +61,13 @@ def trace_program(
     lowering_platform: str,
     where: Where | None,
     parameters: tuple[Parameter, ...] = (),
+    meshes: Meshes = MappingProxyType({}),
 ) -> Traced:
     """Traces `function(*arguments)`, whose arguments are pytrees of `ShapeDtypeStruct`s.
 
     `leaf_names` names each leaf; `donated` are positions of leaves that the caller gives up; `parameters` say how it is
-    called. Raises coded errors at the user's line.
+    called; `meshes` names the slices that meshes of this process's own devices stand for. Raises coded errors at the
+    user's line.
     """
     trees: list[Any] = []
 
@@ -77,7 +83,8 @@ def trace_program(
     noting = noted.set(tables)
     try:
         with Activity(f"tracing {name}"):
-            jaxpr = _make_jaxpr(flat, arguments, name, where)
+            made = compat.without_refs(_make_jaxpr(flat, arguments, name, where))
+            jaxpr = with_virtual_devices(made, meshes)
     finally:
         noted.reset(noting)
     traced = time.perf_counter()
@@ -98,7 +105,8 @@ def trace_program(
     own = time.perf_counter() - traced - lowering.seconds
     timing = {"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own}
     cut = tuple(dict.fromkeys(tables))
-    return Traced(emitted.program, emitted.constants, emitted.slices, trees[-1][1], timing, cut)
+    types = tuple(tuple(map(compat.struct, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
+    return Traced(emitted.program, emitted.constants, emitted.slices, trees[-1][1], timing, cut, *types)
 
 
 def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
@@ -122,10 +130,17 @@ def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
     return emit(graph, homes, names, lowering)
 
 
-def outline(
-    function: Callable[..., Any], arguments: Sequence[Any], *, name: str, where: Where | None
-) -> tuple[list[jax.ShapeDtypeStruct], Any]:
-    """The types of what `function(*arguments)` returns, and their pytree. Raises as `trace`."""
+@dataclass(frozen=True)
+class Outline:
+    """A function as JAX traced it, with the types of its results and their pytree."""
+
+    jaxpr: Any
+    results: list[jax.ShapeDtypeStruct]
+    out_tree: Any
+
+
+def outline(function: Callable[..., Any], arguments: Sequence[Any], *, name: str, where: Where | None) -> Outline:
+    """Traces `function(*arguments)` for the types of its results. Raises as `trace_program`."""
     trees: list[Any] = []
 
     @functools.wraps(function)
@@ -135,7 +150,7 @@ def outline(
         return leaves
 
     jaxpr = _make_jaxpr(flat, arguments, name, where)
-    return [compat.struct(aval) for aval in jaxpr.out_avals], trees[-1]
+    return Outline(jaxpr, [compat.struct(aval) for aval in jaxpr.out_avals], trees[-1])
 
 
 def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, where: Where | None) -> Any:

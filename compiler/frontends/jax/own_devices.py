@@ -1,0 +1,211 @@
+"""Replaces devices of this process that a traced program names by virtual ones.
+
+Libraries put values on `jax.devices()[0]`, or constrain them to a mesh of all devices of the process. In a program
+such a device stands for one of a virtual slice: of the slice that `pw.program(meshes={mesh: slice})` names; else of
+the only slice of as many devices; else, where the program has no slice, of a slice of its own. A target of a single
+device asks for nothing: a value stays where its data are. What is left raises PWC0202 when it is read (meshes.py).
+
+`trace.py` calls this right after JAX's trace. It makes new jaxprs: those of JAX are shared with code outside.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+
+from pathways.compiler.errors import BadSlice
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.compat import Eqn
+from pathways.compiler.frontends.jax.devices import VirtualDevice, VirtualSlice, implicit_slice
+from pathways.compiler.frontends.jax.mentions import JITS, MOVES
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import jit, make_jaxpr
+from pathways.dialect.user_line import caller
+
+Meshes: TypeAlias = Mapping[Mesh, VirtualSlice]
+_SHARDINGS = ("devices", "sharding", "dst_sharding", "in_shardings", "out_shardings", "ctx_mesh")
+_MESHES = ("mesh", "concrete_mesh")
+"""Parameters of equations that name devices."""
+
+
+def with_virtual_devices(jaxpr: Any, meshes: Meshes) -> Any:
+    """Returns the jaxpr with virtual devices in place of this process's own; the same one where it names none.
+
+    Raises PWC0201 for a mesh in `meshes` that has not as many devices as its slice.
+    """
+    named = _Named()
+    named.read(jaxpr)
+    if not named.own:
+        return jaxpr
+    return _Replacer(_stand_ins(named, meshes)).jaxpr(jaxpr)
+
+
+@dataclass
+class _Named:
+    """The meshes of own devices that a jaxpr names, and the virtual slices."""
+
+    own: dict[tuple[Any, ...], None] = field(default_factory=dict[tuple[Any, ...], None])
+    slices: dict[int, VirtualSlice] = field(default_factory=dict[int, VirtualSlice])
+    _seen: dict[int, Any] = field(default_factory=dict[int, Any])
+
+    def read(self, jaxpr: Any) -> None:
+        if id(jaxpr) in self._seen:
+            return
+        self._seen[id(jaxpr)] = jaxpr
+        for eqn in compat.body_of(jaxpr).eqns:
+            for target in _targets(eqn):
+                devices = _devices_of(target)
+                self.slices.update({d.slice.number: d.slice for d in devices if isinstance(d, VirtualDevice)})
+                if devices and not any(isinstance(d, VirtualDevice) for d in devices):
+                    self.own[devices] = None
+            for inner in compat.sub_jaxprs(eqn):
+                self.read(inner)
+
+
+def _targets(eqn: Eqn) -> Iterator[Any]:
+    """Yields what an equation names of devices."""
+    if eqn.primitive.name not in MOVES | JITS | {"shard_map"}:
+        return
+    for name in (*_SHARDINGS, *_MESHES):
+        found = eqn.params.get(name)
+        yield from found if isinstance(found, tuple | list) else (found,)
+
+
+def _devices_of(target: Any) -> tuple[Any, ...]:
+    """Returns the devices that a device, sharding or mesh names, in order; none for what names no devices."""
+    if isinstance(target, NamedSharding):
+        target = target.mesh
+    if isinstance(target, Mesh):
+        return () if target.empty else tuple(target.devices.flat)
+    if isinstance(target, SingleDeviceSharding):
+        return tuple(target.device_set)
+    return (target,) if isinstance(target, jax.Device | VirtualDevice) else ()
+
+
+def _stand_ins(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
+    """Chooses the virtual device for each own device; those that are named alone may have none."""
+    found: dict[Any, VirtualDevice] = {}
+    for mesh, slice_ in meshes.items():
+        found.update(zip(_checked(mesh, slice_), slice_.devices, strict=True))
+    for devices in named.own:
+        if len(devices) == 1 or all(d in found for d in devices):
+            continue
+        ordered = tuple(sorted(devices, key=lambda d: d.id))
+        fitting = [s for s in named.slices.values() if len(s.devices) == len(devices)]
+        if not named.slices:
+            found.update(zip(ordered, _own_slice(ordered).devices, strict=True))
+        elif len(named.slices) == len(fitting) == 1:
+            found.update(zip(ordered, fitting[0].devices, strict=True))
+    return found
+
+
+def _checked(mesh: Mesh, slice_: VirtualSlice) -> Sequence[Any]:
+    devices = list(mesh.devices.flat)
+    if len(devices) != len(slice_.devices):
+        have, rule = f"{mesh} of {len(devices)} devices", f"one device for each of {slice_.described}"
+        advice = f"pw.make_virtual_device_set().add_slice(devices={len(devices)})"
+        raise PathwaysError(BadSlice(slice=slice_.name, have_=have, rule=rule, advice=advice, where=caller()))
+    return devices
+
+
+@functools.cache
+def _own_slice(devices: tuple[Any, ...]) -> VirtualSlice:
+    """Returns the slice of these devices, the same for every program of the process.
+
+    Its devices say that they are of the same platform and kind: traced types of a `shard_map` hold these of their mesh.
+    """
+    made = implicit_slice() if len(devices) == 1 else VirtualSlice(len(devices))
+    for virtual, own in zip(made.devices, devices, strict=True):
+        virtual.platform, virtual.device_kind, virtual.stands_for = own.platform, own.device_kind, own
+    return made
+
+
+@functools.cache
+def _unspecified() -> Any:
+    """Returns what JAX writes for a sharding that is left to it; there is no public name."""
+    (eqn,) = compat.body_of(make_jaxpr(jit(lambda x: x))(1.0)).eqns
+    return eqn.params["in_shardings"][0]
+
+
+class _Replacer:
+    """Makes jaxprs anew, each once."""
+
+    def __init__(self, found: Mapping[Any, VirtualDevice]) -> None:
+        self._found = found
+        self._made: dict[int, tuple[Any, Any]] = {}
+
+    def jaxpr(self, jaxpr: Any) -> Any:
+        if id(jaxpr) not in self._made:
+            known: dict[Any, Any] = {}
+            body = compat.body_of(jaxpr)
+            eqns = [made for eqn in body.eqns if (made := self._equation(eqn, known)) is not None]
+            outvars = [_now(atom, known) for atom in body.outvars]
+            self._made[id(jaxpr)] = jaxpr, compat.with_equations(jaxpr, eqns, outvars)
+        return self._made[id(jaxpr)][1]
+
+    def _equation(self, eqn: Eqn, known: dict[Any, Any]) -> Eqn | None:
+        """Makes an equation anew; None for a constraint that asks for nothing, whose result is its operand."""
+        invars = [_now(atom, known) for atom in eqn.invars]
+        params = {name: self._inner(value) for name, value in eqn.params.items()}
+        if eqn.primitive.name in MOVES | JITS | {"shard_map"}:
+            none = None if eqn.primitive.name == "device_put" else _unspecified()
+            params |= {name: self._targets(params[name], none) for name in _SHARDINGS if name in params}
+            params |= {name: self._typed_mesh(params[name]) for name in _MESHES if name in params}
+        if eqn.primitive.name in MOVES and params.get("sharding") is _unspecified():
+            known[eqn.outvars[0]] = invars[0]
+            return None
+        return eqn.replace(invars=invars, params=params)
+
+    def _inner(self, value: Any) -> Any:
+        """Replaces jaxprs among the values of a parameter."""
+        if type(value) is tuple:
+            return tuple(map(self._inner, value))
+        is_jaxpr = hasattr(value, "eqns") and hasattr(value, "invars")
+        return self.jaxpr(value) if is_jaxpr or hasattr(getattr(value, "jaxpr", None), "eqns") else value
+
+    def _targets(self, named: Any, none: Any) -> Any:
+        """Replaces all that a parameter names; `none` is written for a single own device without stand-in."""
+        if isinstance(named, tuple | list):
+            return tuple(self._targets(one, none) for one in named)
+        moved = self._target(named)
+        return none if moved is None and named is not None else moved
+
+    def _target(self, target: Any) -> Any:
+        """Returns what an equation names in place of own devices; None in place of a single one without stand-in."""
+        devices = _devices_of(target)
+        if not devices or isinstance(devices[0], VirtualDevice):
+            return target
+        if not all(d in self._found for d in devices):
+            return None if len(devices) == 1 else target
+        if isinstance(target, Mesh):
+            return self._mesh(target)
+        if isinstance(target, NamedSharding):
+            return NamedSharding(self._mesh(target.mesh), target.spec)
+        return SingleDeviceSharding(self._found[devices[0]])
+
+    def _typed_mesh(self, mesh: Any) -> Any:
+        """Returns the mesh in place of one that types in the jaxpr name: of devices of the same kind alone."""
+        devices = _devices_of(mesh)
+        if len(devices) == 1 and not isinstance(devices[0], VirtualDevice) and devices[0] not in self._found:
+            return _mesh_of(mesh, _own_slice(devices).devices)
+        moved = self._target(mesh)
+        kinds = [d.device_kind for d in _devices_of(moved)]
+        return moved if kinds == [d.device_kind for d in devices] else mesh
+
+    def _mesh(self, mesh: Mesh) -> Mesh:
+        return _mesh_of(mesh, [self._found[d] for d in mesh.devices.flat])
+
+
+def _mesh_of(mesh: Mesh, devices: Sequence[VirtualDevice]) -> Mesh:
+    """Returns a mesh of the same axes over other devices."""
+    grid = np.empty(len(devices), dtype=object)
+    grid[:] = devices
+    return Mesh(grid.reshape(mesh.devices.shape), mesh.axis_names, axis_types=mesh.axis_types)
+
+
+def _now(atom: Any, known: Mapping[Any, Any]) -> Any:
+    return atom if isinstance(atom, compat.Literal) else known.get(atom, atom)

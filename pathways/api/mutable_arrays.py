@@ -1,0 +1,50 @@
+"""Calls of programs whose arguments are mutable arrays (`jax.new_ref`).
+
+The program gets the values, makes references of its own of them, and returns what they hold at its end; that is
+written back before the call returns, so that a later call, or a read, sees it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pathways.compiler.errors import BadArguments
+from pathways.compiler.frontends.jax import compat
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import new_ref, tree_util
+from pathways.dialect.user_line import caller
+
+
+def refs_among(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """Returns the positions of mutable arrays."""
+    return tuple(i for i, leaf in enumerate(leaves) if compat.is_ref(leaf))
+
+
+def on_values(function: Callable[..., Any], tree: Any, refs: Sequence[int]) -> Callable[..., Any]:
+    """Makes of a function a function of its flat arguments, of which those at `refs` are values of references.
+
+    It returns the result, and the last value of each reference.
+    """
+
+    def of_values(*leaves: Any) -> tuple[Any, list[Any]]:
+        taken = list(leaves)
+        for i in refs:
+            taken[i] = new_ref(leaves[i])
+        out = function(*tree_util.tree_unflatten(tree, taken))
+        return out, [taken[i][...] for i in refs]
+
+    return of_values
+
+
+def call_with_refs(program: Callable[..., Any], leaves: Sequence[Any], refs: Sequence[int], name: str) -> Any:
+    """Calls a program made by `on_values`, and writes back. Raises PWC0104 for a reference that is given twice."""
+    if len({id(leaves[i]) for i in refs}) < len(refs):
+        have, rule = "a mutable array twice", "each mutable array once"
+        advice = "pass it once, or pass its value, ref[...]"
+        error = BadArguments(
+            problem=f"arguments of {name} share memory", have_=have, rule=rule, advice=advice, where=caller()
+        )
+        raise PathwaysError(error)
+    out, values = program(*(leaf[...] if i in refs else leaf for i, leaf in enumerate(leaves)))
+    for i, value in zip(refs, values, strict=True):
+        leaves[i][...] = value.to_jax()
+    return out
