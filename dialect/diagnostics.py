@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pathways.dialect.printable import lines_of, printable
 
@@ -144,12 +144,10 @@ class PathwaysError(Exception):
     of which the error is an instance, too: what `jax.jit` raises in its place, or what a user's own code has raised.
     """
 
-    def __new__(
-        cls, diagnostic: Diagnostic, *more: Diagnostic, also: tuple[type[Exception], ...] = ()
-    ) -> "PathwaysError":
+    def __new__(cls, diagnostic: Diagnostic, *more: Diagnostic, also: tuple[type[Exception], ...] = ()) -> Self:
         wanted = tuple(dict.fromkeys(map(_known, (*also, *diagnostic.also))))
-        chosen = _class_for(wanted) if cls is PathwaysError and wanted else cls
-        return _empty(chosen)
+        chosen: Any = _class_for(wanted) if cls is PathwaysError and wanted else cls
+        return super(PathwaysError, chosen).__new__(chosen)
 
     def __init__(self, diagnostic: Diagnostic, *more: Diagnostic, also: tuple[type[Exception], ...] = ()) -> None:
         self.diagnostics = (diagnostic, *more)
@@ -184,7 +182,8 @@ def _class_for(also: tuple[type[Exception], ...]) -> type[PathwaysError]:
         # A class comes before those that it is derived from, or Python finds no order of the bases.
         joined = sorted([*bases, cls], key=lambda c: -len(c.__mro__))
         with contextlib.suppress(Exception):  # a user's class may do anything when one is derived from it
-            _empty(type("", (PathwaysError, *joined), {}))
+            made: Any = type("", (PathwaysError, *joined), {})
+            super(PathwaysError, made).__new__(made)
             bases = joined
     return type("PathwaysError", (PathwaysError, *bases), {"__module__": PathwaysError.__module__})
 
@@ -192,11 +191,6 @@ def _class_for(also: tuple[type[Exception], ...]) -> type[PathwaysError]:
 def _known(cls: type[Exception]) -> type[Exception]:
     """Returns the class of JAX that `JaxFailure` stands for, where JAX is imported."""
     return getattr(sys.modules.get("jax.errors"), "JaxRuntimeError", RuntimeError) if cls is JaxFailure else cls
-
-
-def _empty(cls: type[PathwaysError]) -> PathwaysError:
-    """Makes an error whose `__init__` is still to be called."""
-    return super(PathwaysError, cls).__new__(cls)
 
 
 class InternalError(Exception):

@@ -53,9 +53,8 @@ def describe_tree(treedef: Any, levels: int = DEEPEST_TREE) -> Tree:
     if cls in (list, tuple):
         return Tree(cls.__name__, children)
     keys = _object_keys(treedef)
-    fields: Any = getattr(cls, "_fields", None)
-    if isinstance(fields, tuple) and issubclass(cls, tuple) and keys == tuple(f".{name}" for name in fields):
-        return Tree("namedtuple", children, fields, _class_name(cast("Any", cls)))
+    if tuple in cls.__mro__ and hasattr(cls, "_fields") and keys == tuple(f".{name}" for name in cls._fields):
+        return Tree("namedtuple", children, tuple(cls._fields), _class_name(cls))
     return Tree("object", children, keys, _class_name(cls))  # a namedtuple, too, that JAX flattens in another way
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.dialect.diagnostics import JaxFailure, Diagnostic, Exit, Where
+from pathways.dialect.diagnostics import Diagnostic, Exit, JaxFailure, Where
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ class CallSignature:
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[BoundCall, tuple[Any, ...]]:
         """Binds a call; returns it and the values of its dynamic arguments. Raises TypeError as Python does."""
         bound = self.python.bind(*args, **kwargs)
-        found = _bound_parameters(self.python, bound)
+        found = _bound_parameters(self.python, bound, self._shown)
         keywords = tuple(bound.kwargs)
         values: list[Any] = [*bound.args, *bound.kwargs.values()]
         is_static = [self.static.has(number, name) for number, name, _ in found]
@@ -155,15 +155,23 @@ def _own_signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _bound_parameters(
-    signature: inspect.Signature, bound: inspect.BoundArguments
+    signature: inspect.Signature, bound: inspect.BoundArguments, shown: inspect.Signature
 ) -> list[tuple[int, str, inspect.Parameter]]:
-    """Yields for each value of `bound.args` and `bound.kwargs` its parameter's number, its name, and the parameter."""
+    """Yields for each value of `bound.args` and `bound.kwargs` its parameter's number, its name, and the parameter.
+
+    Values of `*args` have the names that the signature `shown` gives to their positions, if it gives any.
+    """
+    positional = [p.name for p in shown.parameters.values() if p.kind in _POSITIONAL]
+    taken = {*signature.parameters, *bound.kwargs}
     numbers = {name: i for i, name in enumerate(signature.parameters)}
     found: list[tuple[int, str, inspect.Parameter]] = []
     for name, value in bound.arguments.items():
         parameter = signature.parameters[name]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            found += [(numbers[name] + i, f"{name}[{i}]", parameter) for i in range(len(value))]
+            first = numbers[name]
+            for i in range(len(value)):
+                named = positional[first + i] if first + i < len(positional) else name
+                found.append((first + i, f"{name}[{i}]" if named in taken else named, parameter))
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             found += [(-1, keyword, parameter) for keyword in value]
         else:

@@ -68,7 +68,7 @@ class LoweredAsInJax(HasTypes):
     module: Module
 
     def compiler_ir(self, dialect: str | None = None) -> Module:
-        """Returns the IR of phase `trace`, in which each computation is StableHLO. Raises PWC0104 for other dialects."""
+        """Returns the IR of phase `trace`; each computation in it is StableHLO. Raises PWC0104 for other dialects."""
         if dialect not in (None, "stablehlo"):
             have, rule = f"dialect={dialect!r}", "stablehlo"
             problem, advice = "a program has no IR in this dialect", "compile().as_text() is the code of a compiled one"

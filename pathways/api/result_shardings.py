@@ -34,7 +34,7 @@ def shown_sharding(sharding: Any) -> Any:
     own = [d.stands_for for d in devices]
     if None in own:
         return sharding
-    grid = np.empty(len(own), dtype=object)
+    grid: Any = np.empty(len(own), dtype=object)
     grid[:] = own
     mesh: Any = sharding.mesh
     return NamedSharding(Mesh(grid.reshape(mesh.devices.shape), mesh.axis_names), sharding.spec)

@@ -11,7 +11,7 @@ device asks for nothing: a value stays where its data are. What is left raises P
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -28,6 +28,7 @@ from pathways.dialect.user_line import caller
 
 Meshes: TypeAlias = Mapping[Mesh, VirtualSlice]
 _SHARDINGS = ("devices", "sharding", "dst_sharding", "in_shardings", "out_shardings", "ctx_mesh")
+_DEVICES: Any = (cast("Any", jax).Device, VirtualDevice)
 _MESHES = ("mesh", "concrete_mesh")
 """Parameters of equations that name devices."""
 
@@ -82,8 +83,8 @@ def _devices_of(target: Any) -> tuple[Any, ...]:
     if isinstance(target, Mesh):
         return () if target.empty else tuple(target.devices.flat)
     if isinstance(target, SingleDeviceSharding):
-        return tuple(target.device_set)
-    return (target,) if isinstance(target, jax.Device | VirtualDevice) else ()
+        return tuple(cast("Any", target).device_set)
+    return (target,) if isinstance(target, _DEVICES) else ()
 
 
 def _stand_ins(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
@@ -127,7 +128,11 @@ def _own_slice(devices: tuple[Any, ...]) -> VirtualSlice:
 @functools.cache
 def _unspecified() -> Any:
     """Returns what JAX writes for a sharding that is left to it; there is no public name."""
-    (eqn,) = compat.body_of(make_jaxpr(jit(lambda x: x))(1.0)).eqns
+
+    def same(x: Any) -> Any:
+        return x
+
+    (eqn,) = compat.body_of(make_jaxpr(jit(same))(1.0)).eqns
     return eqn.params["in_shardings"][0]
 
 
@@ -162,15 +167,15 @@ class _Replacer:
 
     def _inner(self, value: Any) -> Any:
         """Replaces jaxprs among the values of a parameter."""
-        if type(value) is tuple:
-            return tuple(map(self._inner, value))
+        if type(value) is tuple:  # not a namedtuple, which other parameters are
+            return tuple(map(self._inner, cast("tuple[Any, ...]", value)))
         is_jaxpr = hasattr(value, "eqns") and hasattr(value, "invars")
         return self.jaxpr(value) if is_jaxpr or hasattr(getattr(value, "jaxpr", None), "eqns") else value
 
     def _targets(self, named: Any, none: Any) -> Any:
         """Replaces all that a parameter names; `none` is written for a single own device without stand-in."""
         if isinstance(named, tuple | list):
-            return tuple(self._targets(one, none) for one in named)
+            return tuple(self._targets(one, none) for one in cast("Sequence[Any]", named))
         moved = self._target(named)
         return none if moved is None and named is not None else moved
 
@@ -184,7 +189,7 @@ class _Replacer:
         if isinstance(target, Mesh):
             return self._mesh(target)
         if isinstance(target, NamedSharding):
-            return NamedSharding(self._mesh(target.mesh), target.spec)
+            return NamedSharding(self._mesh(cast("Mesh", target.mesh)), target.spec)
         return SingleDeviceSharding(self._found[devices[0]])
 
     def _typed_mesh(self, mesh: Any) -> Any:

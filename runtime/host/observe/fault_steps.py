@@ -52,7 +52,8 @@ class FaultSteps(Observer):
                 return None
             token.block_until_ready()
         except pjrt.FAILURES as error:
-            return Poison(failed(run, step.island.key, error, watched.raised.errors[-1] if watched.raised.errors else None))
+            raised = watched.raised.errors
+            return Poison(failed(run, step.island.key, error, raised[-1] if raised else None))
         return None
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
