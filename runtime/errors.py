@@ -70,9 +70,7 @@ class OutOfDeviceMemory(Diagnostic):
     title: ClassVar[str] = "{computation} ran out of memory on {island}"
     have: ClassVar[str] = "{cause}"
     need: ClassVar[str] = "room for its arguments, results and temporaries, beside all else that uses the device"
-    hint: ClassVar[str] = (
-        "pwc compile --analyze measures temporaries, which are estimated else; smaller shards, --remat"
-    )
+    hint: ClassVar[str] = "smaller shards, or --remat; pwc compile --analyze measures temporaries"
     computation: str
     island: str
     cause: str
@@ -91,7 +89,7 @@ def failed_because(name: str, island: str, cause: str, where: Where | None = Non
 @dataclass(frozen=True)
 class UsedAfterDonation(Diagnostic):
     code: ClassVar[str] = "PWC0207"
-    also: ClassVar[tuple[type[Exception], ...]] = (RuntimeError,)
+    also: ClassVar[tuple[type[Exception], ...]] = (RuntimeError, ValueError)
     title: ClassVar[str] = "{name} was given away and is used again"
     have: ClassVar[str] = "an array that was donated to {taker}{taken_at}"
     need: ClassVar[str] = "an array that nobody overwrites"
@@ -159,9 +157,7 @@ class NeverFits(Diagnostic):
     title: ClassVar[str] = "{program} can never run on {island}"
     have: ClassVar[str] = "{limit} bytes a device"
     need: ClassVar[str] = "{size} bytes on one device, {more} too many"
-    hint: ClassVar[str] = (
-        "pwc inspect plan.bin --memory shows who needs them; compile with --remat auto or smaller shards"
-    )
+    hint: ClassVar[str] = "smaller shards, or --remat auto; pwc inspect plan.bin --memory shows its buffers"
     program: str
     island: str
     limit: str
