@@ -371,6 +371,8 @@ def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
     """Turns a failure on a device into PWC0504, with the computation that makes this value."""
     try:
         return wait()
+    except PathwaysError as error:  # from a host in another process, which does not know this one's exceptions
+        raise Poison(error.diagnostic).error() from None
     except pjrt.FAILURES as error:
         now = handle.array()  # raises PWC0207 where another thread donated it meanwhile
         if isinstance(now, Poison):  # its device was lost while it was read

@@ -44,6 +44,7 @@ from pathways.dialect.trees import build_tree, compatible, describe_tree
 from pathways.dialect.user_line import caller
 from pathways.runtime.client import debugging
 from pathways.runtime.client.loaded_plan import LoadedPlan
+from pathways.runtime.client_state import current_client
 from pathways.runtime.errors import CannotReplace, WrongStructure
 from pathways.runtime.host.devices.pjrt import COSTS
 from pathways.runtime.host.load.costs import IslandCost
@@ -275,7 +276,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         if self._loaded.lost is not None:
             self._place_anew()
         if self._loaded.calls_back:
-            wait = partial(process().controller.background.drain, calling_back=True)
+            wait = partial(process().controller.wait_for_callbacks, current_client.get())
             compat.add_to_effects_barrier("pathways", wait)
         run = debugging.run_debugged if debugging.asked() else LoadedPlan.run
         name, taken = self.plan.name, self._taken

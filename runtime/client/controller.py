@@ -252,16 +252,27 @@ class Controller:
         told = [part.cancel(RunCancelled(program=f.plan.name, run=f.number, where=where)) for f, part in parts]
         return any(told)
 
+    def wait_for_callbacks(self, client: ClientState) -> None:
+        """Waits until no run of a client calls back to the host, or is going to."""
+        self.background.drain(client, calling_back=True)
+        for part in self._parts_with_callbacks(client):
+            part.block_until_ready()
+
+    def _parts_with_callbacks(self, client: ClientState | None) -> list[RemoteRun]:
+        """Lists the runs on hosts in other processes that may call back to the client's process."""
+        mine = [f for f in self.flights.all() if client is None or f.client == client.label]
+        calling = [f for f in mine if any(c.callbacks for c in f.plan.computations)]
+        return [token for f in calling for token in f.tokens if isinstance(token, RemoteRun)]
+
     def _finish_callbacks(self, client: ClientState | None, grace: float = 5.0) -> None:
         """Waits for runs that call back to the host. Other runs, which may block them for ever, get `grace` seconds."""
         if not self.background.drain(client, calling_back=True, timeout=grace):
             self.cancel(p for p in self.background.of(client) if not p.calls_back)
             self.background.drain(client, calling_back=True)
-        mine = [f for f in self.flights.all() if client is None or f.client == client.label]
-        calling = [f for f in mine if any(c.callbacks for c in f.plan.computations)]
-        parts = [token for f in calling for token in f.tokens if isinstance(token, RemoteRun)]
+        parts = self._parts_with_callbacks(client)
         if not _done(parts, grace):  # behind loops that go on for ever
-            self.cancel_elsewhere(f for f in mine if f not in calling)
+            mine = [f for f in self.flights.all() if client is None or f.client == client.label]
+            self.cancel_elsewhere(f for f in mine if not any(part in parts for part in f.tokens))
             for part in parts:
                 part.block_until_ready()
 

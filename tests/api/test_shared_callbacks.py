@@ -97,7 +97,18 @@ def test_an_exception_in_a_callback_fails_only_its_run() -> None:
     with pytest.raises(pw.PathwaysError, match=r"KeyError: 'too large', raised at .*callbacks.py") as caught:
         np.asarray(bad)
     assert caught.value.code == "PWC0504"
+    assert isinstance(caught.value, KeyError) and isinstance(caught.value, jax.errors.JaxRuntimeError)
     np.testing.assert_array_equal(np.asarray(good), 2 * X + 2)
+
+
+@pytest.mark.usefixtures("inside")
+def test_the_effects_barrier_waits_for_callbacks() -> None:
+    seen: list[float] = []
+    program = calling(lambda x: (seen.append(float(x[0, 0])), np.asarray(x))[1])
+    for value in range(3):
+        program(X + value)
+    jax.effects_barrier()
+    assert sorted(seen) == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.usefixtures("inside")

@@ -39,12 +39,6 @@ PROGRAMS: dict[str, tuple[str, str, int]] = {
         "PWC0204",
         3,
     ),
-    "real devices": (
-        "return jax.device_put(x, NamedSharding(Mesh(np.array(jax.devices()), ('z',)), P()))  # here",
-        "PWC0202",
-        3,
-    ),
-    "pmap without devices": ("return jax.pmap(lambda v: v)(x[None])  # here", "PWC0202", 3),
     "not divisible": ("return jax.device_put(x[:5], on4)  # here", "PWC0203", 3),
     "pinned memory": ("return jax.device_put(x, on2.with_memory_kind('pinned_host'))  # here", "PWC0102", 3),
     "the value of an array": ("return f2(x) if x.sum() > 0 else x  # here", "PWC0103", 3),

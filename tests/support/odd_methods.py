@@ -5,7 +5,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox
 import jax

@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import equinox
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -132,6 +133,51 @@ def test_a_failure_without_a_reader_is_printed_once(capfd: pytest.CaptureFixture
         np.testing.assert_array_equal(np.asarray(program(factor * X)), 2 * factor * X)
     said = capfd.readouterr().err
     assert said.count("error[PWC0504]") == 1 and "ValueError: too much" in said
+
+
+class TooMuchError(Exception):
+    """An exception of a user's own."""
+
+
+def test_no_callback_is_called_with_what_failed() -> None:
+    """All callbacks after one that raised are left out, and the user's own exception comes out."""
+    seen: list[Any] = []
+
+    def check(v: Any) -> Any:
+        raise TooMuchError("refused")
+
+    def step(x: Any) -> Any:
+        y = jax.pure_callback(check, F32(x.shape, x.dtype), x)
+        io_callback(lambda v: seen.append(np.asarray(v)), None, y + 1)
+        return y
+
+    with pytest.raises(TooMuchError, match="PWC0504"):
+        np.asarray(pw.program(step)(X))
+    jax.effects_barrier()
+    assert not seen
+
+
+def test_a_constant_result_fails_where_a_callback_does() -> None:
+    """Libraries wait for such a result to learn whether a check inside of the computation failed."""
+
+    def check(v: Any) -> Any:
+        if v.sum() > 100:
+            raise TooMuchError("refused")
+        return np.asarray(v)
+
+    program = pw.program(lambda x: (jnp.array(3), jax.pure_callback(check, F32(x.shape, x.dtype), x)))
+    assert program(X)[0] == 3
+    with pytest.raises(TooMuchError):
+        program(X + 100)[0].block_until_ready()
+    assert program(X)[0] == 3
+
+
+def test_equinox_raises_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "jit", pw.program)
+    checked = equinox.filter_jit(lambda x: equinox.error_if(x, x.sum() > 100, "too much") * 2)
+    np.testing.assert_array_equal(np.asarray(checked(X)), 2 * X)
+    with pytest.raises(equinox.EquinoxRuntimeError, match="too much"):
+        checked(X + 100)
 
 
 def test_an_exception_fails_only_its_own_run() -> None:
