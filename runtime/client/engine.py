@@ -18,6 +18,7 @@ from pathways.runtime.host.devices.layouts import Side, Sides
 from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.local_engine import LocalEngine
 from pathways.runtime.host.run.dispatch import Dispatch
+from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
 
 
@@ -68,8 +69,16 @@ class Engine(Protocol):
         """Waits for what a run needs beside its turn, which keeps other runs from theirs. Raises PWC0910."""
         ...
 
-    def enqueue(self, frame: Frame, run: Dispatch) -> None:
-        """Enqueues a run: its arguments are in the frame, and so are its results when this returns."""
+    @property
+    def is_quick(self) -> bool:
+        """Whether a run may be enqueued `ahead`: it awaits only callbacks that returned soon in the run before."""
+        ...
+
+    def enqueue(self, frame: Frame, run: Dispatch, *, ahead: bool = False) -> Sequence[Awaited]:
+        """Enqueues a run: its arguments are in the frame, and so are its results when this returns.
+
+        `ahead`: returns before its callbacks have; the caller waits for what is returned, or the results may be wrong.
+        """
         ...
 
     def costs(self) -> dict[str, IslandCost]:

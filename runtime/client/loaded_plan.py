@@ -32,6 +32,7 @@ from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.origins import origins_of
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.dispatch import Dispatch
+from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.runs_in_flight import Flight
@@ -146,7 +147,7 @@ class LoadedPlan:
         for observer in controller.observers:
             observer.submitted(number, self.plan, client.label)
         promised = [h for h in handles if _is_promised(h)] if controller.background.runs else ()
-        if not observers and (self._engine.awaits or promised):
+        if not observers and (promised or (self._engine.awaits and not self._engine.is_quick)):
             return self._run_behind(number, client, arguments, handles)
         for handle in promised:
             handle.known()
@@ -167,6 +168,8 @@ class LoadedPlan:
         frame = Frame(self._engine.size, self._engine.constants)
         ticket = flight = None
         launched = False
+        awaited: Sequence[Awaited] = ()
+        ahead = promise is None and not observers and self._engine.is_quick
         self._engine.get_ready()
         try:
             ticket = controller.enter(self._request(number, client, handles), client, promise)
@@ -175,7 +178,13 @@ class LoadedPlan:
             flight = self._take_off(ticket, frame)
             self._bind(bound, frame.values, arguments, handles)
             launched = True
-            self._engine.enqueue(frame, Dispatch(controller, ticket, flight, client, promise, observers))
+            dispatch = Dispatch(controller, ticket, flight, client, promise, observers)
+            outcomes = self._engine.enqueue(frame, dispatch, ahead=ahead)
+            if not all(outcome.is_over(frame.values) for outcome in outcomes):
+                awaited = outcomes
+                return self._promised(awaited, frame.values, bound, client, number)
+            for outcome in outcomes:
+                outcome.wait(frame.values)
             return self._results(frame.values, bound.owners, client, number)
         finally:
             try:
@@ -185,7 +194,31 @@ class LoadedPlan:
                     handle.unclaim()
             finally:
                 self._flown(ticket, flight, frame.values)
+                if not awaited:
+                    controller.store.let_go(bound.kept)
+
+    def _promised(
+        self, awaited: Sequence[Awaited], values: list[Any], bound: Bound, client: ClientState, number: int
+    ) -> list[Handle]:
+        """Starts a thread that waits for the callbacks of a run that is enqueued; returns handles that promise."""
+        controller, line = self._controller, caller()
+        known = {i: b for i, b in self._held.items() if b.client is client}
+        promise = Promise(number, self.plan.name, client, self.calls_back, line)
+        results = PromisedResults(promise, self._results_of, controller.store, known | bound.owners)
+
+        def work() -> None:
+            try:
+                for outcome in awaited:
+                    outcome.wait(values)
+                results.keep(self._results(values, bound.owners, client, number))
+            except Exception as error:  # any error must reach those who read a result
+                controller.store.resolve(promise, self._failure(error, line))
+            finally:
                 controller.store.let_go(bound.kept)
+
+        if not controller.background.start(promise, work):
+            work()
+        return results.handles
 
     def _run_behind(
         self,

@@ -29,6 +29,7 @@ from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.load.waves import PREFETCH
 from pathways.runtime.host.observe.numbers import NumberError, Numbers
+from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.interrupts import uninterrupted
@@ -63,6 +64,7 @@ class RemoteEngine:
     constants: Sequence[tuple[int, Any]] = ()
     turns: float = 1.0
     awaits: bool = False
+    is_quick: bool = False
     pauses: bool = False
 
     def __init__(
@@ -149,10 +151,11 @@ class RemoteEngine:
             host.wait_for_room()
         self._hosts.get_ready(hosts)
 
-    def enqueue(self, frame: Frame, run: Any) -> None:
-        """Starts the run on all hosts; its results have their names when this returns."""
+    def enqueue(self, frame: Frame, run: Any, *, ahead: bool = False) -> Sequence[Awaited]:
+        """Starts the run on all hosts, which await its callbacks; its results have their names when this returns."""
         wanted = next((o.wanted for o in run.observers if isinstance(o, Numbers)), 0)
         self.start(frame, run.flight.number, wanted, None if run.ticket is None else run.ticket.request)
+        return ()
 
     def start(self, frame: Frame, number: int, wanted: int = 0, request: Request | None = None) -> None:
         """As `enqueue`, of the run of this number; `wanted`: numbers in results that are errors (client/debugging.py).

@@ -94,15 +94,17 @@ def type_raised(text: str) -> type[Exception] | None:
     return _types_raised.get(text)
 
 
-class LaunchErrors:
-    """Collects the exceptions of one launch of a computation, whichever of its callbacks raises them."""
+class CallbackRecord:
+    """Records what the callbacks of a computation do in one launch: their exceptions, and the longest time of one."""
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
+        self.longest_s = 0.0
 
     def begin(self) -> list[BaseException]:
         """Starts a launch, when all before are done; returns the list that will hold its exceptions."""
         self.errors = []
+        self.longest_s = 0.0
         return self.errors
 
 
@@ -120,16 +122,16 @@ class Watched:
         function: Callable[..., Any],
         computation: str,
         results: Sequence[ArrayType] | None = None,
-        raised: LaunchErrors | None = None,
+        record: CallbackRecord | None = None,
     ) -> None:
         self.function = function
         self.computation = self.launch = computation
         self.results = results
-        self.raised = raised or LaunchErrors()
-        """Exceptions of the last launch, of all callbacks of the computation."""
+        self.record = record or CallbackRecord()
+        """What all callbacks of the computation did in the last launch."""
 
     def __call__(self, *args: Any) -> Any:
-        errors = self.raised.errors
+        record, errors, begin = self.record, self.record.errors, time.perf_counter()
         if errors and self.results is not None:
             return _zeros(self.results)
         progress = getattr(self.function, "progress", None)
@@ -141,6 +143,8 @@ class Watched:
             if self.results is None:
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
             return _zeros(self.results)
+        finally:
+            record.longest_s = max(record.longest_s, time.perf_counter() - begin)
 
 
 def _zeros(types: Sequence[ArrayType]) -> tuple[Any, ...]:

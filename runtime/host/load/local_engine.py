@@ -1,6 +1,6 @@
 """A plan on devices of this process: prepared, and enqueued by the thread that calls it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +19,7 @@ from pathways.runtime.host.load.precompile import load_ahead
 from pathways.runtime.host.load.steps import Preparer
 from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.dispatch import Dispatch
+from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import drive
 
@@ -54,6 +55,9 @@ class LocalEngine:
         tasks = any(w.tasks for w in self._waves)
         self.awaits = len(self._waves) > 1 or tasks
         self.pauses = self.turns > 1 or tasks
+        awaited = [task for wave in self._waves for _, task in wave.tasks]
+        only_callbacks = len(self._waves) == 1 and all(isinstance(t, Awaited) for t in awaited)
+        self._alone = prepared.alone if only_callbacks else []
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
         return put_on_side(array, type_, side)
@@ -61,17 +65,28 @@ class LocalEngine:
     def get_ready(self) -> None:
         """Needs nothing."""
 
-    def enqueue(self, frame: Frame, run: Dispatch) -> None:
-        """Enqueues all waves of a run, each as soon as it can be."""
+    @property
+    def is_quick(self) -> bool:
+        """Whether a run that awaits its callbacks may be enqueued by its caller: nothing comes after them, and in the
+        run before they returned soon.
+        """
+        return bool(self._alone) and all(launch.is_quick for launch in self._alone)
+
+    def enqueue(self, frame: Frame, run: Dispatch, *, ahead: bool = False) -> Sequence[Awaited]:
+        """Enqueues all waves of a run, each as soon as it can be.
+
+        `ahead`: does not wait for callbacks, of a plan that `is_quick`; returns what the caller must wait for.
+        """
         frame.base = run.begin(None, self._launches)
         try:
-            if not self.awaits:
+            if ahead or not self.awaits:
                 (first,) = self._waves
                 for part in first.parts:
                     run.enqueue(part, frame, last=part is first.parts[-1])
-                return
+                return [task for _, task in first.tasks if isinstance(task, Awaited)]
             for pendings in drive(self._waves, frame, run):
                 run.wait(pendings)
+            return ()
         finally:
             if frame.early:
                 frame.tokens[:0] = unfinished(frame.early, self._queues)

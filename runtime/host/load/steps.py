@@ -15,13 +15,14 @@ from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices import pjrt, transfers
 from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.host.devices.executable_cache import Executables
-from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, Gang
+from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.load import launches
+from pathways.runtime.host.load.callback_launches import OneAtATime
 from pathways.runtime.host.load.edges import Edges
 from pathways.runtime.host.load.waves import Awaitable, Wave
 from pathways.runtime.host.run.control_flow import Choice, LoadedBody
-from pathways.runtime.host.run.fallible import Awaited, WatchedLaunch, failed, watched_callbacks
+from pathways.runtime.host.run.fallible import Awaited, failed, watched_callbacks
 from pathways.runtime.host.run.frame import Frame, Part, Step
 from pathways.runtime.host.run.progress import PreparedWave, Task
 from pathways.runtime.host.run.runs_in_flight import Launch
@@ -58,6 +59,8 @@ class Preparer:
         self._sides = sides
         self._executables = executables
         self._channels: dict[int, int] = {}
+        self.alone: list[OneAtATime] = []
+        """The launchers of computations with callbacks."""
         self._marks: dict[int, int] = {}
         """The slots of `WatchedLaunch`, by step."""
         self._shards = launches.kept_as_shards(plan)
@@ -238,7 +241,8 @@ class Preparer:
         if watched:
             mark = self._marks[run.step] = self.size
             self.size += 1
-            launch = _one_at_a_time(launch, watched, mark, queues)
+            launch = OneAtATime(launch, watched[0].record, mark, queues)
+            self.alone.append(launch)
         # One function for all steps: what a closure holds is spread over memory, and costs 1 us a step.
         own = self._failed, run, island, tuple(inputs), tuple(outputs), tuple(gone), gang.admit, launch, number, last
         return Step(partial(_launch, *own), run, physical, self.plan, outputs, gone, devices, queues, number)
@@ -313,26 +317,6 @@ def _launch(
             values[slot] = bad
     for slot in gone:
         values[slot] = None
-
-
-def _one_at_a_time(
-    launch: launches.Launcher, watched: Sequence[Watched], mark: int, queues: Sequence[DeviceQueue]
-) -> launches.Launcher:
-    """Makes each launch of a computation with callbacks wait for the one before. `mark`: the slot of its outcome."""
-    previous: list[WatchedLaunch] = []
-
-    def launch_alone(
-        values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool
-    ) -> Sequence[Any]:
-        if previous:
-            previous.pop().wait()
-        errors = watched[0].raised.begin()  # all of a computation share one
-        tokens = launch(values, inputs, outputs, launch_id, due, last)
-        values[mark] = launched = WatchedLaunch(errors, tokens, queues)
-        previous.append(launched)
-        return tokens
-
-    return launch_alone
 
 
 def offsets_of(plan: Plan) -> dict[str, int]:

@@ -52,7 +52,7 @@ class FaultSteps(Observer):
                 return None
             token.block_until_ready()
         except pjrt.FAILURES as error:
-            raised = watched.raised.errors
+            raised = watched.record.errors
             return Poison(failed(run, step.island.key, error, raised[-1] if raised else None))
         return None
 

@@ -118,7 +118,7 @@ def bring_to(fault: Fault, devices: Sequence[pjrt.Device], position: int, name: 
     if gang is None:
         gang = _gangs[tuple(devices)] = _make(devices)
     gang.watched.computation, gang.watched.launch = f"{name} (injected {fault.kind})", name
-    gang.watched.raised.begin()
+    gang.watched.record.begin()
     for coming in gang.coming:
         coming.append((fault, position))
     return gang.executable, gang.watched

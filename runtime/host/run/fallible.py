@@ -11,7 +11,7 @@ from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Computation
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.callbacks import LaunchErrors, Watched, result_types, said_of
+from pathways.runtime.host.devices.callbacks import CallbackRecord, Watched, result_types, said_of
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, QueueLost
 from pathways.runtime.host.devices.waits import until_done
 from pathways.runtime.host.run.failures import failure_of
@@ -40,6 +40,15 @@ class Awaited:
     def is_known(self, values: list[Any]) -> bool | None:
         results = [values[i] for i in self.outputs]
         return all(isinstance(r, Poison) or r.is_ready() for r in results) if results else None
+
+    def is_over(self, values: list[Any]) -> bool:
+        """Whether its results are known, and so its callbacks have returned; False where that cannot be asked."""
+        launched: WatchedLaunch | None = values[self.mark] if self.mark >= 0 else None
+        if not self.is_known(values):
+            return False
+        if launched is not None:
+            launched.is_over = True
+        return True
 
     def wait(self, values: list[Any]) -> None:
         """Waits until its results are known; if it failed on any device, those of its whole gang are poison."""
@@ -82,21 +91,24 @@ class AwaitedOutcome:
         self.awaited.wait(self.values)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class WatchedLaunch:
     """A launch of a computation with callbacks: their exceptions, tokens of its end, and its devices."""
 
     errors: list[BaseException]
     tokens: Sequence[Any]
     queues: Sequence[DeviceQueue]
+    is_over: bool = False
+    """Whether it is known to be done."""
 
     def wait(self) -> None:
         """Waits until it is done: only then can it be launched again, since exceptions are kept for one launch.
 
         Raises QueueLost where it will never be done.
         """
-        if not until_done(self.tokens, self.queues):
+        if not self.is_over and not until_done(self.tokens, self.queues):
             raise QueueLost
+        self.is_over = True
 
 
 def failed(run: Run, island: str, error: BaseException, raised: BaseException | None = None) -> Diagnostic:
@@ -111,11 +123,11 @@ def watched_callbacks(run: Run, computation: Computation) -> list[Watched]:
     if not computation.callbacks:
         return []
     found: list[Watched] = []
-    raised = LaunchErrors()
+    record = CallbackRecord()
     types = result_types(computation.module)
     for index, number in enumerate(computation.callbacks):
         function = find(number)
         if function is None:
             raise PathwaysError(UnknownCallback(computation=run.name, where=run.where))
-        found.append(Watched(function, run.name, types.get(index), raised))
+        found.append(Watched(function, run.name, types.get(index), record))
     return found

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 from jax.sharding import PartitionSpec as P
+from support.clusters import becomes
 
 import pathways as pw
 from pathways.api.process import process
@@ -133,6 +134,31 @@ def test_a_failure_without_a_reader_is_printed_once(capfd: pytest.CaptureFixture
         np.testing.assert_array_equal(np.asarray(program(factor * X)), 2 * factor * X)
     said = capfd.readouterr().err
     assert said.count("error[PWC0504]") == 1 and "ValueError: too much" in said
+
+
+@pytest.mark.embedded
+def test_quick_callbacks_run_on_the_thread_of_the_caller() -> None:
+    """To start a thread costs more than the call, so that only callbacks that were slow in the run before get one."""
+    threads: list[int] = []
+    go_on = threading.Event()
+
+    def note(v: Any) -> Any:
+        threads.append(threading.get_ident())
+        go_on.wait()
+        return np.asarray(v)
+
+    program = pw.program(lambda x: jax.pure_callback(note, F32(x.shape, x.dtype), x) + 1)
+    for count in range(2):  # slow both times: the call returns before the callback
+        go_on.clear()
+        result = program(X)
+        assert becomes(lambda count=count: len(threads) > count)
+        threading.Event().wait(0.002)
+        go_on.set()
+        np.testing.assert_array_equal(np.asarray(result), X + 1)
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(program(X)), X + 1)
+    mine = threading.get_ident()
+    assert mine not in threads[:2] and set(threads[-2:]) == {mine}
 
 
 class TooMuchError(Exception):

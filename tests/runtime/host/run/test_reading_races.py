@@ -147,11 +147,11 @@ def test_an_array_that_a_run_will_overwrite_cannot_be_read_or_shared(monkeypatch
     step, elsewhere = pw.program(placed(2), donate_argnums=0), pw.program(placed(2))
     array, real, codes = step(X), LocalEngine.enqueue, list[str]()
 
-    def enqueue(self: Any, *arguments: Any) -> None:
+    def enqueue(self: Any, *arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
         uses = (np.asarray, lambda x: x.copy(), lambda x: x.block_until_ready(), elsewhere, lambda x: x + 1)
         in_other_thread(lambda: codes.extend(code_of(use, array) for use in uses))
-        real(self, *arguments)
+        return real(self, *arguments, **options)
 
     monkeypatch.setattr(LocalEngine, "enqueue", enqueue)
     np.testing.assert_array_equal(np.asarray(step(array)), X + 2)
@@ -177,10 +177,10 @@ def test_deleting_an_argument_keeps_the_result_that_shares_its_value(monkeypatch
     same(array, X)
     real, held = LocalEngine.enqueue, process().store.bytes
 
-    def enqueue(self: Any, *arguments: Any) -> None:
+    def enqueue(self: Any, *arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
         array.delete()
-        real(self, *arguments)
+        return real(self, *arguments, **options)
 
     monkeypatch.setattr(LocalEngine, "enqueue", enqueue)
     result = same(array, X)

@@ -1,0 +1,40 @@
+"""Launches of computations with host callbacks: one at a time, since exceptions are kept for one launch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.runtime.host.devices.callbacks import CallbackRecord
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+from pathways.runtime.host.load.launches import Launcher
+from pathways.runtime.host.run.fallible import WatchedLaunch
+
+MOST_QUICK_S = 0.001
+"""Callbacks that return within this time may run on the thread of the caller: to start another takes a third of it."""
+
+
+@dataclass(eq=False)
+class OneAtATime:
+    """Launches a computation with callbacks, each time when the launch before is done."""
+
+    launch: Launcher
+    record: CallbackRecord
+    mark: int
+    """The slot of its `WatchedLaunch`."""
+    queues: Sequence[DeviceQueue]
+    previous: WatchedLaunch | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the launch before is done, and its callbacks returned soon."""
+        return self.previous is not None and self.previous.is_over and self.record.longest_s < MOST_QUICK_S
+
+    def __call__(
+        self, values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool
+    ) -> Sequence[Any]:
+        if self.previous is not None:
+            self.previous.wait()
+        errors = self.record.begin()
+        tokens = self.launch(values, inputs, outputs, launch_id, due, last)
+        values[self.mark] = self.previous = WatchedLaunch(errors, tokens, self.queues)
+        return tokens
