@@ -21,7 +21,7 @@ class OutsideProgram(Diagnostic):
 @dataclass(frozen=True)
 class Unsupported(Explained):
     code: ClassVar[str] = "PWC0102"
-    also: ClassVar[tuple[type[Exception], ...]] = (NotImplementedError,)
+    also: ClassVar[tuple[type[Exception], ...]] = (NotImplementedError, TypeError)
     title: ClassVar[str] = "{what} is not supported in a program"
     what: str
 

@@ -101,10 +101,23 @@ class CannotWrite(Diagnostic):
     title: ClassVar[str] = "{path} cannot be written"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "make the folder first, or choose another path"
+    hint: ClassVar[str] = "{advice}"
     path: str
     problem: str
     rule: str = "a path in a folder that exists"
+    advice: str = "make the folder first, or choose another path"
+
+
+@dataclass(frozen=True)
+class NoThread(Diagnostic):
+    code: ClassVar[str] = "PWC0521"
+    exit: ClassVar[Exit] = Exit.CAPACITY
+    title: ClassVar[str] = "the thread {thread} cannot be started"
+    have: ClassVar[str] = "a process with {running} threads of Python's, that the system lets have no more"
+    need: ClassVar[str] = "a few threads for each host and client"
+    hint: ClassVar[str] = "ulimit -u, and the pids limit of the container, say how many threads there may be"
+    thread: str
+    running: int
 
 
 @dataclass(frozen=True)

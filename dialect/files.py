@@ -5,6 +5,7 @@ on the disk. What is no regular file (a terminal, a pipe, /dev/stdout) is writte
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -26,7 +27,29 @@ def writing(path: str | Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise PathwaysError(CannotWrite(path=str(path), problem=error.strerror or str(error))) from None
+        raise cannot_write(path, error) from None
+
+
+_NEEDS = {
+    errno.ENOSPC: ("room on the disk", "free space there, or choose another disk"),
+    errno.EDQUOT: ("room in the user's quota", "free space there, or choose another disk"),
+    errno.EFBIG: ("a file that is within the limit of its size", "ulimit -f, or choose another disk"),
+    errno.EACCES: ("a path that this user may write", "choose another path, or change who may write there"),
+    errno.EPERM: ("a path that this user may write", "choose another path, or change who may write there"),
+    errno.EROFS: ("a file system that can be written", "choose another path"),
+    errno.ENAMETOOLONG: ("a shorter name", "choose another path"),
+    errno.EMFILE: ("files that this process may still open", "ulimit -n, or close files"),
+}
+"""What is needed, and what to do, for failures that another folder does not mend."""
+
+
+def cannot_write(path: str | Path, error: OSError) -> PathwaysError:
+    """Makes PWC0606 of a failure to write, with advice that fits it."""
+    problem = error.strerror or str(error)
+    if error.errno not in _NEEDS:
+        return PathwaysError(CannotWrite(path=str(path), problem=problem))
+    rule, advice = _NEEDS[error.errno]
+    return PathwaysError(CannotWrite(path=str(path), problem=problem, rule=rule, advice=advice))
 
 
 def write_whole(path: str | Path, content: bytes | str, *, mode: int = 0o666) -> int:

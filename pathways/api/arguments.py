@@ -33,7 +33,10 @@ def aval_of_leaf(leaf: Any) -> Any:
     if isinstance(leaf, Array):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
     try:
-        return compat.aval_of(leaf)
+        aval = compat.aval_of(leaf)
+        if not hasattr(aval, "shape"):
+            raise TypeError("a type of JAX that is no array")
+        return aval
     except TypeError:
         converted = native(leaf)
         if converted is leaf:

@@ -32,6 +32,7 @@ from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.launch.reach import connect_to, connect_to_host
+from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.connection import Connection
@@ -87,8 +88,8 @@ class Attached(HostedIslands):
         for name, place in self._places.items():
             if place.away:
                 self._stays_away(name, place)
-        threading.Thread(target=self._read, name="pathways-controller", daemon=True).start()
-        threading.Thread(target=self._tend, name="pathways-tend", daemon=True).start()
+        start_thread("pathways-controller", self._read)
+        start_thread("pathways-tend", self._tend)
 
     def host(self, name: str) -> IslandHost:
         tried: dict[int, float] = {}

@@ -23,6 +23,7 @@ from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.journal import note
 from pathways.runtime.launch.processes import HostProcess, start_hosts
+from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import HostLost, IslandRemoved, NotOverProcesses
 
@@ -60,7 +61,7 @@ class Cluster(HostedIslands):
         self.processes = {p.island: p for p in start_hosts(topology.islands, platform, self.ranks)}
         """By name of the host: an island of several has one for each."""
         self.hosts.update({i.name: self._met(i.name) for i in topology.islands})
-        threading.Thread(target=self._listen, name="pathways-beats", daemon=True).start()
+        start_thread("pathways-beats", self._listen)
         try:
             self._join()
             for host in self.hosts.values():
@@ -218,7 +219,7 @@ class Cluster(HostedIslands):
         assert island is not None
         self.faults += host.faults
         self.on_lost(island, host.lost)
-        threading.Thread(target=self._replace, args=(host,), name="pathways-start", daemon=True).start()
+        start_thread("pathways-start", self._replace, host)
 
     def fence(self, host: IslandHost) -> None:
         assert host.lost is not None

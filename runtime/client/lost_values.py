@@ -10,6 +10,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.partitions import Partitions
+from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 
 
@@ -26,7 +27,7 @@ class LostValues:
 
     def look_for(self, host: RemoteHost, message: m.Missing) -> None:
         """Asks the hosts of a run whether they compute, in a thread of its own: this one reads what a host says."""
-        threading.Thread(target=self._look_for, args=(host, message), name="pathways-missing", daemon=True).start()
+        start_thread("pathways-missing", self._look_for, host, message)
 
     def _look_for(self, host: RemoteHost, message: m.Missing) -> None:
         named = self.hosts()

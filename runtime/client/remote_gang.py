@@ -19,6 +19,7 @@ from pathways.runtime.control.gang_roll import hangs, roll_of
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.remote_array import RemoteRun
+from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 
@@ -188,7 +189,7 @@ class RemoteGang:
 
     def _member_hangs(self, member: RemoteHost, cause: Diagnostic) -> None:
         """Asks the others, in a thread of its own: the one that reads what a host says must go on."""
-        threading.Thread(target=self._call_roll, args=(member, cause), name="pathways-roll-call", daemon=True).start()
+        start_thread("pathways-roll-call", self._call_roll, member, cause)
 
     def _call_roll(self, member: RemoteHost, cause: Diagnostic) -> None:
         """Gives the island up where nothing computes on any of its hosts: else one may be what the other waits for."""

@@ -17,6 +17,7 @@ from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.interrupts import wait_without_end
 from pathways.runtime.journal import note
+from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.decided import Said
@@ -77,7 +78,7 @@ class RemoteHost:
         self._ended_arrays = EndedArrays()
         self._lock = threading.Lock()
         """Guards what is under way against the loss of the host."""
-        threading.Thread(target=self._read, name=f"pathways-{island}", daemon=True).start()
+        start_thread(f"pathways-{island}", self._read)
 
     @property
     def members(self) -> "tuple[RemoteHost, ...]":

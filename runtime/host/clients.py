@@ -19,7 +19,7 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.posting import ClientPost, Post
-from pathways.runtime.threads import started
+from pathways.runtime.threads import start_thread, started
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import Address
 from pathways.runtime.wire.connection import Connection
@@ -76,12 +76,12 @@ class Clients:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
         listener.listen(64)
-        threading.Thread(target=self._accept, args=(listener,), name="pathways-clients", daemon=True).start()
+        start_thread("pathways-clients", self._accept, listener)
 
     def listen_at(self, address: Address, keys: Keys) -> Address:
         """Begins to let clients in at a port, by their certificates; returns it. Raises PWC0913."""
         listener = Listener(address, keys, "client")
-        threading.Thread(target=self._accept_members, args=(listener,), name="pathways-clients", daemon=True).start()
+        start_thread("pathways-clients", self._accept_members, listener)
         return listener.address
 
     def _accept_members(self, listener: Listener) -> None:

@@ -47,6 +47,7 @@ from pathways.runtime.host.run.waiting_flight import WaitingFlight
 from pathways.runtime.host.run_ends import PostAll, end_of_run
 from pathways.runtime.host.snapshots import Snapshots
 from pathways.runtime.journal import note
+from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -111,7 +112,7 @@ class Host:
     def start(self) -> None:
         """Begins to answer, and to give signs of life."""
         for work in (self._serve_loads, self._serve_controls, self._beat):
-            threading.Thread(target=work, name=f"pathways-{work.__name__[1:]}", daemon=True).start()
+            start_thread(f"pathways-{work.__name__[1:]}", work)
 
     def receive(self, message: m.Message, post: Post | None = None) -> None:
         """Does what a message says. If that fails, answers its request, or stores the error as its result.

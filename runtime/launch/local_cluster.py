@@ -140,9 +140,14 @@ def make_folder(address: str, topology: Topology | None) -> Path:
 def _make(folder: Path, address: str) -> None:
     """Makes the folder, which no other user may enter. Raises PWC0918 where that cannot be."""
     try:
+        if len(os.fsencode(folder)) > MOST_PATH - 32:
+            raise OSError(f"a path of more than {MOST_PATH - 32} bytes, in which no socket fits")
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.sep not in address:
-            known = folder.parent.lstat()
+        known = folder.parent.stat() if os.sep in address else folder.parent.lstat()
+        if os.sep in address:
+            if known.st_mode & stat.S_IWOTH and not known.st_mode & stat.S_ISVTX:
+                raise OSError(f"any user may replace what is in {folder.parent}: chmod o-w, or another folder")
+        else:
             if known.st_uid != os.getuid() or not stat.S_ISDIR(known.st_mode):
                 raise OSError(f"{folder.parent} is another user's")
             folder.parent.chmod(0o700)
@@ -152,8 +157,6 @@ def _make(folder: Path, address: str) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
         (folder / LOGS).mkdir(mode=0o700)
-        if len(os.fsencode(folder)) > MOST_PATH - 32:
-            raise OSError(f"a path of more than {MOST_PATH - 32} bytes, in which no socket fits")
     except OSError as error:
         raise PathwaysError(NoCluster(address=str(folder), reason=str(error))) from None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.threads import started
+from pathways.runtime.threads import start_thread, started
 from pathways.runtime.wire.addresses import Address
 from pathways.runtime.wire.frames import ConnectionEnded
 
@@ -46,7 +46,7 @@ class ListeningPort(Generic[_T]):
         self._lock = threading.Lock()
         """Guards who is between coming and being let in, against who is dropped and against the end."""
         self._closed = threading.Event()
-        threading.Thread(target=self._listen, name="pathways-listener", daemon=True).start()
+        start_thread("pathways-listener", self._listen)
 
     def close(self) -> None:
         """Stops listening. Nothing is let in any more."""

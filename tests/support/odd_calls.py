@@ -18,6 +18,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from jax import lax
 
 from support import odd_methods
@@ -81,6 +82,11 @@ class State(flax.struct.PyTreeNode):
     tag: str = flax.struct.field(pytree_node=False, default="tag")
 
 
+def _hijax() -> Any:
+    with nnx.var_defaults(hijax=True):
+        return nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+
+
 class Color(enum.Enum):
     RED = 1
 
@@ -139,6 +145,7 @@ ARGUMENTS: dict[str, Callable[[], Any]] = {
     "a partial": lambda: jax.tree_util.Partial(jnp.add, X),
     "nested nodes": lambda: {"m": [Model(Point(X, None)), Layer(Scaled(X, 1), "k")]},
     "a mutable array": lambda: _jax.new_ref(jnp.asarray(X)),
+    "a hijax module": _hijax,
     "a type": lambda: jax.ShapeDtypeStruct((2,), jnp.float32),
     "text": lambda: "text",
     "bytes": lambda: b"bytes",

@@ -131,11 +131,13 @@ class _Flattener:
         if isinstance(array, Tracer):
             self._refuse_leak()
         if compat.is_ref(array):
-            self._refuse_ref(array)
+            self._refuse_captured("a mutable array", array, "pass it as an argument: it is written back after the run")
         small = isinstance(array, int | float | bool | np.generic)
         key: Any = (type(cast("object", array)), repr(cast("object", array))) if small else id(array)
         if key not in self._constants:
             aval = compat.aval_of(array)
+            if not hasattr(aval, "dtype"):
+                self._refuse_captured(f"a {type(array).__name__}", array, "pass the arrays in it as arguments")
             self._constants[key] = Constant(aval, array, name or f"constant {len(self._constants)}")
         return self._constants[key]
 
@@ -286,10 +288,9 @@ class _Flattener:
         error = NotTraceable(program=self.program, problem=problem, have_=have, advice=advice, where=self.where)
         raise PathwaysError(error)
 
-    def _refuse_ref(self, ref: Any) -> None:
-        have, rule = f"{compat.aval_of(ref)}, which it closes over", "mutable arrays as arguments"
-        advice = "pass it as an argument: it is written back when the program has run"
-        error = Unsupported(what="a mutable array", have_=have, rule=rule, advice=advice, where=self.where)
+    def _refuse_captured(self, what: str, value: Any, advice: str) -> None:
+        have = f"{compat.aval_of(value)}, which it closes over"
+        error = Unsupported(what=what, have_=have, rule="constants that are arrays", advice=advice, where=self.where)
         raise PathwaysError(error)
 
     def _refuse_ordered(self, name: str, where: Where | None) -> None:

@@ -1,0 +1,22 @@
+"""Tests starting threads where the system refuses."""
+
+import threading
+
+import pytest
+from support.codes import code_of
+
+from pathways.runtime.threads import start_thread, started
+
+
+def test_a_thread_that_cannot_be_started_is_refused_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    done = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert code_of(start_thread, "pathways-test", done.set) == "PWC0521"
+        assert not started(threading.Thread(target=done.set))
+    assert not done.is_set()
+    start_thread("pathways-test", done.set)
+    assert done.wait(10)
