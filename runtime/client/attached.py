@@ -79,8 +79,7 @@ class Attached(HostedIslands):
         self._full, self._rooms = False, 0  # whether calls wait until fewer runs are under way; how often that was over
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
         self._requests: dict[int, deque[m.Answer]] = {}
-        self._following = itertools.count()
-        self._inside = itertools.count()
+        self._following, self._inside = itertools.count(), itertools.count()
         self._labels: dict[str, int] = {}
         """Numbers of the clients inside of this process."""
         self._held = HeldBytes()
