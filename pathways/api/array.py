@@ -24,7 +24,7 @@ from pathways.dialect.jax_api import ShapedArray
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.topology import readable
 from pathways.dialect.user_line import caller
-from pathways.runtime.errors import NotAnArray, StillRunning, TooMuchToFetch, failed_because
+from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch, failed_because
 from pathways.runtime.host.devices import arrays, pjrt
 from pathways.runtime.host.devices.remote_array import RemoteArray
 from pathways.runtime.host.run.background import Promise
@@ -371,8 +371,10 @@ def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
     """Turns a failure on a device into PWC0504, with the computation that makes this value."""
     try:
         return wait()
-    except PathwaysError as error:  # from a host in another process, which does not know this one's exceptions
-        raise Poison(error.diagnostic).error() from None
+    except PathwaysError as error:
+        if isinstance(error.diagnostic, ComputationFailed):  # of another process, which knows no exceptions of this one
+            raise Poison(error.diagnostic).error() from None
+        raise
     except pjrt.FAILURES as error:
         now = handle.array()  # raises PWC0207 where another thread donated it meanwhile
         if isinstance(now, Poison):  # its device was lost while it was read
