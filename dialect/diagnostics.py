@@ -157,10 +157,14 @@ class PathwaysError(Exception):
         Exception.__init__(self, "\n".join(d.render() for d in self._shown))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(PathwaysError, also=self._also), self.diagnostics
+        found = tuple(cls for cls in self._also if _is_found_by_name(cls))
+        return partial(PathwaysError, also=found), self.diagnostics
 
-    def __str__(self) -> str:
-        return Exception.__str__(self)
+    # A class in `also` may have methods of its own, which need what its constructor would have set.
+    __str__ = Exception.__str__
+    __repr__ = Exception.__repr__
+    __hash__ = Exception.__hash__
+    __eq__ = Exception.__eq__
 
     @property
     def _shown(self) -> tuple[Diagnostic, ...]:
@@ -172,18 +176,28 @@ class PathwaysError(Exception):
         return self.diagnostic.code
 
 
+_NEVER_JOINED = (StopIteration, StopAsyncIteration, AttributeError)
+"""Python takes these for something else: the end of a loop, or an attribute that an object does not have."""
+
+
+def _is_found_by_name(cls: type) -> bool:
+    """Whether pickle finds a class again: one that a function defines is not."""
+    return getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls
+
+
 @lru_cache
 def _class_for(also: tuple[type[Exception], ...]) -> type[PathwaysError]:
     """Makes a subclass of `PathwaysError` and of other exceptions; leaves out those that cannot be joined with it."""
     bases: list[type] = []
     for cls in also:
-        if issubclass(cls, StopIteration | StopAsyncIteration):  # a generator would make another error of it
+        if issubclass(cls, _NEVER_JOINED):
             continue
         # A class comes before those that it is derived from, or Python finds no order of the bases.
         joined = sorted([*bases, cls], key=lambda c: -len(c.__mro__))
         with contextlib.suppress(Exception):  # a user's class may do anything when one is derived from it
             made: Any = type("", (PathwaysError, *joined), {})
-            super(PathwaysError, made).__new__(made)
+            probe = super(PathwaysError, made).__new__(made)
+            probe.diagnostics, probe.diagnostic, probe._also = (), None, ()
             bases = joined
     return type("PathwaysError", (PathwaysError, *bases), {"__module__": PathwaysError.__module__})
 

@@ -113,7 +113,7 @@ class NoThread(Diagnostic):
     code: ClassVar[str] = "PWC0521"
     exit: ClassVar[Exit] = Exit.CAPACITY
     title: ClassVar[str] = "the thread {thread} cannot be started"
-    have: ClassVar[str] = "a process with {running} threads of Python's, that the system lets have no more"
+    have: ClassVar[str] = "{running} Python threads run; the system refuses another"
     need: ClassVar[str] = "a few threads for each host and client"
     hint: ClassVar[str] = "ulimit -u, and the pids limit of the container, say how many threads there may be"
     thread: str

@@ -40,7 +40,7 @@ _NEEDS = {
     errno.ENAMETOOLONG: ("a shorter name", "choose another path"),
     errno.EMFILE: ("files that this process may still open", "ulimit -n, or close files"),
 }
-"""What is needed, and what to do, for failures that another folder does not mend."""
+"""The requirement and the advice, by error number. Other failures mean that the folder does not exist."""
 
 
 def cannot_write(path: str | Path, error: OSError) -> PathwaysError:

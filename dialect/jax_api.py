@@ -33,6 +33,7 @@ random: Any = jax.random
 typeof: Any = jax.typeof
 dtypes: Any = jax.dtypes
 devices: Any = jax.devices
+local_devices: Any = jax.local_devices
 set_mesh: Any = jax.set_mesh
 transfer_guard: Any = jax.transfer_guard
 transfer_guard_device_to_device: Any = jax.transfer_guard_device_to_device

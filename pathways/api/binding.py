@@ -19,20 +19,20 @@ _LONGEST = 40
 class BoundCall:
     """The arguments of a call, bound to parameters. `static` are (place, type, value): 2, 2.0 and True differ.
 
-    `places` are positions among all values bound; `numbers` and `names` say which parameter each dynamic value is of;
-    `parameters` are all of them, as a compiled program takes them.
+    `places` are positions among all values bound; `given` has the number or the keyword of each dynamic value, by which
+    options find it, and `names` what it is called; `parameters` are all of them, as a compiled program takes them.
     """
 
     static: tuple[tuple[int, type, Any], ...]
     places: tuple[int, ...]
-    numbers: tuple[int, ...]
+    given: tuple[int | str, ...]
     names: tuple[str, ...]
     keywords: tuple[str, ...]
     parameters: tuple[Parameter, ...]
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        return self.static, self.places, self.names, self.keywords
+        return self.static, self.places, self.given, self.names, self.keywords
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Makes of `function` a function of the dynamic arguments alone."""
@@ -50,16 +50,13 @@ class BoundCall:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Parameters that options name: by number, and by the names that a call may give them.
-
-    A function behind `functools.wraps` may take both numbers and names of the function that it wraps.
-    """
+    """Parameters that options name: the numbers of those given by position, the names of those given by keyword."""
 
     numbers: frozenset[int]
     names: frozenset[str]
 
-    def has(self, number: int, name: str) -> bool:
-        return number in self.numbers or name in self.names
+    def has(self, given: int | str) -> bool:
+        return given in (self.numbers if isinstance(given, int) else self.names)
 
     def __and__(self, other: "Chosen") -> "Chosen":
         return Chosen(self.numbers & other.numbers, self.names & other.names)
@@ -96,7 +93,8 @@ class CallSignature:
             names.update(n for n in order[number % count : number % count + 1] if parameters[n].kind in _NAMED)
         for name in (argnames,) if isinstance(argnames, str) else tuple(argnames):
             if name in parameters:
-                numbers.add(order.index(name))
+                if parameters[name].kind in _POSITIONAL:
+                    numbers.add(order.index(name))
             elif inspect.Parameter.VAR_KEYWORD not in kinds:
                 raise ValueError(f"names among {', '.join(order) or 'none'}")
             names.add(name)
@@ -117,12 +115,13 @@ class CallSignature:
         found = _bound_parameters(self.python, bound, self._shown)
         keywords = tuple(bound.kwargs)
         values: list[Any] = [*bound.args, *bound.kwargs.values()]
-        is_static = [self.static.has(number, name) for number, name, _ in found]
+        given = self._given(len(args), found, keywords)
+        is_static = [self.static.has(how) for how in given]
         places = tuple(i for i, static in enumerate(is_static) if not static)
         made = BoundCall(
             tuple((i, v.__class__, v) for i, v in enumerate(values) if is_static[i]),
             places,
-            tuple(found[i][0] for i in places),
+            tuple(given[i] for i in places),
             tuple(found[i][1] for i in places),
             keywords,
             tuple(
@@ -131,6 +130,21 @@ class CallSignature:
             ),
         )
         return made, tuple(values[i] for i in places)
+
+    def _given(
+        self, positions: int, found: Sequence[tuple[int, str, inspect.Parameter]], keywords: Sequence[str]
+    ) -> list[int | str]:
+        """Returns the number of each value given by position, and the keyword of the others.
+
+        A parameter that may be given either way counts by its number, unless the function shows other parameters
+        than its own: then numbers and names may mean different ones, as for `jax.jit`.
+        """
+        named = len(found) - len(keywords)
+        first = positions if self._shown != self.python else named
+        return [
+            number if at < first else (name if at >= named else kind.name)
+            for at, (number, name, kind) in enumerate(found)
+        ]
 
 
 def _shown_signature(function: Callable[..., Any]) -> inspect.Signature | None:

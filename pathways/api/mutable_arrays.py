@@ -20,9 +20,9 @@ def refs_among(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 
 def on_values(function: Callable[..., Any], tree: Any, refs: Sequence[int]) -> Callable[..., Any]:
-    """Makes of a function a function of its flat arguments, of which those at `refs` are values of references.
+    """Returns a function that takes flat arguments, with values in place of the references at positions `refs`.
 
-    It returns the result, and the last value of each reference.
+    The returned function gives the result of `function`, and the last value of each reference.
     """
 
     def of_values(*leaves: Any) -> tuple[Any, list[Any]]:

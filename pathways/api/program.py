@@ -22,9 +22,10 @@ from pathways.compiler.errors import BadArguments, EndlessCalls
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.meshes import ambient
+from pathways.compiler.frontends.jax.own_devices import check_meshes
 from pathways.compiler.frontends.jax.staged import stage
 from pathways.compiler.frontends.jax.trace import Outline, Traced, outline, trace_program
-from pathways.compiler.frontends.jax.tracing_stack import around, tracing
+from pathways.compiler.frontends.jax.tracing_stack import around, meshes_named, tracing
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import Tracer, config, tree_util
@@ -62,6 +63,7 @@ class Program:
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._example = example_args
+        check_meshes(meshes)
         self._meshes = dict(meshes)
         self._signature = CallSignature(function)
         self._donate = self._choose("donate", donate_argnums, donate_argnames)
@@ -155,7 +157,7 @@ class Program:
         flat, tree = tree_util.tree_flatten_with_path(dynamic)
         structs = self._structs([leaf for _, leaf in flat], bound, dynamic)
         leaf_names: list[str] = [bound.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]
-        donate = [self._donate.has(*which) for which in zip(bound.numbers, bound.names, strict=True)]
+        donate = [*map(self._donate.has, bound.given)]
         donated = frozenset(i for i, (path, _) in enumerate(flat) if donate[path[0].idx])
         if config.jax_disable_jit:
             warn(
@@ -164,6 +166,8 @@ class Program:
             )
 
         def trace() -> Traced:
+            named = dict(self._meshes)
+            meshes_named.set(named)
             with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
                 return trace_program(
                     bound.function(self.function),
@@ -175,7 +179,7 @@ class Program:
                     lowering_platform=lowering_platform(platform),
                     where=self.where,
                     parameters=bound.parameters,
-                    meshes=self._meshes,
+                    meshes=named,
                 )
 
         return Lowered(trace(), tree, self.name, trace)
@@ -199,7 +203,10 @@ class Program:
         key = bound.key, tree, refs
         if key not in self._of_values:
             function = on_values(bound.function(self.function), tree, refs)
-            made = self._of_values[key] = Program(function, meshes=self._meshes)
+            arguments = zip(bound.given, tree.children(), strict=True)
+            donated = [self._donate.has(given) for given, child in arguments for _ in range(child.num_leaves)]
+            numbers = [i for i, is_donated in enumerate(donated) if is_donated and i not in refs]
+            made = self._of_values[key] = Program(function, donate_argnums=numbers, meshes=self._meshes)
             made.name, made.where = self.name, self.where
         return self._of_values[key]
 
@@ -211,6 +218,7 @@ class Program:
         if mark in around.get():
             have = f"a call of {self.name} inside of itself, with arguments of the same types"
             raise PathwaysError(EndlessCalls(program=self.name, have_=have, where=caller()))
+        meshes_named.get({}).update(self._meshes)
         with tracing(mark):
             return self.function(*args, **kwargs)
 

@@ -1,14 +1,14 @@
 """Where the results of a plan lie, on virtual devices."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any, cast
 
-import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from pathways.compiler.frontends.jax.devices import VirtualDevice, VirtualSlice, implicit_slice
-from pathways.dialect.jax_api import device_put
+from pathways.dialect.jax_api import local_devices
 from pathways.dialect.plan.nouns import Plan, PlanSlice, Port
 from pathways.runtime.host.devices.pjrt import named_sharding
 
@@ -29,15 +29,21 @@ def shown_sharding(sharding: Any) -> Any:
         return sharding
     devices: list[VirtualDevice] = list(cast("Any", sharding.mesh).devices.flat)
     if devices[0].slice is implicit_slice():
-        with jax.ensure_compile_time_eval():
-            return device_put(np.zeros(())).sharding
+        return SingleDeviceSharding(devices[0].stands_for or _first_device())
     own = [d.stands_for for d in devices]
     if None in own:
         return sharding
     grid: Any = np.empty(len(own), dtype=object)
     grid[:] = own
     mesh: Any = sharding.mesh
-    return NamedSharding(Mesh(grid.reshape(mesh.devices.shape), mesh.axis_names), sharding.spec)
+    named = Mesh(grid.reshape(mesh.devices.shape), mesh.axis_names, axis_types=mesh.axis_types)
+    return NamedSharding(named, sharding.spec)
+
+
+@functools.cache
+def _first_device() -> Any:
+    """Returns the device of this process that stands for the one of programs without slices."""
+    return local_devices()[0]
 
 
 def slice_like(one: PlanSlice) -> VirtualSlice:

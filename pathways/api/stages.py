@@ -276,8 +276,9 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         if self._loaded.lost is not None:
             self._place_anew()
         if self._loaded.calls_back:
-            wait = partial(process().controller.wait_for_callbacks, current_client.get())
-            compat.add_to_effects_barrier("pathways", wait)
+            client = current_client.get()
+            wait = partial(process().controller.wait_for_callbacks, client)
+            compat.add_to_effects_barrier(("pathways", client.label), wait)
         run = debugging.run_debugged if debugging.asked() else LoadedPlan.run
         name, taken = self.plan.name, self._taken
         cut = is_spread(leaves, taken)

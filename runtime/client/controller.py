@@ -253,7 +253,7 @@ class Controller:
         return any(told)
 
     def wait_for_callbacks(self, client: ClientState) -> None:
-        """Waits until no run of a client calls back to the host, or is going to."""
+        """Waits until all runs of a client that have host callbacks are done."""
         self.background.drain(client, calling_back=True)
         for part in self._parts_with_callbacks(client):
             part.block_until_ready()

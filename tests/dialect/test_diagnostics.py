@@ -1,5 +1,6 @@
 """Tests of which other classes an error is an instance."""
 
+import dataclasses
 import pickle
 from typing import Any
 
@@ -40,8 +41,24 @@ class UnderivableError(Exception):
         raise TypeError("final")
 
 
+class SetterlessError(Exception):
+    """Has a property of the name of an attribute of every error."""
+
+    @property
+    def diagnostic(self) -> str:
+        return ""
+
+
+@dataclasses.dataclass
+class FieldsError(Exception):
+    """Has fields that a constructor must set, and so no hash."""
+
+    a: int
+
+
 ALSO: tuple[type[Exception], ...] = (
     OddInitError,
+    FieldsError,
     OSError,
     FileNotFoundError,
     KeyError,
@@ -56,15 +73,26 @@ ALSO: tuple[type[Exception], ...] = (
 def test_an_error_is_also_of_the_class_that_it_follows_from(also: type[Exception]) -> None:
     error = PathwaysError(DIAGNOSTIC, also=(also,))
     assert isinstance(error, also) and isinstance(error, TypeError) and isinstance(error, ValueError)
-    assert str(error).startswith("error[PWC0104]: p") and error.diagnostic == DIAGNOSTIC and repr(error)
+    assert str(error).startswith("error[PWC0104]: p") and error.diagnostic == DIAGNOSTIC
+    assert repr(error) and hash(error) and error in {error}
     again: Any = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error) and again.diagnostics == error.diagnostics
 
 
-@pytest.mark.parametrize("also", [OddNewError, UnderivableError, StopIteration, StopAsyncIteration])
+@pytest.mark.parametrize(
+    "also", [OddNewError, UnderivableError, SetterlessError, StopIteration, StopAsyncIteration, AttributeError]
+)
 def test_a_class_that_cannot_be_joined_is_left_out(also: type[Exception]) -> None:
     error = PathwaysError(DIAGNOSTIC, also=(also, KeyError))
     assert not isinstance(error, also) and isinstance(error, KeyError) and error.code == "PWC0104"
+
+
+def test_an_error_of_a_local_class_can_be_pickled() -> None:
+    class LocalError(Exception):
+        """Is not found by its name."""
+
+    error = PathwaysError(DIAGNOSTIC, also=(LocalError,))
+    assert isinstance(error, LocalError) and pickle.loads(pickle.dumps(error)).code == "PWC0104"
 
 
 def test_a_class_and_its_base_can_be_joined_in_any_order() -> None:

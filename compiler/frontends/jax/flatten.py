@@ -317,7 +317,7 @@ class _Flattener:
 
 
 def _first_after_second(value: Any, awaited: Any) -> Any:
-    """Returns a value that is there when another one is."""
+    """Returns a value that fails, or becomes available, together with another one."""
     return optimization_barrier((value, awaited))[0]
 
 

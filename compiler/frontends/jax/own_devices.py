@@ -34,10 +34,7 @@ _MESHES = ("mesh", "concrete_mesh")
 
 
 def with_virtual_devices(jaxpr: Any, meshes: Meshes) -> Any:
-    """Returns the jaxpr with virtual devices in place of this process's own; the same one where it names none.
-
-    Raises PWC0201 for a mesh in `meshes` that has not as many devices as its slice.
-    """
+    """Returns the jaxpr with virtual devices in place of this process's own; the same one where it names none."""
     named = _Named()
     named.read(jaxpr)
     if not named.own:
@@ -104,6 +101,12 @@ def _stand_ins(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
     return found
 
 
+def check_meshes(meshes: Meshes) -> None:
+    """Raises PWC0201 for a mesh that has not as many devices as the slice that it stands for."""
+    for mesh, slice_ in meshes.items():
+        _checked(mesh, slice_)
+
+
 def _checked(mesh: Mesh, slice_: VirtualSlice) -> Sequence[Any]:
     devices = list(mesh.devices.flat)
     if len(devices) != len(slice_.devices):
@@ -117,7 +120,7 @@ def _checked(mesh: Mesh, slice_: VirtualSlice) -> Sequence[Any]:
 def _own_slice(devices: tuple[Any, ...]) -> VirtualSlice:
     """Returns the slice of these devices, the same for every program of the process.
 
-    Its devices say that they are of the same platform and kind: traced types of a `shard_map` hold these of their mesh.
+    Its devices have the platform and the kind of these devices, since types in the body of a `shard_map` name both.
     """
     made = implicit_slice() if len(devices) == 1 else VirtualSlice(len(devices))
     for virtual, own in zip(made.devices, devices, strict=True):
@@ -167,8 +170,12 @@ class _Replacer:
 
     def _inner(self, value: Any) -> Any:
         """Replaces jaxprs among the values of a parameter."""
-        if type(value) is tuple:  # not a namedtuple, which other parameters are
-            return tuple(map(self._inner, cast("tuple[Any, ...]", value)))
+        if isinstance(value, tuple):
+            given = cast("tuple[Any, ...]", value)
+            fields = [self._inner(one) for one in given]
+            if all(new is old for new, old in zip(fields, given, strict=True)):
+                return given
+            return tuple(fields) if type(given) is tuple else type(given)(*fields)
         is_jaxpr = hasattr(value, "eqns") and hasattr(value, "invars")
         return self.jaxpr(value) if is_jaxpr or hasattr(getattr(value, "jaxpr", None), "eqns") else value
 

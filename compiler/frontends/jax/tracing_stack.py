@@ -13,6 +13,8 @@ from pathways.dialect.jax_api import make_user_context
 
 around: ContextVar[tuple[Any, ...]] = ContextVar("pathways_around", default=())
 """The calls of programs that are being traced in this context, the innermost last."""
+meshes_named: ContextVar[dict[Any, Any]] = ContextVar("pathways_meshes_named")
+"""The slices that meshes stand for, as the program that is being traced says, and the programs that it calls."""
 _inside: Any = make_user_context(False)
 
 

@@ -70,7 +70,8 @@ class RaisedElsewhere(Exception):
     """An exception that a callback has raised in another process, as text."""
 
 
-MOST_REMEMBERED = 256
+MAX_REMEMBERED_TYPES = 256
+"""The most classes of exceptions that are remembered by their texts."""
 _types_raised: OrderedDict[str, type[Exception]] = OrderedDict()
 """Classes of exceptions that callbacks of this process have raised, by what `said_of` says of them."""
 
@@ -84,7 +85,7 @@ def said_of(raised: BaseException) -> str:
     text = f"{type(raised).__name__}: {raised}{at}"
     if isinstance(raised, Exception):
         _types_raised[text] = type(raised)
-        while len(_types_raised) > MOST_REMEMBERED:
+        while len(_types_raised) > MAX_REMEMBERED_TYPES:
             _types_raised.popitem(last=False)
     return text
 

@@ -1,5 +1,6 @@
 """Compiled programs and loaded plans take the arguments of their function, by position and name, except static ones."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
@@ -136,6 +137,33 @@ def test_static_argnames_and_donate_argnames_work_as_in_jax() -> None:
             pw.program(lambda x, y: x, **options)
 
 
+def test_a_name_of_a_keyword_is_no_position_of_the_rest() -> None:
+    def rest(*xs: Any, y: Any) -> Any:
+        return xs[0] + xs[1] + y
+
+    donated = [pw.program(lambda x: f(x))(X) for _ in range(3)]
+    a, b, y = donated
+    pw.program(rest, donate_argnames="y")(a, b, y=y)
+    assert [v.is_deleted() for v in (a, b, y)] == [False, False, True]
+    repeated = pw.program(lambda *xs, n: (f(xs[0]) + xs[1]) * n, static_argnames="n")
+    assert np.allclose(repeated(X, X, n=3), (2 * X + 1) * 3)
+
+
+def test_options_of_a_wrapping_function_count_as_for_jit() -> None:
+    """Values given by position are found by number, and those given by keyword by name."""
+
+    def inner(x: Any) -> Any:
+        return f(x)
+
+    @functools.wraps(inner)
+    def outer(ctx: Any, x: Any) -> Any:
+        return inner(x) + ctx
+
+    ctx, x = (pw.program(lambda x: f(x))(X) for _ in range(2))
+    pw.program(outer, donate_argnames="x")(ctx, x)
+    assert ctx.is_deleted() and not x.is_deleted()
+
+
 def test_methods_take_static_argnames_and_donate_argnames() -> None:
     class Model:
         @pw.program(static_argnums=0, static_argnames="n", donate_argnames="y")
@@ -263,9 +291,9 @@ def test_a_compiled_call_takes_exactly_what_python_binds_equally(
     _, others, names = called
     again = bound_or_none(python, others, names)
     expected = None if again is None else signature.bind(others, names)
-    places = list(zip(bound.numbers, bound.names, strict=True))
-    others_places = [] if expected is None else list(zip(expected[0].numbers, expected[0].names, strict=True))
-    fits = expected is not None and sorted(others_places) == sorted(places)
+    places = list(zip(bound.given, bound.names, strict=True))
+    others_places = [] if expected is None else list(zip(expected[0].given, expected[0].names, strict=True))
+    fits = expected is not None and set(others_places) == set(places)
     try:
         found = arguments_in_order(bound.parameters, others, names)
     except TypeError:

@@ -62,6 +62,18 @@ CASES = {
         assert y.sharding.device_set == set(SLICE.devices)
         assert code(function, meshes={AUTO: PAIR.devices.flat[0].slice}) == "PWC0201"
     """,
+    "a slice that a part names": """
+        inner = pw.program(lambda x: jax.device_put(x, N(AUTO, P("a"))), meshes={AUTO: SLICE})
+        y = pw.program(lambda x: inner(x) + 1)(X)
+        np.testing.assert_array_equal(np.asarray(y), X + 1)
+        assert y.sharding.device_set == set(SLICE.devices)
+    """,
+    "inside of a solve": """
+        def function(x):
+            move = lambda v: jax.device_put(2 * v, jax.devices()[0])
+            return jax.lax.custom_linear_solve(move, x, lambda _, b: b / 2, symmetric=True)
+        same(function)
+    """,
     "mapped over a slice of the program": """
         function = lambda x: jax.shard_map(lambda v: v + 1, mesh=AUTO, in_specs=P("a"), out_specs=P("a"))(
             jax.device_put(x, N(MINE, P("a"))))
