@@ -13,7 +13,7 @@ from pathways.dialect.plan.check_branches import branch_problems
 from pathways.dialect.plan.check_channels import channel_problems
 from pathways.dialect.plan.check_places import MOST_DEVICES, place_problems
 from pathways.dialect.plan.check_signature import port_problems
-from pathways.dialect.plan.check_types import MOST_ARRAY_BYTES, MOST_DIMENSIONS, axes_problem, type_problem
+from pathways.dialect.plan.check_types import MOST_ARRAY_BYTES, MOST_DIMENSIONS, axes_problem, layout_problem, type_problem
 from pathways.dialect.plan.instructions import Branch, Recv, Send
 from pathways.dialect.plan.nouns import Plan
 
@@ -62,6 +62,21 @@ def test_an_island_may_not_send_to_itself(pipe: Plan) -> None:
     recv = Recv(send.step, send.channel, send.slot, stream.island, None)
     alone = replace(pipe, streams=(replace(stream, instructions=(send, recv)),))
     assert [rule for _, rule in channel_problems(alone)] == ["ends that name each other, on two islands"]
+
+
+def test_channels_without_two_ends_are_named_in_order(pipe: Plan) -> None:
+    large = [replace(a.instruction, channel=1000 - n) for n, a in enumerate(every(pipe, Send)[:2])]
+    stream = pipe.streams[every(pipe, Send)[0].stream]
+    alone = replace(pipe, streams=(replace(stream, instructions=tuple(large)),))
+    ((what, _),) = channel_problems(alone)
+    assert what == "channels without two matching ends: [999, 1000]"
+
+
+def test_an_axis_that_a_type_does_not_divide_is_refused_with_both() -> None:
+    axes = (("x", 2),)
+    assert layout_problem(ArrayType((4,), "float32"), (("x",),), axes) is None
+    problem = layout_problem(ArrayType((3,), "float32"), (("x",),), axes)
+    assert problem is not None and problem[1] == "shards of equal size"
 
 
 def test_a_branch_with_wrong_operand_numbers_is_refused(plans: list[Plan]) -> None:

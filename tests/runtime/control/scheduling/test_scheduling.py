@@ -68,6 +68,14 @@ def test_the_depth_limits_clients_only_when_they_compete() -> None:
     assert s.finished(6) == [8]  # one run of client a is still in flight
 
 
+def test_a_client_is_not_limited_by_those_that_wait_for_other_islands() -> None:
+    s = scheduler(depth=1)
+    assert s.submit(request(0, "b", "y")) == [0] and s.submit(request(1, "b", "y")) == []
+    for number in (2, 3):
+        assert s.submit(request(number, "a", "x")) == [number]
+        s.enqueued(number)
+
+
 @pytest.mark.parametrize("weights", [(1, 1, 1, 1), (1, 2, 4, 8)])
 def test_stride_shares_are_proportional_to_weights(weights: tuple[int, ...]) -> None:
     s = scheduler("stride", depth=1)

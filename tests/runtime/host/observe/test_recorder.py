@@ -49,6 +49,8 @@ def test_a_trace_holds_launches_planned_times_and_stages_of_runs(tmp_path: Path)
     queues = [e for e in events if e["ph"] == "X" and e["pid"] > 1 and e["tid"] % 2 == 0 and "step" in e["args"]]
     assert {"square", "total"} == {e["name"] for e in queues}
     assert len(queues) == 3 * 2 * 2  # runs, computations, devices
+    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] > 1}
+    assert [rows[n] for n in range(4)] == ["device 0", "device 0, planned", "device 1", "device 1, planned"]
     planned = [e for e in events if e["ph"] == "X" and e["pid"] > 1 and e["tid"] % 2 == 1]
     assert len(planned) == len(queues)
     assert len([e for e in events if e["ph"] == "s"]) == len([e for e in events if e["ph"] == "f"]) == 3

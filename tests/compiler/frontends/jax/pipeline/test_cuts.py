@@ -53,7 +53,9 @@ def test_layers_are_divided_evenly_among_stages(loss: Any, params: Any, stages: 
     mean = sum(r.flops for r in table.rows) / stages
     assert max(r.flops for r in table.rows) < 1.1 * mean
     activation = ROWS * WIDTH * 4
-    assert {r.bytes_out for r in table.rows[:-1]} == {activation}
+    assert {r.bytes_out for r in table.rows[:-1]} == {r.bytes_in for r in table.rows[1:]} == {activation}
+    assert table.rows[0].bytes_in == table.rows[-1].bytes_out == 0
+    assert sum(r.share for r in table.rows) == pytest.approx(1.0)
     assert table.distinct <= 3
 
 
