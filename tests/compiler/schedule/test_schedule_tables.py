@@ -124,6 +124,18 @@ def test_random_illegal_tables_are_refused(seed: int, tmp_path: Path) -> None:
     assert codes[-1] == "PWC0402" and set(codes[:-1]) == {"PWC0403"}
 
 
+def test_a_refused_table_names_each_fault(tmp_path: Path) -> None:
+    lowered = pipe(slices=2, microbatches=3).lowered()
+    rows = [[str(a) for a in row] for row in random_table(model(2, 1, 3), random.Random(0))]
+    with pytest.raises(PathwaysError, match=r"have: +1 rows\n +need: +one row a slice"):
+        lowered.compile(schedule=write(tmp_path / "shorter.csv", rows[:1]))
+    for unknown in ("9F0", "0F99"):
+        with pytest.raises(PathwaysError) as caught:
+            lowered.compile(schedule=write(tmp_path / "unknown.csv", [[*rows[0], unknown], rows[1]]))
+        (fault,) = caught.value.diagnostics
+        assert fault.text(fault.have) == unknown
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_table_that_a_schedule_writes_gives_the_same_streams(schedule: str, tmp_path: Path) -> None:
     """Only the name of the schedule differs."""

@@ -13,7 +13,13 @@ from pathways.dialect.plan.check_branches import branch_problems
 from pathways.dialect.plan.check_channels import channel_problems
 from pathways.dialect.plan.check_places import MOST_DEVICES, place_problems
 from pathways.dialect.plan.check_signature import port_problems
-from pathways.dialect.plan.check_types import MOST_ARRAY_BYTES, MOST_DIMENSIONS, axes_problem, layout_problem, type_problem
+from pathways.dialect.plan.check_types import (
+    MOST_ARRAY_BYTES,
+    MOST_DIMENSIONS,
+    axes_problem,
+    layout_problem,
+    type_problem,
+)
 from pathways.dialect.plan.instructions import Branch, Recv, Send
 from pathways.dialect.plan.nouns import Plan
 
