@@ -159,7 +159,6 @@ ARGUMENTS: dict[str, Callable[[], Any]] = {
     "a date": lambda: datetime.date(2024, 1, 1),
     "an enum": lambda: Color.RED,
     "slots": Slots,
-    "a masked array": lambda: np.ma.masked_array(X, X > 2),
     "dates": lambda: np.array(["2024-01-01"], "datetime64[D]"),
     "texts": lambda: np.array(["a", "b"]),
     "objects": lambda: np.array([object()]),
