@@ -11,7 +11,7 @@ from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax import compat
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import native
-from pathways.dialect.jax_api import dtypes, tree_util
+from pathways.dialect.jax_api import ShapedArray, dtypes, tree_util
 from pathways.dialect.user_line import caller
 from pathways.runtime.errors import WrongInput
 
@@ -28,14 +28,12 @@ def aval_of_leaf(leaf: Any) -> Any:
     """Returns the abstract value of a leaf. Raises TypeError, ValueError or OverflowError for what is no JAX array."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
-    if compat.is_ref(leaf):
-        raise TypeError("a mutable array")
     if isinstance(leaf, Array):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
     try:
         aval = compat.aval_of(leaf)
-        if not hasattr(aval, "shape"):
-            raise TypeError("a type of JAX that is no array")
+        if type(aval) is not ShapedArray and (compat.is_ref(leaf) or not hasattr(aval, "shape")):
+            raise TypeError("a mutable array, or a type of JAX that is no array")
         return aval
     except TypeError:
         converted = native(leaf)

@@ -169,7 +169,7 @@ class LoadedPlan:
         ticket = flight = None
         launched = False
         awaited: Sequence[Awaited] = ()
-        ahead = promise is None and not observers and self._engine.is_quick
+        ahead = self.calls_back and promise is None and not observers and self._engine.is_quick
         self._engine.get_ready()
         try:
             ticket = controller.enter(self._request(number, client, handles), client, promise)
@@ -180,11 +180,12 @@ class LoadedPlan:
             launched = True
             dispatch = Dispatch(controller, ticket, flight, client, promise, observers)
             outcomes = self._engine.enqueue(frame, dispatch, ahead=ahead)
-            if not all(outcome.is_over(frame.values) for outcome in outcomes):
-                awaited = outcomes
-                return self._promised(awaited, frame.values, bound, client, number)
-            for outcome in outcomes:
-                outcome.wait(frame.values)
+            if outcomes:
+                if not all(outcome.is_over(frame.values) for outcome in outcomes):
+                    awaited = outcomes
+                    return self._promised(awaited, frame.values, bound, client, number)
+                for outcome in outcomes:
+                    outcome.wait(frame.values)
             return self._results(frame.values, bound.owners, client, number)
         finally:
             try:

@@ -83,7 +83,7 @@ class LocalEngine:
                 (first,) = self._waves
                 for part in first.parts:
                     run.enqueue(part, frame, last=part is first.parts[-1])
-                return [task for _, task in first.tasks if isinstance(task, Awaited)]
+                return [task for _, task in first.tasks if isinstance(task, Awaited)] if ahead else ()
             for pendings in drive(self._waves, frame, run):
                 run.wait(pendings)
             return ()
