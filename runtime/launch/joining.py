@@ -3,7 +3,6 @@
 None is started or killed here: a host says by its certificate which one it is, and ends when its stream does.
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.group_service import GroupService, start_group_service
 from pathways.runtime.launch.launcher import Started
+from pathways.runtime.threads import start_thread
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class JoiningHosts(Started):
         """They end with their streams; where they met is not used again."""
         if (meeting := self._meeting) is not None:
             meeting.kill()
-            threading.Thread(target=meeting.end, name="pathways-reaper", daemon=True).start()
+            start_thread("pathways-reaper", meeting.end)
         self._meeting = None
 
 

@@ -6,7 +6,6 @@ import re
 import socket
 import stat
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS
 from pathways.runtime.launch.spawn import last_words, spawn
+from pathways.runtime.threads import start_thread
 from pathways.runtime.wire.addresses import Address, show_address
 from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.errors import ClusterThere, NoCluster
@@ -112,7 +112,7 @@ def start_controller(
             clear_folder(folder)
             raise PathwaysError(NoCluster(address=str(folder), reason=f"its controller did not start: {words}"))
         time.sleep(0.02)
-    threading.Thread(target=process.wait, name="pathways-reaper", daemon=True).start()
+    start_thread("pathways-reaper", process.wait)
     return folder
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import json
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathways.runtime.launch.local_hosts import LOGS
 from pathways.runtime.launch.ray_nodes import AUTH, LOCAL, check_protected
 from pathways.runtime.launch.ray_trial import TOKEN
 from pathways.runtime.launch.spawn import await_end, last_words, spawn
+from pathways.runtime.threads import start_thread
 from pathways.runtime.wire.errors import NoRay, RayFailed
 
 START = 180.0
@@ -88,7 +88,7 @@ def start_controller_by_ray(address: str, request: RayRequest, topology: Topolog
         process.wait()
         clear_folder(folder)
         raise
-    threading.Thread(target=process.wait, name="pathways-reaper", daemon=True).start()
+    start_thread("pathways-reaper", process.wait)
     return folder
 
 

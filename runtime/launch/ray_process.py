@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from pathways.dialect.files import write_private
 from pathways.runtime.launch.spawn import spawn, why_ended
+from pathways.runtime.threads import start_thread
 
 LOOK = 0.2
 """Seconds between two looks at whether the raylet is there."""
@@ -32,7 +32,7 @@ class ProcessKeeper:
         self._log = Path()
         self._folder: Path | None = None
         raylet = int(os.environ.get("RAY_RAYLET_PID") or os.getppid())
-        threading.Thread(target=_end_with, args=(raylet,), name="pathways-raylet", daemon=True).start()
+        start_thread("pathways-raylet", _end_with, raylet)
 
     def start(
         self, module: str, arguments: Sequence[str], log: str, environment: Mapping[str, str], for_good: bool
@@ -46,7 +46,7 @@ class ProcessKeeper:
         process = spawn("pathways.runtime.launch.tied", command, self._log, environment=path | dict(environment))
         self._process = process
         if for_good:
-            threading.Thread(target=lambda: os._exit(process.wait() and 1), name="pathways-reaper", daemon=True).start()
+            start_thread("pathways-reaper", lambda: os._exit(process.wait() and 1))
         return process.pid
 
     def start_member(
