@@ -70,7 +70,7 @@ class CallSignature:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.python = _own_signature(function)
-        """How the function itself is called, whatever it wraps."""
+        """The signature of the function itself, whatever it wraps."""
         self._shown = _shown_signature(function) or self.python
         self.static = Chosen(frozenset(), frozenset())
 

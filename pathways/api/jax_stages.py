@@ -1,4 +1,4 @@
-"""What `jax.stages` has that programs need as well: types of arguments and results, IR, text of the code.
+"""Gives programs the names of `jax.stages`: types of arguments and results, IR, text of the code.
 
 `program.py` and `stages.py` derive their classes from these. Nothing here compiles or runs.
 """

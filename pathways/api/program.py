@@ -167,8 +167,7 @@ class Program:
 
         def trace() -> Traced:
             named = dict(self._meshes)
-            meshes_named.set(named)
-            with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
+            with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs), named):
                 return trace_program(
                     bound.function(self.function),
                     tree_util.tree_unflatten(tree, structs),

@@ -4,10 +4,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any, cast
 
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
-from pathways.compiler.frontends.jax.devices import VirtualDevice, VirtualSlice, implicit_slice
+from pathways.compiler.frontends.jax.devices import VirtualDevice, VirtualSlice, implicit_slice, mesh_of_others
 from pathways.dialect.jax_api import local_devices
 from pathways.dialect.plan.nouns import Plan, PlanSlice, Port
 from pathways.runtime.host.devices.pjrt import named_sharding
@@ -33,11 +32,7 @@ def shown_sharding(sharding: Any) -> Any:
     own = [d.stands_for for d in devices]
     if None in own:
         return sharding
-    grid: Any = np.empty(len(own), dtype=object)
-    grid[:] = own
-    mesh: Any = sharding.mesh
-    named = Mesh(grid.reshape(mesh.devices.shape), mesh.axis_names, axis_types=mesh.axis_types)
-    return NamedSharding(named, sharding.spec)
+    return NamedSharding(mesh_of_others(cast("Mesh", sharding.mesh), own), sharding.spec)
 
 
 @functools.cache

@@ -37,7 +37,7 @@ def places_of(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
 
 
 def _virtual_mesh(leaf: Any) -> Mesh | None:
-    sharding = _sharding(leaf)
+    sharding = virtual_sharding_of(leaf)
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
         return None
     return sharding.mesh if isinstance(sharding.mesh.devices.flat[0], VirtualDevice) else None
@@ -48,7 +48,7 @@ def _asked(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
     shapes = [_grid(leaf) for leaf in leaves.values()]
     made = jit(
         lambda: [jnp.zeros(shape, jnp.uint8) for shape in shapes],
-        out_shardings=[_sharding(leaf) for leaf in leaves.values()],
+        out_shardings=[virtual_sharding_of(leaf) for leaf in leaves.values()],
     )
     arrays = program(lambda: made())()
     found: dict[_Key, BufferPlace] = {}
@@ -61,13 +61,14 @@ def _asked(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
     return found
 
 
-def _sharding(leaf: Any) -> Any:
+def virtual_sharding_of(leaf: Any) -> Any:
+    """Returns the sharding of a leaf on virtual devices; None for one that names no sharding."""
     return leaf.virtual_sharding if isinstance(leaf, Array) else getattr(leaf, "sharding", None)
 
 
 def _grid(leaf: Any) -> tuple[int, ...]:
     """The number of parts of each dimension."""
-    sharding = _sharding(leaf)
+    sharding = virtual_sharding_of(leaf)
     sizes = dict(sharding.mesh.shape)
     entries = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]
     axes = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in entries]

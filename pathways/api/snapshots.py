@@ -25,7 +25,7 @@ from pathways.api.npz import INDEX
 from pathways.api.process import process
 from pathways.api.snapshot_index import ALL_INSIDE, SOME_BESIDE, Saved, dtype_name, folder_of, loaded, open_snapshot
 from pathways.api.snapshot_pieces import LeafPart, buffers_of, common_part, leaf_parts
-from pathways.api.snapshot_places import places_of
+from pathways.api.snapshot_places import places_of, virtual_sharding_of
 from pathways.dialect.array_files import ArrayFile, chunk_of
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, is_of_numpy, is_stored_as_named
@@ -172,8 +172,7 @@ def _reader(
         handle = read_buffer(process().controller, current_client.get(), saved_as, place)
         island = handle.buffer.origin[1]
         port = Port(name, mine.type, saved.dtype, bool(getattr(leaf, "weak_type", False)), island, 0)
-        like = part.leaf
-        return Array(handle, port, like.virtual_sharding if isinstance(like, Array) else like.sharding)
+        return Array(handle, port, virtual_sharding_of(part.leaf))
 
     def read() -> Any:
         try:

@@ -18,9 +18,9 @@ from pathways.dialect.jax_api import dtypes
 
 CASES = dict(cases())
 REFUSED = {f"an ordered callback, of {what}": "PWC0102" for what in INPUTS}
-"""What `jax.jit` takes and `pw.program` refuses: the code, by the name of the case."""
+"""Codes of the cases that `jax.jit` takes and `pw.program` refuses, by name."""
 TAKEN = {f"big endian, {how}" for how in USES} | {"an item getter", "donated twice"}
-"""What `jax.jit` refuses, or computes wrong, and `pw.program` takes."""
+"""Cases that `jax.jit` refuses, or computes wrong, and `pw.program` takes."""
 
 
 class Outcome:

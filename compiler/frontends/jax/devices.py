@@ -152,7 +152,7 @@ class VirtualSlice:
                 )
             )
         types = (axis_types,) * len(names) if isinstance(axis_types, AxisType) else axis_types
-        return Mesh(_grid(self.devices, sizes), names, axis_types=None if types is None else tuple(types))
+        return Mesh(device_grid(self.devices, sizes), names, axis_types=None if types is None else tuple(types))
 
     @property
     def described(self) -> str:
@@ -169,7 +169,13 @@ def implicit_slice() -> VirtualSlice:
     return VirtualSlice(1)
 
 
-def _grid(devices: Sequence[VirtualDevice], shape: tuple[int, ...]) -> Any:
+def mesh_of_others(mesh: Mesh, devices: Sequence[Any]) -> Mesh:
+    """Returns a mesh of the same axes over other devices, which take the places in order."""
+    return Mesh(device_grid(devices, mesh.devices.shape), mesh.axis_names, axis_types=mesh.axis_types)
+
+
+def device_grid(devices: Sequence[Any], shape: Sequence[int]) -> Any:
+    """Returns an array of devices, which NumPy would otherwise try to read as sequences."""
     grid = np.empty(len(devices), dtype=object)
     grid[:] = devices
     return grid.reshape(shape)

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from pathways.compiler.frontends.builder import CalledComputation, symbol_of
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.devices import lowering_for
+from pathways.compiler.frontends.jax.devices import device_grid, lowering_for
 from pathways.compiler.frontends.jax.graph import Call, TracedValue
 from pathways.compiler.frontends.jax.groups import Group
 from pathways.compiler.frontends.jax.hoist import apply, hoisted_consts
@@ -148,7 +147,6 @@ def _explicit_mesh(group: Group) -> Any:
         for value in loose.outputs:
             named: Any = getattr(getattr(value.aval, "sharding", None), "mesh", None)
             if named is not None and not named.empty and tuple(named.axis_sizes) == group.mesh.spec.shape:
-                devices: Any = np.empty(group.mesh.spec.size, dtype=object)
-                devices[:] = [group.mesh.slice.devices[i] for i in group.mesh.spec.devices]
-                return Mesh(devices.reshape(named.axis_sizes), named.axis_names, axis_types=named.axis_types)
+                devices = [group.mesh.slice.devices[i] for i in group.mesh.spec.devices]
+                return Mesh(device_grid(devices, named.axis_sizes), named.axis_names, axis_types=named.axis_types)
     return None

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from pathways.compiler.errors import BadSlice
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn
-from pathways.compiler.frontends.jax.devices import VirtualDevice, VirtualSlice, implicit_slice
+from pathways.compiler.frontends.jax.devices import VirtualDevice, VirtualSlice, implicit_slice, mesh_of_others
 from pathways.compiler.frontends.jax.mentions import JITS, MOVES
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import jit, make_jaxpr
@@ -29,6 +28,8 @@ from pathways.dialect.user_line import caller
 Meshes: TypeAlias = Mapping[Mesh, VirtualSlice]
 _SHARDINGS = ("devices", "sharding", "dst_sharding", "in_shardings", "out_shardings", "ctx_mesh")
 _DEVICES: Any = (cast("Any", jax).Device, VirtualDevice)
+_PLACED = MOVES | JITS | {"shard_map"}
+"""Equations that may name devices."""
 _MESHES = ("mesh", "concrete_mesh")
 """Parameters of equations that name devices."""
 
@@ -66,7 +67,7 @@ class _Named:
 
 def _targets(eqn: Eqn) -> Iterator[Any]:
     """Yields what an equation names of devices."""
-    if eqn.primitive.name not in MOVES | JITS | {"shard_map"}:
+    if eqn.primitive.name not in _PLACED:
         return
     for name in (*_SHARDINGS, *_MESHES):
         found = eqn.params.get(name)
@@ -88,7 +89,7 @@ def _stand_ins(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
     """Chooses the virtual device for each own device; those that are named alone may have none."""
     found: dict[Any, VirtualDevice] = {}
     for mesh, slice_ in meshes.items():
-        found.update(zip(_checked(mesh, slice_), slice_.devices, strict=True))
+        found.update(zip(mesh.devices.flat, slice_.devices, strict=True))
     for devices in named.own:
         if len(devices) == 1 or all(d in found for d in devices):
             continue
@@ -104,16 +105,10 @@ def _stand_ins(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
 def check_meshes(meshes: Meshes) -> None:
     """Raises PWC0201 for a mesh that has not as many devices as the slice that it stands for."""
     for mesh, slice_ in meshes.items():
-        _checked(mesh, slice_)
-
-
-def _checked(mesh: Mesh, slice_: VirtualSlice) -> Sequence[Any]:
-    devices = list(mesh.devices.flat)
-    if len(devices) != len(slice_.devices):
-        have, rule = f"{mesh} of {len(devices)} devices", f"one device for each of {slice_.described}"
-        advice = f"pw.make_virtual_device_set().add_slice(devices={len(devices)})"
-        raise PathwaysError(BadSlice(slice=slice_.name, have_=have, rule=rule, advice=advice, where=caller()))
-    return devices
+        if mesh.devices.size != len(slice_.devices):
+            have, rule = f"{mesh} of {mesh.devices.size} devices", f"one device for each of {slice_.described}"
+            advice = f"pw.make_virtual_device_set().add_slice(devices={mesh.devices.size})"
+            raise PathwaysError(BadSlice(slice=slice_.name, have_=have, rule=rule, advice=advice, where=caller()))
 
 
 @functools.cache
@@ -159,7 +154,7 @@ class _Replacer:
         """Makes an equation anew; None for a constraint that asks for nothing, whose result is its operand."""
         invars = [_now(atom, known) for atom in eqn.invars]
         params = {name: self._inner(value) for name, value in eqn.params.items()}
-        if eqn.primitive.name in MOVES | JITS | {"shard_map"}:
+        if eqn.primitive.name in _PLACED:
             none = None if eqn.primitive.name == "device_put" else _unspecified()
             params |= {name: self._targets(params[name], none) for name in _SHARDINGS if name in params}
             params |= {name: self._typed_mesh(params[name]) for name in _MESHES if name in params}
@@ -203,20 +198,13 @@ class _Replacer:
         """Returns the mesh in place of one that types in the jaxpr name: of devices of the same kind alone."""
         devices = _devices_of(mesh)
         if len(devices) == 1 and not isinstance(devices[0], VirtualDevice) and devices[0] not in self._found:
-            return _mesh_of(mesh, _own_slice(devices).devices)
+            return mesh_of_others(mesh, _own_slice(devices).devices)
         moved = self._target(mesh)
         kinds = [d.device_kind for d in _devices_of(moved)]
         return moved if kinds == [d.device_kind for d in devices] else mesh
 
     def _mesh(self, mesh: Mesh) -> Mesh:
-        return _mesh_of(mesh, [self._found[d] for d in mesh.devices.flat])
-
-
-def _mesh_of(mesh: Mesh, devices: Sequence[VirtualDevice]) -> Mesh:
-    """Returns a mesh of the same axes over other devices."""
-    grid = np.empty(len(devices), dtype=object)
-    grid[:] = devices
-    return Mesh(grid.reshape(mesh.devices.shape), mesh.axis_names, axis_types=mesh.axis_types)
+        return mesh_of_others(mesh, [self._found[d] for d in mesh.devices.flat])
 
 
 def _now(atom: Any, known: Mapping[Any, Any]) -> Any:

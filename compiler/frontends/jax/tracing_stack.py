@@ -19,11 +19,13 @@ _inside: Any = make_user_context(False)
 
 
 @contextlib.contextmanager
-def tracing(call: Any) -> Generator[None]:
-    """While it lasts, a call of a program is being traced."""
+def tracing(call: Any, meshes: dict[Any, Any] | None = None) -> Generator[None]:
+    """While it lasts, a call of a program is being traced. The programs that it calls add to `meshes`, if given."""
     before = around.set((*around.get(), call))
+    meshes_before = meshes_named.set(meshes_named.get({}) if meshes is None else meshes)
     try:
         with _inside(True):
             yield
     finally:
+        meshes_named.reset(meshes_before)
         around.reset(before)

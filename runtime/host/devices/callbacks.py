@@ -129,7 +129,7 @@ class Watched:
         self.computation = self.launch = computation
         self.results = results
         self.record = record or CallbackRecord()
-        """What all callbacks of the computation did in the last launch."""
+        """The record of the last launch, which all callbacks of the computation share."""
 
     def __call__(self, *args: Any) -> Any:
         record, errors, begin = self.record, self.record.errors, time.perf_counter()
