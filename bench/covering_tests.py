@@ -18,8 +18,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "build" / "mutants"
 """The folder in which `record` writes `coverage` and `seconds.json`."""
-QUICK_BUDGET_S, LONG_BUDGET_S = 20.0, 20.0
-"""Seconds of tests for one line, of `make test` and of those that `make test-all` adds."""
+BUDGET_S = 20.0
+"""Seconds of tests for one line: of `make test`, and as many again of those that `make test-all` adds."""
 _PROCESS = "process of "
 """Begins the context of lines that a process of a test runs (tests/support/main_module.py)."""
 
@@ -54,9 +54,8 @@ class Records:
                 lines[name, line] = sorted(tests & seconds.keys(), key=lambda t: _price(t, name, seconds[t]))
         return cls(lines, seconds, frozenset(known["long"]))
 
-    def tests_of(self, file: str, line: int, *, long: bool) -> list[str]:
-        """Lists the tests that run a line, within the budget, the cheapest first."""
-        budget = LONG_BUDGET_S if long else QUICK_BUDGET_S
+    def tests_of(self, file: str, line: int, budget: float, *, long: bool) -> list[str]:
+        """Lists the tests that run a line, within a budget in seconds, the cheapest first."""
         chosen: list[str] = []
         for test in self.lines.get((file, line), ()):
             if (test in self.long) == long:

@@ -24,6 +24,8 @@ class IslandStatus:
     running: tuple[tuple[str, str], ...]
     waits: str = ""
     """What the start of its hosts waits for."""
+    open_ports: int = 0
+    """How many ports of its hosts others on their network can end a host by."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class Status:
             lines.append(f"{island.name:8} {island.devices} x {island.kind}{memory}{lost}")
             if island.waits:
                 lines.append(f"  starting  waits for {island.waits}")
+            if island.open_ports:
+                ports = f"{island.open_ports} of JAX's transfer server"
+                lines.append(f"  ports     {ports}: whoever reaches one can end its host (docs/shared-clusters.md)")
             if island.reserved:
                 lines.append(f"  reserved by runs  {readable(island.reserved)}")
             lines += [f"  held by {client}  {readable(size)}" for client, size in sorted(island.held.items())]
@@ -107,6 +112,7 @@ def read_status(said: Mapping[str, Any]) -> Status:
             waiting=tuple((str(client), str(program)) for client, program in island["waiting"]),
             running=tuple((str(client), str(program)) for client, program in island["running"]),
             waits=str(island["waits"]),
+            open_ports=int(island["open_ports"]),
         )
         for island in said["islands"]
     ]

@@ -243,7 +243,7 @@ class ClusterController:
             case m.Missing():
                 self.members.missing(rank, message, self.dispatcher.hosts_at(message.run))
             case m.Beat():
-                rank.arrays = message.arrays
+                rank.arrays, rank.open_ports = message.arrays, message.open_ports
             case _:
                 raise _unknown(message)
 
@@ -330,6 +330,7 @@ class ClusterController:
                     "running": [[r.client, r.program] for r in scheduler.running.values() if member.name in r.islands],
                     "ended": self.dispatcher.ended_on[member.number],
                     "arrays": member.arrays,
+                    "open_ports": sum(rank.open_ports for rank in member.ranks),
                     "epoch": member.epoch.number,
                     "state": member.epoch.state,
                     "waits": member.process.waits() if member.process is not None and not member.is_up else "",

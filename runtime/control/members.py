@@ -285,6 +285,7 @@ class Members:
         for rank in member.ranks:
             rank.post(m.RunRefused(0, write_diagnostic(cause)))  # if it still hears
             peer, rank.peer, rank.address, rank.ticket, rank.arrays = rank.peer, None, "", "", 0
+            rank.open_ports = 0
             if peer is not None:
                 peer.end("the host is gone")
             asked += rank.asked.values()

@@ -353,7 +353,7 @@ class Host:
 
     def _beat(self) -> None:
         while True:
-            self._post(m.Beat(self._runs, len(self._arrays)))
+            self._post(m.Beat(self._runs, len(self._arrays), self.neighbors.open_ports))
             awaited = self.neighbors.awaited
             for run, island in awaited.late(time.monotonic()):
                 self._post(m.Missing(run, island, f"{awaited.limit:g}"))

@@ -285,10 +285,14 @@ class CallRoll:
 
 @dataclass(frozen=True)
 class Beat:
-    """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays."""
+    """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays.
+
+    `open_ports`: how many ports it has that others on its network can end it by (devices/transfer_server.py).
+    """
 
     runs: int
     arrays: int
+    open_ports: int = 0
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ the client noticed the failure.
 """
 
 import os
+import re
 import signal
 import threading
 import time
@@ -186,6 +187,10 @@ def test_killing_the_controller_fails_its_clients_and_ends_its_hosts(kind: str) 
             assert becomes(lambda: not any(map(is_alive, pids)))
 
 
+_PULLED_AT = re.compile(rb"(\d{19} )(127\.0\.0\.1:\d{5})")
+"""Where a host says that its values are pulled: the number of a byte that greets, and an address."""
+
+
 @contextmanager
 def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
     """Connects hosts to each other through proxies that a test can cut."""
@@ -196,14 +201,20 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
         begins(connect, request, {name: through(said) if said else said for name, said in invitations.items()})
 
     def through(invitation: str) -> str:
-        number, invited = invitation.split(maxsplit=1)
-        found = Invitation.read(invited)
+        found = Invitation.read(invitation)
+        sends = replace(found.sends, address=proxied_at(found.sends.address, pulled_through), name="")
+        return str(replace(found, sends=sends))
+
+    def pulled_through(data: bytes) -> bytes:
+        """Replaces the address of a transfer server in what passes, by one as long."""
+        return _PULLED_AT.sub(lambda m: m[1] + proxied_at(m[2].decode()).encode(), data)
+
+    def proxied_at(address: str, rewrite: Callable[[bytes], bytes] = bytes) -> str:
         with one_at_a_time:  # several threads send invitations, and one port of a host serves all others
-            for address in (found.pulls, found.sends.address):
-                if address not in proxies:
-                    proxies[address] = Proxy(address)
-        sends = replace(found.sends, address=proxies[found.sends.address].address, name="")
-        return f"{number} {replace(found, pulls=proxies[found.pulls].address, sends=sends)}"
+            if address not in proxies:
+                proxies[address] = Proxy(address, rewrite)
+            assert len(proxies[address].address) == len(address)
+            return proxies[address].address
 
     begins = m.Connect.__init__
     patch.setattr(m.Connect, "__init__", begin)

@@ -16,7 +16,7 @@ from support.clusters import becomes
 from support.codes import code_of
 from support.processes import ROOT, pwc_here, run_python
 from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
-from support.two_islands import X, both, f, g, here, there
+from support.two_islands import X, both, double, f, g, here, square, there
 
 import pathways as pw
 
@@ -120,6 +120,18 @@ def test_pwc_status_stack_and_logs_show_a_shared_cluster(cluster: SharedCluster)
         _, _, again = pwc_here("cluster", "start", "islands=1,devices=1", "--address", cluster.address)
         assert "PWC0919" in again and str(cluster.pid) in again
     assert cluster.is_empty()
+
+
+def test_a_transfer_server_listens_only_when_a_plan_moves_a_large_value() -> None:
+    with shared_cluster("islands=2,devices=2") as fresh, pw.connect(fresh.address):
+        for size, ports in ((4, 0), (512, 1)):
+            x = want = np.ones((size, size), np.float32) / size
+            for _ in range(3):
+                want = square(double(want)) / 100
+            np.testing.assert_allclose(both(x)[0], want, rtol=1e-3)
+            assert fresh.becomes(lambda said, ports=ports: [i["open_ports"] for i in said["islands"]] == [ports] * 2)
+            shown = pwc_here("status", "--address", fresh.address)[1]
+            assert ("whoever reaches one can end its host" in shown) == bool(ports)
 
 
 def test_connecting_to_a_missing_cluster_is_refused() -> None:

@@ -3,12 +3,15 @@
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 
 
 class Proxy:
     """Forwards bytes to an address until `cut`, and again after `mend`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, rewrite: Callable[[bytes], bytes] = bytes) -> None:
+        """`rewrite` changes what passes."""
+        self._rewrite = rewrite
         host, _, port = address.rpartition(":")
         self._target = host.strip("[]"), int(port)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -49,5 +52,5 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 self._passes.wait()
-                target.sendall(data)
+                target.sendall(self._rewrite(data))
             target.shutdown(socket.SHUT_WR)

@@ -15,6 +15,7 @@ from pathways.runtime.host.devices.mailbox import (
     KEY_BYTES,
     MOST_TEXT,
     NUMBER,
+    PULLS,
     READY,
     SAYS_WHO,
     VALUE,
@@ -84,6 +85,8 @@ class EagerWay:
         self._socks: dict[int, socket.socket] = {}
         """Of those that came, by that time: the one in use, and any that is ahead of this end."""
         self._waiting: list[Sequence[bytes | memoryview]] = []
+        self._pulls: Sequence[bytes | memoryview] = ()
+        """The frame that says where larger values are pulled, once that is known."""
         self._is_over = False
         self._lock = threading.Lock()
         """Guards those; nothing is waited for inside."""
@@ -105,6 +108,15 @@ class EagerWay:
         """Says why there is no value of a number. `anew` as of `send`."""
         self.send(number, why.encode(errors="replace")[:MOST_TEXT], FAILURE, anew=anew)
 
+    def say_where_to_pull(self, said: str) -> None:
+        """Says where larger values are pulled: now, and to each socket that the other host comes with."""
+        frame = frame_of(PULLS, NUMBER.pack(0), said.encode())
+        with self._lock:
+            self._pulls = frame
+            if self._outbox is not None:
+                with contextlib.suppress(ConnectionEnded):  # as above
+                    self._outbox.post(frame)
+
     def take(self, sock: socket.socket, anew: int) -> None:
         """Takes the socket of the other host; one that comes later takes the place of one before."""
         with self._lock:
@@ -116,10 +128,14 @@ class EagerWay:
             if anew == self.anew:
                 self._begin(sock)
 
-    def begin_anew(self, anew: int) -> None:
-        """Drops all that has not come to the other host, and goes on by the socket that it comes with, or came."""
+    def begin_anew(self, anew: int, pulls: str = "") -> None:
+        """Drops all that has not come to the other host, and goes on by the socket that it comes with, or came.
+
+        `pulls`: where it pulls larger values from then on; empty where there are none.
+        """
         with self._lock:
             self._waiting.clear()
+            self._pulls = frame_of(PULLS, NUMBER.pack(0), pulls.encode()) if pulls else ()
             for before in [n for n in self._socks if n < anew]:
                 self._drop(before)
             self.anew = anew
@@ -138,8 +154,9 @@ class EagerWay:
     def _begin(self, sock: socket.socket) -> None:
         self._outbox = Outbox(sock)
         with contextlib.suppress(ConnectionEnded):
-            for frame in (frame_of(READY, NUMBER.pack(0)), *self._waiting):
-                self._outbox.post(frame)
+            for frame in (frame_of(READY, NUMBER.pack(0)), self._pulls, *self._waiting):
+                if frame:
+                    self._outbox.post(frame)
         self._waiting.clear()
 
     def _drop(self, anew: int) -> None:

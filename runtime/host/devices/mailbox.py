@@ -19,8 +19,9 @@ from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.port import end_socket, undelayed
 
-_KINDS = READY, VALUE, FAILURE = range(3)
-"""Kinds of frames: both ends have begun; a value; why there is none. Each begins with the number of the value."""
+_KINDS = READY, VALUE, FAILURE, PULLS = range(4)
+"""Kinds of frames: both ends have begun; a value; why there is none; where larger values are pulled. Each begins with
+a number, that of the value."""
 KEY_BYTES = 16
 HELLO = struct.Struct(f"<{2 * KEY_BYTES}sQ")
 """What the receiver says first: its key, and the time at which it connects anew."""
@@ -31,7 +32,9 @@ AGAIN = 0.2
 """Seconds between two attempts to connect."""
 MOST_TEXT = 1 << 20
 """The most bytes of what is said of a failure."""
-_MOST = {READY: 0, FAILURE: MOST_TEXT}
+MOST_ADDRESS = 256
+"""The most bytes of what is said of where larger values are pulled."""
+_MOST = {READY: 0, FAILURE: MOST_TEXT, PULLS: MOST_ADDRESS}
 """The most bytes behind that number, by the kind; of values, as is told."""
 _READ = 1 << 16
 """The most bytes that are taken at once: values are small, and many come by one call."""
@@ -200,6 +203,8 @@ class Mailbox:
         self._closed, self._wanted = threading.Event(), threading.Event()
         self.ready = Letter(self)
         """Whether both ends have begun."""
+        self.pulls = Letter(self)
+        """Where larger values are pulled: said when the other host has a plan with one."""
         self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
         if not self.has_helper:
             self._end("no thread could be started that connects", for_good=True)
@@ -286,12 +291,13 @@ class Mailbox:
         self._rest = data[begin:]
 
     def _put(self, kind: int, number: int, data: memoryview) -> None:
-        letter = self.ready if kind == READY else self._letters.get(number)
+        own = {READY: self.ready, PULLS: self.pulls}.get(kind)
+        letter = own or self._letters.get(number)
         if letter is None:
             self._letters[number] = letter = Letter(self)
         elif letter.is_there():  # said twice: the first counts
             return
-        elif kind != READY:
+        elif own is None:
             del self._letters[number]
         failure = bytes(data).decode(errors="replace") or "no reason given" if kind == FAILURE else ""
         letter.come(data, failure)
@@ -305,7 +311,7 @@ class Mailbox:
             missing = {n: letter for n, letter in self._letters.items() if not letter.is_there()}
             for number in missing:
                 del self._letters[number]
-            for letter in (*missing.values(), *([self.ready] if for_good else [])):
+            for letter in (*missing.values(), *([self.ready, self.pulls] if for_good else [])):
                 if not letter.is_there():
                     letter.come(memoryview(b""), why)
             self._wanted.set()

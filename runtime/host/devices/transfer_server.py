@@ -16,6 +16,7 @@ import contextlib
 import importlib
 import os
 import secrets
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +31,12 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
 from pathways.runtime.host.devices.eager_values import Landing, Parcel, Sent, sent
 from pathways.runtime.host.devices.mailbox import Entrance, Mailbox
+from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.wire.addresses import show_address
 
+CONNECT_S, MEETING_S = 5.0, 2.0
+"""Seconds to wait for the address of another host's transfer server; and until both ends of a connection are ready,
+which is taken for granted afterwards."""
 _transfer: Any = importlib.import_module("jax.experimental.transfer")
 _TRANSPORTS = 2
 """Connections that the data of one pair of processes is spread over; with none, offering kills the process."""
@@ -43,20 +48,19 @@ _EAGER_LIMIT, MOST_EAGER = "65536", 1 << 20
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a process must know to take values from another: where it pulls them, where it is sent those that it does
-    not ask for, and the most bytes of these."""
+    """What a process must know to take values from another: where it is sent those that it does not ask for, and the
+    most bytes of these."""
 
-    pulls: str
     sends: Entrance
     most: int
 
     def __str__(self) -> str:
-        return f"{self.pulls} {self.most} {self.sends}"
+        return f"{self.most} {self.sends}"
 
     @classmethod
     def read(cls, text: str) -> "Invitation":
-        pulls, most, sends = text.split(maxsplit=2)
-        return cls(pulls, Entrance.read(sends), int(most))
+        most, sends = text.split(maxsplit=1)
+        return cls(Entrance.read(sends), int(most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +82,15 @@ class Incoming:
 
 
 class TransferSource:
-    """Where the values of another process come from: its transfer server, and what it sends unasked."""
+    """Receives the values of another process: those that it sends unasked, and those that are pulled from its transfer
+    server."""
 
-    def __init__(self, connection: Any, mailbox: Mailbox) -> None:
-        self._connection, self._mailbox = connection, mailbox
+    def __init__(self, server: "TransferServer", mailbox: Mailbox) -> None:
+        self._server, self._mailbox = server, mailbox
+        self._connection: Any = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+        """Guards those."""
         self.ready = mailbox.ready
         """Whether both ends have begun."""
         self.lost: Diagnostic | None = None
@@ -91,56 +100,125 @@ class TransferSource:
         """Asks for arrays: gives futures. Raises one of FAILURES where it is closed."""
         if wanted.landing.bytes <= self._mailbox.most:
             return sent(self._mailbox.expect(name), wanted.landing)
-        return self.pull_later(name, wanted)
+        return self._connected()._pull_flat(name, wanted.client, wanted.structs)
 
-    def pull_later(self, name: int, wanted: Incoming) -> list[pjrt.DeviceArray]:
-        """As `pull`, of what is not sent, however small."""
-        return self._connection._pull_flat(name, wanted.client, wanted.structs)
+    def _connected(self) -> Any:
+        """Returns the connection with the other's transfer server, which is made at the first pull.
+
+        Waits for its address, which the other says when it loads a plan with a large value, and until both ends are
+        ready. Raises RuntimeError where it is not said.
+        """
+        if self._connection is None:
+            wait_at_most([self._mailbox.pulls], CONNECT_S)
+            if not self._mailbox.pulls.is_there():
+                raise RuntimeError("the other host has not said where its values are pulled")
+            greeting, _, address = bytes(self._mailbox.pulls.read()).decode().partition(" ")
+            connection, greeted = self._server.connect_to(address, int(greeting))
+            wait_at_most(greeted, MEETING_S)
+            with self._lock:
+                self._connection = connection
+                if self._is_closed:
+                    connection._poison_connection()
+        return self._connection
 
     def close(self) -> None:
         """Ends all pulls with an error."""
         self._mailbox.close()
-        with contextlib.suppress(*pjrt.FAILURES):
-            self._connection._poison_connection()
+        with self._lock, contextlib.suppress(*pjrt.FAILURES):
+            self._is_closed = True
+            if self._connection is not None:
+                self._connection._poison_connection()
 
 
 class TransferServer:
-    """What this process offers to one other, at an address of this machine. It asks for no keys, and encrypts nothing:
-    on another than the loopback's, who reaches it may read what it guesses the number of."""
+    """Offers values to one other process: small ones by the eager way, others by JAX's transfer server.
+
+    That server listens at an address of this machine from the first plan on that has a value for it. It asks for no
+    keys, and encrypts nothing: who reaches it may read what it guesses the number of, and can end this process.
+    """
 
     def __init__(self, device: pjrt.Device, ip: str, sends: EagerServer, most: int) -> None:
         """`most`: the bytes of the largest value that is sent unasked (`eager_limit`)."""
-        address = show_address((ip, 0))
-        self._server = _transfer.start_transfer_server(device.client, address, [address] * _TRANSPORTS)
+        self._device, self._ip = device, ip
+        self._server: Any = None
+        self._offers = False
+        """Whether a plan offers values to be pulled: then the other is told where."""
         self._sends = sends
         self._way: EagerWay | None = None
         self._most = most
+        self._lock = threading.Lock()
+        """Guards the server and the way: plans are loaded while hosts come and go."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether JAX's transfer server listens."""
+        return self._server is not None
 
     def invite(self) -> Invitation:
-        """What the other must know: the same, until it is lost."""
-        way = self._way = self._way or self._sends.way()
-        return Invitation(str(self._server.address()), way.entrance, self._most)
+        """Says what the other must know: the same, until it is lost."""
+        with self._lock:
+            if self._way is None:
+                self._way = self._sends.way()
+                if self._offers:
+                    self._way.say_where_to_pull(self._where_to_pull())
+            return Invitation(self._way.entrance, self._most)
+
+    def open(self) -> None:
+        """Begins to listen for pulls, and says where to the other; again it does nothing."""
+        with self._lock:
+            if not self._offers:
+                self._offers = True
+                self._start()
+                if self._way is not None:
+                    self._way.say_where_to_pull(self._where_to_pull())
+
+    def _start(self) -> None:
+        """Starts JAX's transfer server, which listens from then on; again it does nothing."""
+        if self.is_open:
+            return
+        address = show_address((self._ip, 0))
+        self._server = _transfer.start_transfer_server(self._device.client, address, [address] * _TRANSPORTS)
+
+    def _where_to_pull(self) -> str:
+        """Offers a byte, which the other pulls to see that both ends are ready; gives its number, and the address.
+
+        Connecting returns before that, and the rest of it ends the process where the other is gone meanwhile. The
+        number is one that no value has: theirs are of 62 bits.
+        """
+        number = 1 << 62 | secrets.randbits(62)
+        self._server._await_pull_flat(number, [jax.device_put(np.zeros((1,), np.uint8), self._device)])
+        return f"{number} {self._server.address()}"
 
     def connect(self, invitation: Invitation, anew: int = 0) -> TransferSource:
         """Connects with the other, as invited by it. `anew`: how often both were told to connect anew."""
-        connection = self._server.connect(invitation.pulls)
-        return TransferSource(connection, Mailbox(invitation.sends, invitation.most, anew))
+        return TransferSource(self, Mailbox(invitation.sends, invitation.most, anew))
+
+    def connect_to(self, address: str, greeting: int) -> tuple[Any, Sequence[pjrt.DeviceArray]]:
+        """Connects with the other's transfer server; returns the connection, and the byte that it pulls."""
+        with self._lock:
+            self._start()
+            connection = self._server.connect(address)
+        wanted = Incoming.of(self._device.client, [ArrayType((1,), "uint8")], [pjrt.on_device(self._device)])
+        return connection, connection._pull_flat(greeting, wanted.client, wanted.structs)
 
     def forget(self) -> None:
         """Drops all offers that were not pulled, and their arrays: the process that was to pull them is gone."""
-        self._server._reset_rendevous_table()
+        if self.is_open:
+            self._server._reset_rendevous_table()
 
     def lose(self) -> None:
         """Ends what is sent: the other is gone. Until one in its place is invited, what would be sent is not."""
-        way, self._way = self._way, None
+        with self._lock:
+            way, self._way = self._way, None
         if way is not None:
             way.close()
 
     def begin_anew(self, anew: int) -> None:
         """Drops what has not come to the other, and goes on when it connects anew."""
-        self.forget()
-        if (way := self._way) is not None:
-            way.begin_anew(anew)
+        with self._lock:
+            self.forget()
+            if (way := self._way) is not None:
+                way.begin_anew(anew, self._where_to_pull() if self._offers else "")
 
     def sends(self, types: Sequence[ArrayType], shardings: Sequence[Any]) -> bool:
         """Whether arrays go unasked."""
@@ -161,28 +239,6 @@ class TransferServer:
             self.offer(name, [_error_array(t, s, why) for t, s in zip(types, shardings, strict=True)])
         elif (way := self._way) is not None:
             way.fail(name, why)
-
-
-class Greeting:
-    """One byte that a process offers to another, which pulls it to see that both ends are ready. Connecting returns
-    before that, and the rest of it ends the process where the other is gone meanwhile."""
-
-    def __init__(self, device: pjrt.Device) -> None:
-        self._byte = jax.device_put(np.zeros((1,), np.uint8), device)
-        self._wanted = Incoming.of(device.client, [ArrayType((1,), "uint8")], [pjrt.on_device(device)])
-
-    def offer(self, server: TransferServer) -> int:
-        """Offers it to be pulled, under a number that no value has: theirs are of 62 bits."""
-        number = 1 << 62 | secrets.randbits(62)
-        server.offer(number, [self._byte])
-        return number
-
-    def pull(self, source: TransferSource, number: int) -> Sequence[pjrt.DeviceArray]:
-        """Asks for that of another process; nothing where it is gone."""
-        try:
-            return source.pull_later(number, self._wanted)
-        except pjrt.FAILURES:
-            return []
 
 
 def eager_limit() -> int:

@@ -88,6 +88,8 @@ class Edges:
                 which = _once(place[i] for i in indices)
                 kinds = [types[i] for i in which], [shardings[i] for i in which]
                 by = self.neighbors.sender(side.devices) if server.sends(*kinds) else None
+                if by is None:
+                    server.open()
                 offers.append(_Offer(server, ranks.pair(number, source, target), which, *kinds, by))
 
         def enqueue(frame: Frame) -> None:

@@ -1,7 +1,6 @@
 """The other hosts of a cluster, as one of them has them: what it offers to each, and where their values come from.
 
-A host that meets another waits until both ends are ready. JAX's transfer server ends its process, by a failed check,
-where another that it is about to connect with is gone: no host is ended on purpose while others meet it.
+A host that meets another waits until both ends are ready.
 """
 
 import threading
@@ -9,7 +8,6 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan.nouns import Layout, Plan
@@ -19,7 +17,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.eager_server import EagerServer
 from pathways.runtime.host.devices.eager_values import Sender
 from pathways.runtime.host.devices.transfer_server import (
-    Greeting,
+    MEETING_S,
     Invitation,
     TransferServer,
     TransferSource,
@@ -28,9 +26,6 @@ from pathways.runtime.host.devices.transfer_server import (
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.host.run.awaited_values import AwaitedValues
 from pathways.runtime.wire.addresses import LOOPBACK
-
-MEETING = 2.0
-"""Seconds in which two hosts that are well are ready for each other's values; behind them that is taken for granted."""
 
 
 @dataclass(eq=False)
@@ -72,9 +67,10 @@ class Neighbors:
     def _sends(self) -> EagerServer:
         return EagerServer(self.ip)
 
-    @cached_property
-    def _greeting(self) -> Greeting:
-        return Greeting(self.device)
+    @property
+    def open_ports(self) -> int:
+        """Counts the transfer servers that listen, each at a port which ends this process if it is sent garbage."""
+        return sum(server.is_open for server in (*self.servers.values(), *self._left))
 
     def rank_on(self, island: str) -> int:
         return self.rank if island == self.island else 0
@@ -98,18 +94,13 @@ class Neighbors:
             return self._senders[key]
 
     def invite(self, host: str) -> str:
-        """What another host must know to `meet` this one, once: where its values are, and which of them greets it."""
-        server = self.server_for(host)
-        return f"{self._greeting.offer(server)} {server.invite()}"
+        """Says what another host must know to `meet` this one: where its values are."""
+        return str(self.server_for(host).invite())
 
     def meet(self, invitations: Mapping[str, str]) -> None:
         """Takes what comes from hosts from there, from now on. Waits until both ends are ready, or one is lost."""
-        greetings: list[Any] = []
-        for host, said in invitations.items():
-            number, _, invitation = said.partition(" ")
-            source = self._connected(host, Invitation.read(invitation))
-            greetings += [*self._greeting.pull(source, int(number)), source.ready]
-        wait_at_most(greetings, MEETING)
+        sources = [self._connected(host, Invitation.read(said)) for host, said in invitations.items()]
+        wait_at_most([source.ready for source in sources], MEETING_S)
 
     def _connected(self, host: str, invitation: Invitation) -> TransferSource:
         with self._changed:
@@ -172,7 +163,7 @@ class Neighbors:
                     continue  # as above; or both are told once more already
             self.server_for(host).begin_anew(anew)
             met.append(self._connected(host, invitation))
-        wait_at_most([source.ready for source in met], MEETING)
+        wait_at_most([source.ready for source in met], MEETING_S)
 
     def forget(self, island: str) -> None:
         """Drops what goes to an island and comes from it: its hosts have ended, and runs sent before are enqueued."""

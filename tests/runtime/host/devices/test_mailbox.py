@@ -6,9 +6,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import pytest
 from support.clusters import becomes
 
+from pathways.dialect.dtypes import ArrayType
+from pathways.runtime.host.devices import pjrt, transfer_server
 from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
 from pathways.runtime.host.devices.mailbox import (
     FAILURE,
@@ -19,6 +22,7 @@ from pathways.runtime.host.devices.mailbox import (
     Mailbox,
     wait_for_first,
 )
+from pathways.runtime.host.devices.transfer_server import Incoming, Invitation, TransferServer
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.wire.addresses import LOOPBACK, read_address
 from pathways.runtime.wire.frames import HEADER
@@ -281,3 +285,28 @@ def test_a_closed_inbox_closes_its_socket(pair: Pair) -> None:
     box.close()
     assert becomes(lambda: box.fileno() == -1)
     pair.way.send(2, b"nobody")
+
+
+def test_a_mailbox_keeps_the_first_address_for_pulls_until_it_connects_anew(pair: Pair) -> None:
+    first = pair.box()
+    pair.way.say_where_to_pull("1 first")
+    assert value(first.pulls) == b"1 first"
+    pair.way.say_where_to_pull("2 again")
+    pair.way.send(7, b"behind it")
+    assert value(first.expect(7)) == b"behind it"
+    assert value(first.pulls) == b"1 first"
+    first.close()
+    pair.way.begin_anew(1, "3 anew")
+    assert value(pair.box(anew=1).pulls) == b"3 anew"
+
+
+def test_pulling_from_a_host_that_says_no_address_fails(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer_server, "CONNECT_S", 0.05)
+    device = jax.devices("cpu")[0]
+    server = TransferServer(device, LOOPBACK, EagerServer(LOOPBACK), most=8)
+    source = server.connect(Invitation(pair.entrance, 8))
+    wanted = Incoming.of(device.client, [ArrayType((16,), "float32")], [pjrt.on_device(device)])
+    with pytest.raises(RuntimeError, match="has not said where"):
+        source.pull(1, wanted)
+    source.close()
+    assert not server.is_open
