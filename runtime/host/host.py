@@ -60,7 +60,6 @@ BEAT = 0.5
 """Seconds between two signs of life."""
 
 
-_Loads: TypeAlias = m.LoadPlan | m.UnloadPlan | m.CountCosts
 """What is done of plans beside runs, in its own order."""
 _Controls: TypeAlias = m.Connect | m.Record
 """What does not wait for that."""
@@ -98,7 +97,7 @@ class Host:
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang, suspect=suspect)
         self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches = ClientThreads("pathways-fetch")
-        self._loads: queue.SimpleQueue[tuple[_Loads, Post]] = queue.SimpleQueue()
+        self._loads = ClientThreads("pathways-load")
         self._snapshots = Snapshots(self._answer)
         self._controls: queue.SimpleQueue[tuple[_Controls, Post]] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
@@ -111,7 +110,7 @@ class Host:
 
     def start(self) -> None:
         """Begins to answer, and to give signs of life."""
-        for work in (self._serve_loads, self._serve_controls, self._beat):
+        for work in (self._serve_controls, self._beat):
             start_thread(f"pathways-{work.__name__[1:]}", work)
 
     def receive(self, message: m.Message, post: Post | None = None) -> None:
@@ -159,7 +158,7 @@ class Host:
                 for array in message.arrays:
                     self._arrays.pop(array, None)
             case m.UnloadPlan():  # behind its runs, and behind what may still load it
-                self._loads.put((message, post))
+                self._unload(message.plan)
             case m.CopyArray():
                 self._arrays[message.target] = self._made("a copy", lambda: copy_if_array(self._array(message.source)))
             case m.PutArray():
@@ -228,7 +227,7 @@ class Host:
                 self.decisions.hear(message)
                 return False
             case m.LoadPlan() | m.CountCosts():  # no run that needs it comes before its answer
-                self._loads.put((message, post))
+                self._loads.put(client_of(message.plan), lambda: self._load(message, post))
                 return False
             case m.Connect() | m.Record():  # nor behind what clients have compiled here
                 self._controls.put((message, post))
@@ -292,7 +291,19 @@ class Host:
         for number in [n for n in list(self._arrays) if client_of(n) == client]:
             self._arrays.pop(number, None)
         for number in [n for n in list(self._plans) if client_of(n) == client]:
-            self._loads.put((m.UnloadPlan(number), self._post))
+            self._unload(number)
+
+    def _unload(self, plan: int) -> None:
+        """Drops a plan behind all that its client has asked to load."""
+        self._loads.put(client_of(plan), lambda: self._plans.pop(plan, None))
+
+    def _load(self, message: m.LoadPlan | m.CountCosts, post: Post) -> None:
+        """Loads a plan, or counts its costs, for a client that is still there."""
+        client = client_of(message.plan)
+        if client not in self._forgotten:
+            self._answer(message.request, lambda: self._prepare(message), post)
+        if client in self._forgotten:
+            self._plans.pop(message.plan, None)
 
     def _run(self, message: m.RunPlan) -> None:
         """Enqueues a run; its results have their numbers when this returns."""
@@ -358,18 +369,6 @@ class Host:
             for run, island in awaited.late(time.monotonic()):
                 self._post(m.Missing(run, island, f"{awaited.limit:g}"))
             time.sleep(BEAT)
-
-    def _serve_loads(self) -> None:
-        while True:
-            message, post = self._loads.get()
-            if isinstance(message, m.UnloadPlan):
-                self._plans.pop(message.plan, None)
-                continue
-            if client_of(message.plan) in self._forgotten:
-                continue
-            self._answer(message.request, lambda message=message: self._prepare(message), post)
-            if isinstance(message, m.LoadPlan) and client_of(message.plan) in self._forgotten:
-                self._plans.pop(message.plan, None)
 
     def _serve_controls(self) -> None:
         while True:

@@ -24,7 +24,7 @@ THREADS = (
     "pathways-beat",
     "pathways-serve_controls",
     "pathways-fetch-0",
-    "pathways-serve_loads",
+    "pathways-load-0",
     "pathways-snapshots-0",
     f"pathways-{NAME}",
 )
