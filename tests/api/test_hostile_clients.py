@@ -81,6 +81,13 @@ def test_every_message_with_hostile_fields_harms_nobody_else(cluster: SharedClus
     assert sent > (20_000 if thorough else 1_000)
 
 
+def test_clients_whose_bytes_change_on_their_way_harm_nobody_else(cluster: SharedCluster, thorough: bool) -> None:
+    count = 60 if thorough else 6
+    with unharmed(cluster), cluster.process("support.tampering", 0, count) as tampered:
+        refused = int(end_of(tampered)[0])
+    assert count // 3 <= refused <= count
+
+
 def test_results_that_reach_into_the_next_client_are_refused(cluster: SharedCluster) -> None:
     with unharmed(cluster):
         client = HostileClient(cluster.address)

@@ -72,10 +72,14 @@ class SharedCluster:
     @contextmanager
     def client(self, program: str, *arguments: object) -> "Generator[subprocess.Popen[str]]":
         """Starts a program of `client_programs.py` in a new process, which is killed at the end of the block."""
+        with self.process("support.client_programs", program, *arguments) as process:
+            yield process
+
+    @contextmanager
+    def process(self, module: str, *arguments: object) -> "Generator[subprocess.Popen[str]]":
+        """Starts a module in a new process that knows the address; it is killed at the end of the block."""
         said = map(str, arguments)
-        with start_python(
-            "-m", "support.client_programs", program, *said, PATHWAYS_ADDRESS=self.address, PYTHONPATH=_path()
-        ) as process:
+        with start_python("-m", module, *said, PATHWAYS_ADDRESS=self.address, PYTHONPATH=_path()) as process:
             try:
                 yield process
             finally:

@@ -5,11 +5,11 @@ import threading
 from typing import Any
 
 import numpy as np
-from pathways.dialect.plan.plan_file import write_plan
 
 import pathways as pw
 from pathways.api.process import process
 from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.plan_file import write_plan
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.wire import messages as m

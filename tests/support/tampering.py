@@ -1,0 +1,97 @@
+"""Real clients whose bytes are changed, repeated, cut or reordered on their way: `python -m support.tampering SEED N`.
+
+Each client is a forked process, which ends itself: what was changed may leave it waiting for ever.
+"""
+
+import os
+import random
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+import pathways as pw
+from pathways.runtime.wire import outbox
+from pathways.runtime.wire.frames import HEADER
+from support.client_programs import X, both, endless
+
+HONEST, MOST_CHANGED = 12, 60
+"""The range of the number of writes that pass before the first is changed: connecting takes about the former."""
+LASTS_S = 1.5
+"""Seconds after which a client ends."""
+REFUSED = 3
+"""The exit code of a client that raised an error."""
+
+
+class Tampering:
+    """Changes what a process sends, from a certain write on."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._left = rng.randrange(HONEST, MOST_CHANGED)
+        self._held: bytes = b""
+        self._send: Any = outbox.send_now
+        outbox.send_now = self.send
+
+    def send(self, stream: Any, data: Any) -> memoryview:
+        """Sends data as `send_now` does, changed when its turn has come."""
+        self._left -= 1
+        sent = bytes(data) if self._left > 0 else self._changed(bytes(data))
+        rest = self._send(stream, sent)
+        return rest if sent == data else memoryview(b"")
+
+    def _changed(self, data: bytes) -> bytes:
+        rng, at = self._rng, self._rng.randrange(len(data))
+        match rng.choice(("bit", "header", "cut", "repeat", "reorder", "garbage", "honest")):
+            case "bit":
+                return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+            case "header":
+                return rng.randbytes(HEADER.size) + data[HEADER.size :]
+            case "cut":
+                return data[:at]
+            case "repeat":
+                return data * rng.randrange(2, 5)
+            case "reorder":
+                self._held, data = data, self._held
+                return data
+            case "garbage":
+                return data[:at] + rng.randbytes(rng.randrange(1, 64)) + data[at:]
+            case _:
+                return data
+
+
+def be_a_client(seed: str) -> None:
+    """Runs programs with bytes that are changed, until an error or the end of its time."""
+    rng = random.Random(seed)
+    threading.Timer(LASTS_S, os._exit, (0,)).start()
+    with pw.connect(os.environ["PATHWAYS_ADDRESS"]):
+        both(X)
+        Tampering(rng)
+        loops = endless(X) if rng.random() < 0.3 else None
+        for turn in range(1000):
+            value = both(X + turn)
+            if rng.random() < 0.3:
+                np.asarray(value)
+        del loops
+
+
+def main(seed: str, count: str) -> None:
+    """Runs clients one after another; prints how many of them raised an error."""
+    refused = 0
+    for number in range(int(count)):
+        child = os.fork()
+        if not child:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try:
+                be_a_client(f"{seed} {number}")
+            except pw.PathwaysError:
+                os._exit(REFUSED)
+            finally:
+                os._exit(0)
+        refused += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == REFUSED
+    print(refused)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
