@@ -46,6 +46,10 @@ class Engine(Protocol):
         """Slots that hold arrays of this process before a run begins."""
         ...
 
+    def put_constants(self) -> None:
+        """Makes those arrays, again where devices were lost and are back."""
+        ...
+
     @property
     def bytes_between(self) -> Mapping[str, int]:
         """Bytes that a run takes on a device of each island for what goes between hosts, beside the plan's peaks."""

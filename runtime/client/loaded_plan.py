@@ -123,6 +123,9 @@ class LoadedPlan:
         if self._changes != machine.changes:
             self._changes = machine.changes
             self._lost = next((i for i in self._islands.values() if i.lost), None)
+            if self._lost is None and any(isinstance(b.array, Poison) for b in self._held.values()):
+                self._engine.put_constants()  # on devices that are back, with nothing on them
+                self._held = self._hold_constants(dict(self._engine.constants))
         return self._lost
 
     @property

@@ -46,7 +46,7 @@ class LocalEngine:
         bodies = load_bodies(part, self.sides, executables, sequential=sequential)
         prepared = Preparer(plan, self.sides, executables, bodies)
         self.offsets, self.types = prepared.offsets, prepared.types
-        self.constants = put_constants(plan, self.sides)
+        self.put_constants()
         self._waves = prepared.prepare(defer(plan, part.order, everything=sequential))
         self.size = prepared.size
         self._launches = prepared.launches
@@ -58,6 +58,10 @@ class LocalEngine:
         awaited = [task for wave in self._waves for _, task in wave.tasks]
         only_callbacks = len(self._waves) == 1 and all(isinstance(t, Awaited) for t in awaited)
         self._alone = prepared.alone if only_callbacks else []
+
+    def put_constants(self) -> None:
+        """Puts the constants of the plan on its devices: when it is loaded, and when devices are back."""
+        self.constants = put_constants(self._plan, self.sides)
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
         return put_on_side(array, type_, side)

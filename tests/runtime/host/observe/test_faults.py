@@ -140,6 +140,20 @@ def test_a_program_without_a_spare_island_fails_until_its_device_returns() -> No
     np.testing.assert_array_equal(np.asarray(compiled(X)), X + 1)
 
 
+def test_constant_results_are_there_again_when_their_device_is_back() -> None:
+    table = np.arange(65536.0, dtype=np.float32)
+    call = placed(lambda x, table: x + table[0], mesh(2))
+    compiled = pw.program(lambda x: (call(x, table), table)).lower(X).compile("islands=1,devices=2")
+    (island,) = compiled._loaded._islands.values()  # pyright: ignore[reportPrivateUsage]
+    _, before = compiled(X)
+    pw.testing.lose_device(island.key, 0)
+    pw.testing.return_device(island.key, 0)
+    with pytest.raises(pw.PathwaysError, match="on purpose"):
+        np.asarray(before)
+    for _ in range(2):
+        np.testing.assert_array_equal(np.asarray(compiled(X)[1]), table)
+
+
 def test_snapshots_restore_values_and_mismatches_are_refused(tmp_path: Path) -> None:
     call = placed(lambda x: x * 3, mesh(4))
     program = pw.program(lambda x, k: {"w": call(x), "key": k, "b": jnp.bfloat16(x[0]), "list": [x.astype(int)]})
