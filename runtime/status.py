@@ -26,6 +26,8 @@ class IslandStatus:
     """What the start of its hosts waits for."""
     open_ports: int = 0
     """How many ports of its hosts others on their network can end a host by."""
+    hung: tuple[int, ...] = ()
+    """Devices that hang in this process, by position."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,9 @@ class Status:
             lines.append(f"{island.name:8} {island.devices} x {island.kind}{memory}{lost}")
             if island.waits:
                 lines.append(f"  starting  waits for {island.waits}")
+            if island.hung:
+                devices = ", ".join(map(str, island.hung))
+                lines.append(f"  hung      device {devices}: its threads inside XLA stay until this process ends")
             if island.open_ports:
                 ports = f"{island.open_ports} of JAX's transfer server"
                 lines.append(f"  ports     {ports}: whoever reaches one can end its host (docs/shared-clusters.md)")
@@ -88,6 +93,7 @@ def status_of(controller: Controller) -> Status:
                 kind=str(island.devices[0].device_kind),
                 devices=len(island.devices),
                 lost=controller.machine.lost_on(island),
+                hung=tuple(sorted(island.causes)),
                 memory=limit,
                 reserved=max((ledger.reserved.get(d, 0) for d in island.devices), default=0),
                 held={label: max(o.get(label, 0) for o in owners) for label in labels},

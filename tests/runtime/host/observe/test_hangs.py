@@ -76,6 +76,7 @@ say(np.asarray(program(x)[1]), np.asarray(program(x)[0])[:1])
 ended.set()
 beside.join()
 say("bob", runs > 0, pw.status().islands[0].lost)
+say("hung", "its threads inside XLA stay until this process ends" in str(pw.status()))
 many()
 """
 )
@@ -90,7 +91,7 @@ def test_a_hang_loses_only_its_own_devices(tmp_path: Path) -> None:
     said = sorted(line for line in done.stdout.splitlines() if line not in ("second done", "second PWC0901 True"))
     finals = [f"{name} finally" for name in ("first", "held", "second")]
     codes = [f"{name} PWC0901 True" for name in ("first", "held")]
-    assert said == sorted([*finals, *codes, "[13. 17.] [12.]", "bob True (0, 1, 2, 3)"]), done.stdout
+    assert said == sorted([*finals, *codes, "[13. 17.] [12.]", "bob True (0, 1, 2, 3)", "hung True"]), done.stdout
     for part in ("error[PWC0901]", "no progress for 3 s", "injected hang", "has not returned", "model.py:13"):
         assert part in done.stderr, done.stderr
     assert "is placed anew" in done.stderr
