@@ -6,7 +6,6 @@ raylet is killed, Ray leaves its workers behind: an actor looks for itself wheth
 
 import importlib
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -30,7 +29,7 @@ class ProcessKeeper:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._log = Path()
-        self._folder: Path | None = None
+        self._remover: subprocess.Popen[bytes] | None = None
         raylet = int(os.environ.get("RAY_RAYLET_PID") or os.getppid())
         start_thread("pathways-raylet", _end_with, raylet)
 
@@ -52,16 +51,17 @@ class ProcessKeeper:
     def start_member(
         self, module: str, arguments: Sequence[str], keys: Mapping[str, bytes], environment: Mapping[str, str]
     ) -> int:
-        """As `start`, of a host that has the keys of a member, by file, and is reached at the address of its node.
+        """Starts a host that has the keys of a member, by file, and is reached at the address of its node.
 
-        Keys and what it prints lie in a folder of this user's on the node, which goes when the host ends.
+        Keys and its log lie in a folder of this user on the node, which is removed when the host or this actor ends.
         """
         util: Any = importlib.import_module("ray.util")  # whose types are not whole
-        self._folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
+        folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
+        self._remover = _remover_of(folder)
         for name, data in keys.items():
-            write_private(self._folder / name, data)
-        place = ["--keys", str(self._folder), "--ip", str(util.get_node_ip_address())]
-        return self.start(module, [*arguments, *place], str(self._folder / "host.log"), environment, False)
+            write_private(folder / name, data)
+        place = ["--keys", str(folder), "--ip", str(util.get_node_ip_address())]
+        return self.start(module, [*arguments, *place], str(folder / "host.log"), environment, False)
 
     def wait(self) -> str:
         """Waits for the end of the process, and says why it has ended."""
@@ -69,8 +69,15 @@ class ProcessKeeper:
         try:
             return why_ended(self._process.wait(), self._log)
         finally:
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            if self._remover is not None:
+                self._remover.communicate()
+
+
+def _remover_of(folder: Path) -> "subprocess.Popen[bytes]":
+    """Starts a process that removes a folder when its standard input ends: also where this process is killed."""
+    command = ["/bin/sh", "-c", 'cat > /dev/null; rm -rf -- "$0"', str(folder)]
+    none = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=none, stderr=none, start_new_session=True)
 
 
 def _end_with(raylet: int) -> None:

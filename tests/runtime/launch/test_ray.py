@@ -159,6 +159,37 @@ def test_a_process_ends_with_its_actor(frozen: bool, tmp_path: Path) -> None:
     assert becomes(lambda: not is_alive(pid))
 
 
+MEMBER_KEEPER = """
+import os, sys, types
+from pathways.runtime.launch.ray_process import ProcessKeeper
+os.environ["PYTHONPATH"] = {path!r}
+sys.modules["ray.util"] = types.SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")
+keeper = ProcessKeeper()
+print(keeper.start_member("support.waits_forever", [], {{"host.key": b"secret"}}, {{}}), flush=True)
+if sys.stdin.readline() == "wait\\n":
+    os.kill(keeper._process.pid, 9)
+    keeper.wait()
+    print("ended", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("killed", ["the host", "the actor"])
+def test_the_keys_of_a_member_go_with_its_host_and_with_its_actor(killed: str, tmp_path: Path) -> None:
+    path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    with start_python("-c", MEMBER_KEEPER.format(path=path), PYTHONPATH=path, TMPDIR=str(tmp_path)) as actor:
+        assert actor.stdout is not None and actor.stdin is not None
+        pid = int(actor.stdout.readline())
+        assert [path.read_bytes() for path in tmp_path.glob("pathways-*/host.key")] == [b"secret"]
+        if killed == "the host":
+            actor.stdin.write("wait\n")
+            actor.stdin.flush()
+            assert actor.stdout.readline() == "ended\n"
+            assert not list(tmp_path.iterdir())
+        actor.kill()
+    assert becomes(lambda: not is_alive(pid) and not list(tmp_path.iterdir()))
+
+
 def test_a_process_whose_parent_has_ended_does_not_start() -> None:
     with pytest.raises(SystemExit, match="is gone"):
         tie(1 << 30)
