@@ -5,7 +5,6 @@ from there.
 """
 
 import contextlib
-import hashlib
 import itertools
 import json
 import threading
@@ -41,6 +40,7 @@ from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer
 from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
+from pathways.runtime.wire.load_proofs import digest_of
 
 UNREACHED = 15.0
 """Seconds for which a host is tried that is there, as the controller says, and is not reached."""
@@ -49,8 +49,7 @@ TEND = 0.25
 
 
 class Attached(HostedIslands):
-    """The machine of a process that is one client of a cluster. Raises PWC0918 where there is none, PWC0913 where that
-    of another machine is not reached."""
+    """Gives a process the devices of a cluster. Raises PWC0918 where there is none, PWC0913 if it is not reached."""
 
     counts_memory: ClassVar[bool] = False
 
@@ -204,9 +203,7 @@ class Attached(HostedIslands):
             self._check_there()
 
     def start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
-        return self._start(run, [(self._there[host.island], message) for host, message in parcels])
-
-    def _start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
+        parcels = [(self._there[host.island], message) for host, message in parcels]
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
         with self._changed:
@@ -233,7 +230,11 @@ class Attached(HostedIslands):
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         said = "" if branches is None else json.dumps({n: (kind, sorted(h)) for n, (kind, h) in branches.items()})
-        self._post(m.Introduce(0, plan, named(name), said, hashlib.blake2b(raw, digest_size=16).hexdigest()))
+        self._post(m.Introduce(0, plan, named(name), said, digest_of(raw)))
+
+    def tell_loaded(self, host: IslandHost, message: m.LoadPlan, proofs: Sequence[bytes]) -> None:
+        number, digest = self._places[host.island].number, digest_of(message.blob)
+        self._post(m.Loaded(message.plan, number, digest, message.sequential, b" ".join(proofs).decode()))
 
     def _label(self, label: str) -> int:
         """The number of a client inside of this process."""
@@ -306,9 +307,8 @@ class Attached(HostedIslands):
             case m.RunRefused(run=0):  # of all that this process sends
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
-                cause = read_diagnostic(message.cause)
                 for host in list(self._there.values()):
-                    host.refuse(message.run, cause)
+                    host.refuse(message.run, read_diagnostic(message.cause))
                 self._over(message.run)
             case m.HostGone():
                 self._gone(message.island, message.epoch, read_diagnostic(message.cause))

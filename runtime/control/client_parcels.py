@@ -17,8 +17,8 @@ _SINGLE = 5
 """The numbers of a RunPlan before those of its arguments: its plan, itself, transfers, results, what is wanted."""
 
 
-def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> int:
-    """Gives the first id of a run's results.
+def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> tuple[int, int]:
+    """Gives the first id of a run's results, and the first number under which its values go between hosts.
 
     Raises PWC0911 for what is not a run's message to a host, PWC0916 where it names what is another client's.
     """
@@ -29,7 +29,7 @@ def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> int:
     named = (numbers[3], numbers[3] + MOST_RESULTS - 1, *numbers[_SINGLE:])
     if not 0 <= numbers[2] < MOST_TRANSFERS or numbers[4] or any(n != NONE and n >> COUNTER != client for n in named):
         check_fields(decode(kind, payload), client, f"client {client}")
-    return numbers[3]
+    return numbers[3], numbers[2]
 
 
 def check_behind(frame: bytes, client: int) -> m.Message:

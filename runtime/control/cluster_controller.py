@@ -108,7 +108,7 @@ class ClusterController:
                 peer.receive = lambda peer, kind, payload: self._from_host(rank, kind, payload)
                 peer.on_end = lambda peer, reason: self.members.ended(rank, peer, reason)
                 for session in self._sessions.values():
-                    rank.post(session.expected)
+                    rank.post(session.expected_by(rank))
             case m.ComeIn():
                 caller.check("client", self._address)
                 self._come_in(peer, message, caller)
@@ -148,8 +148,8 @@ class ClusterController:
         self._sessions[session.number] = session
         peer.receive = _told(lambda _, kind, payload: self._from_client(session, decode(kind, payload)))
         peer.on_end = lambda peer, reason: self._client_left(session, reason)
-        for each in self.members.all:
-            each.post(session.expected)
+        for rank in all_ranks(self.members.all):
+            rank.post(session.expected_by(rank))
         topology, policy = write_topology(self.changes.numbered), self._policy.name
         hosts = spec_of(self.members.all)
         post(session, m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
@@ -215,6 +215,8 @@ class ClusterController:
                     session.plans[message.plan] = KnownPlan(
                         message.name, _branches(message.branches), self.dispatcher.cost_of(message.digest)
                     )
+            case m.Loaded():
+                self.dispatcher.loaded(session, message)
             case m.Ask():
                 self._answer(session.peer, message)
             case m.ChangeIslands():

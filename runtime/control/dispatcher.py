@@ -26,6 +26,7 @@ from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.load_proofs import is_proven
 
 MOST_HELD = 1 << 50
 """The most bytes that a client may say it holds on a device."""
@@ -74,17 +75,45 @@ class Dispatcher:
             del self._costs[next(iter(self._costs))]
         return self._costs.setdefault(digest, Cost())
 
+    def loaded(self, session: ClientSession, message: m.Loaded) -> None:
+        """Notes that the hosts of an island have proven that they loaded a plan; others may be gone meanwhile."""
+        plan = session.plans.get(message.plan)
+        if plan is None or not 0 <= message.island < len(self._members):
+            raise PathwaysError(BadMessage(have_=f"plan {message.plan} on {message.island}", rule="a plan, an island"))
+        member, proofs = self._members[message.island], message.proofs.split(" ")
+        keys = [session.key_of(rank) for rank in member.ranks]
+        if (
+            member.is_up
+            and len(keys) == len(proofs)
+            and all(
+                is_proven(key, message.plan, message.digest, sequential=message.sequential, proof=proof)
+                for key, proof in zip(keys, proofs, strict=True)
+            )
+        ):
+            plan.loaded[message.island] = member.epoch.number, f"{message.digest} {message.sequential}"
+
+    def _is_loaded(self, run: ClusterRun) -> bool:
+        """Whether all hosts of a run have loaded the same plan. A host that runs alone waits for no other."""
+        if sum(len(self._members[island].ranks) for island in run.parcels) < 2:
+            return True
+        loaded = {run.plan.loaded.get(island, (-1, "")) for island in run.parcels}
+        epochs = all(run.plan.loaded.get(n, (-1, ""))[0] == epoch for n, (epoch, _) in run.parcels.items())
+        return epochs and len({what for _, what in loaded}) == 1
+
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
         parcels: dict[int, tuple[int, bytes]] = {}
-        first = 0
+        first, transfers = 0, set[int]()
         for island, epoch, kind, payload in read_parcels(message.blob):
-            first = check_run(kind, payload, message, session.number)
+            first, number = check_run(kind, payload, message, session.number)
+            transfers.add(number)
             if island in parcels:
                 raise PathwaysError(BadMessage(have_=f"two parcels for island {island}", rule="one for each island"))
             parcels[island] = epoch, HEADER.pack(len(payload), kind) + payload
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
+        if len(transfers) > 1:
+            raise PathwaysError(BadMessage(have_=f"{len(transfers)} first transfers", rule="one for all islands"))
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
         program = plan.name
         names = frozenset(self._members[island].name for island in parcels)
@@ -185,7 +214,10 @@ class Dispatcher:
         """Sends a run to its hosts; returns the runs whose turn comes next."""
         members = {island: self._members[island] for island in run.parcels}
         gone = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n][0]), None)
-        if gone is not None:
+        if gone is None and not self._is_loaded(run):
+            rule = "a plan that all hosts of the run have loaded"
+            following = self._drop(run, BadMessage(have_=f"a run of {run.plan.name}", rule=rule))
+        elif gone is not None:
             cause = gone.lost or HostLost(island=gone.name, reason="another has taken its place")
             following = self._drop(run, cause)
         else:

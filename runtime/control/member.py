@@ -36,6 +36,8 @@ class Rank:
     """Where clients reach it."""
     arrays: int = 0
     """How many arrays it had when it last said so."""
+    key: bytes = b""
+    """From which the process has the keys that prove what it has loaded; another process has another."""
     open_ports: int = 0
     """How many ports of JAX's transfer server it had open then."""
     asked: dict[int, Callable[[m.Answer | Diagnostic], None]] = field(

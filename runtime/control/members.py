@@ -7,6 +7,7 @@ never end. All of it in the thread of the controller's loop: what is asked of a 
 import hmac
 import itertools
 import json
+import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -143,7 +144,7 @@ class Members:
             if not rank.member.process.comes_by_itself:
                 self.lose(rank.member, cause)
             raise PathwaysError(cause)
-        rank.peer, rank.address = peer, hello.address
+        rank.peer, rank.address, rank.key = peer, hello.address, secrets.token_bytes(32)
         if rank.member.is_met:
             self._join_soon()
         return rank

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pathways.runtime.control.loop import Peer
+from pathways.runtime.control.member import Rank
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.load_proofs import new_key
 
 
 class Behind(NamedTuple):
@@ -55,6 +57,8 @@ class KnownPlan:
     name: str
     branches: dict[int, tuple[str, frozenset[str]]] | None
     cost: Cost
+    loaded: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
+    """By the number of an island: the epoch in which its hosts have loaded the plan, and what they have loaded."""
 
 
 @dataclass(eq=False, slots=True)
@@ -111,10 +115,13 @@ class ClientSession:
         """What a client inside of the process is called everywhere: no other process has a client of this name."""
         return f"{self.inside.get(inside, 'client')} of {self.name} {self.number}"
 
-    @property
-    def expected(self) -> m.Expect:
-        """Makes the message that tells hosts of this client."""
-        return m.Expect(self.number, self.ticket, self.member)
+    def expected_by(self, rank: Rank) -> m.Expect:
+        """Makes the message that tells a host of this client."""
+        return m.Expect(self.number, self.ticket, self.member, self.key_of(rank))
+
+    def key_of(self, rank: Rank) -> str:
+        """Derives the key by which a host proves what it has loaded for this client."""
+        return new_key(rank.key, self.ticket)
 
     def is_next(self, run: ClusterRun) -> bool:
         """Whether nothing that this client has sent before waits for any of the run's islands."""

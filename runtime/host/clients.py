@@ -59,7 +59,7 @@ class Clients:
     def expect(self, message: m.Expect) -> None:
         """Takes a ticket from the controller."""
         with self._changed:
-            self.host.expect(message.client)
+            self.host.expect(message)
             self._tickets[message.client] = message.ticket, message.member
             self._changed.notify_all()
 

@@ -1,7 +1,7 @@
 """A host: the devices of an island, and what it does when a message comes (paper, 4.2 and 4.5).
 
 One thread does all that enqueues work, in the order of messages: two hosts see the runs that they share in one order.
-Plans are loaded meanwhile by another, ends of runs noticed by a third, and values copied by one for each client.
+Plans are loaded, and values copied, by threads of each client meanwhile, and ends of runs noticed by another.
 """
 
 import json
@@ -36,6 +36,7 @@ from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
 from pathways.runtime.host.posting import ClientPost, Post, Work, post_answer
+from pathways.runtime.host.proven_loads import ProvenLoads
 from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
 from pathways.runtime.host.run.failures import why_not
@@ -79,9 +80,7 @@ class Host:
         neighbors: Neighbors,
         post: PostAll,
     ) -> None:
-        self.name = name
-        self.machine = machine
-        self.neighbors = neighbors
+        self.name, self.machine, self.neighbors = name, machine, neighbors
         self._islands_of = islands_of
         self.decisions = Decisions(post, in_step=neighbors.in_step)
         self._post = post
@@ -102,11 +101,13 @@ class Host:
         self._controls: queue.SimpleQueue[tuple[_Controls, Post]] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
         """Clients that are gone: what still comes of theirs is dropped."""
+        self._proven = ProvenLoads()
         self._runs = 0
 
-    def expect(self, client: int) -> None:
-        """Accepts messages of a client of this number: it is used again only when all hosts have answered `Forget`."""
-        self._forgotten.discard(client)
+    def expect(self, message: m.Expect) -> None:
+        """Accepts messages of a client: its number is used again only when all hosts have answered `Forget`."""
+        self._forgotten.discard(message.client)
+        self._proven.expect(message)
 
     def start(self) -> None:
         """Begins to answer, and to give signs of life."""
@@ -261,7 +262,7 @@ class Host:
                 pass
         return True
 
-    def _prepare(self, message: m.LoadPlan | m.Connect | m.CountCosts | m.Record) -> str | bytes:
+    def _prepare(self, message: m.LoadPlan | m.Connect | m.CountCosts | m.Record) -> str | bytes | tuple[str, bytes]:
         if isinstance(message, m.CountCosts):
             plan = self._plans[message.plan].plan
             return write_costs(costs_of(plan, Sides(plan, self._islands_of(plan)), self._executables))
@@ -271,6 +272,7 @@ class Host:
             if met := {host: said for host, said in message.invitations.items() if said}:
                 self.neighbors.meet(met)
             return json.dumps({n: self.neighbors.invite(n) for n, said in message.invitations.items() if not said})
+        self._proven.check_new(message.plan)
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
         islands = self._islands_of(plan)
@@ -278,7 +280,7 @@ class Host:
         self._plans[message.plan] = loaded = load_part(
             plan, islands, self._executables, self.neighbors, message.path, sequential=message.sequential
         )
-        return loaded.digest
+        return loaded.digest, self._proven.prove(message)
 
     def _answer(self, request: int, work: Work, post: Post, what: str = "a request") -> None:
         post_answer(request, work, post, self.name, what)
@@ -287,6 +289,7 @@ class Host:
         """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""
         self._forgotten.add(client)
         self._observers.forget(client)
+        self._loads.put(client, lambda: self._proven.forget(client))
         self._controls.put((m.Record(0, client, 0), lambda _: None))
         for number in [n for n in list(self._arrays) if client_of(n) == client]:
             self._arrays.pop(number, None)
@@ -299,10 +302,9 @@ class Host:
 
     def _load(self, message: m.LoadPlan | m.CountCosts, post: Post) -> None:
         """Loads a plan, or counts its costs, for a client that is still there."""
-        client = client_of(message.plan)
-        if client not in self._forgotten:
+        if client_of(message.plan) not in self._forgotten:
             self._answer(message.request, lambda: self._prepare(message), post)
-        if client in self._forgotten:
+        if client_of(message.plan) in self._forgotten:
             self._plans.pop(message.plan, None)
 
     def _run(self, message: m.RunPlan) -> None:

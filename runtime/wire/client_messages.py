@@ -44,11 +44,15 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Expect:
-    """The controller to a host: a client will come, and show this ticket, and the certificate of this name, if any."""
+    """The controller to a host: a client will come, and show this ticket, and the certificate of this name, if any.
+
+    `key`: with it the host proves to the controller what it has loaded for the client (wire/load_proofs.py).
+    """
 
     client: int
     ticket: str
     member: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,20 @@ class Introduce:
     name: Name
     branches: ShortText
     digest: Name
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A client to the controller: the hosts of an island have loaded a plan with this digest.
+
+    `proofs`: what each of them has answered, by rank, joined by spaces (wire/load_proofs.py).
+    """
+
+    plan: Id
+    island: Count
+    digest: Name
+    sequential: bool
+    proofs: ShortText
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from pathways.runtime.wire.client_messages import Ids as Ids
 from pathways.runtime.wire.client_messages import Introduce as Introduce
 from pathways.runtime.wire.client_messages import IslandCame as IslandCame
 from pathways.runtime.wire.client_messages import IslandLeaves as IslandLeaves
+from pathways.runtime.wire.client_messages import Loaded as Loaded
 from pathways.runtime.wire.client_messages import Relayed as Relayed
 from pathways.runtime.wire.client_messages import Returned as Returned
 from pathways.runtime.wire.client_messages import RunRefused as RunRefused
@@ -382,6 +383,7 @@ Message: TypeAlias = (
     | HostGone
     | HostCame
     | Introduce
+    | Loaded
     | Submit
     | Relayed
     | Hold

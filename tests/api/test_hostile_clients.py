@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from support.hostile import ASKED, HostileClient, answers, connect, hostile_messages, send
+from support.hostile import ASKED, HostileClient, answers, connect, hostile_messages, send, small_plan
 from support.shared import SharedCluster, end_of, line_of, shared_cluster
 
 from pathways.dialect.diagnostic_json import read_diagnostic
@@ -133,6 +133,22 @@ def test_a_run_of_a_plan_that_no_host_has_ends_at_once(cluster: SharedCluster) -
         )  # of a plan that no host has
         said = next(x for x in iter(client.control.receive, None) if not isinstance(x, m.Beat))
         assert isinstance(said, m.Relayed)
+        client.close()
+
+
+def test_a_run_of_several_hosts_is_refused_unless_all_have_loaded_its_plan(cluster: SharedCluster) -> None:
+    with unharmed(cluster):
+        client, host, plan = newcomer(cluster)
+        client.control.post(m.Introduce(0, plan, "half of it", "", ""))
+        run = m.RunPlan(plan, client.ids(7), 0, client.ids(8), (-1,))
+        client.control.post(client.submitted("island0 island1", run))
+        said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.RunRefused))
+        assert said.run == run.run and read_diagnostic(said.cause).code == "PWC0911"
+        host.post(m.LoadPlan(9, plan, "plan.bin", True, small_plan(), ""))  # the proof of before would do for it
+        answer = host.receive()
+        assert isinstance(answer, m.Answer) and answer.request == 9
+        assert read_diagnostic(answer.error).code == "PWC0911"
+        host.close()
         client.close()
 
 

@@ -1,5 +1,6 @@
 """A dispatcher with clients and hosts that are recorders of messages: no process, no socket, no time."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from pathways.runtime.wire.encoding import decode, encode, pack_parcels
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import HEADER, frame_of
 from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.load_proofs import prove
 
 PLAN = 7
 
@@ -47,7 +49,7 @@ class FakeCluster:
 
     def join_host(self, member: Member) -> None:
         peer: Any = FakePeer()
-        member.ranks[0].peer = peer
+        member.ranks[0].peer, member.ranks[0].key = peer, os.urandom(32)
         member.epoch.settle(member.epoch.number, "join")
 
     def client(self, *, loops: bool = False) -> ClientSession:
@@ -57,9 +59,25 @@ class FakeCluster:
         self.sessions.append(session)
         return session
 
+    def load(self, session: ClientSession, host: int, digest: str = "work", *, sequential: bool = False) -> None:
+        """Proves to the dispatcher that a host has loaded a plan."""
+        keys = map(session.key_of, self.members[host].ranks)
+        proofs = [prove(key, PLAN, digest, sequential=sequential) for key in keys]
+        self.dispatcher.loaded(session, m.Loaded(PLAN, host, digest, sequential, " ".join(proofs)))
+
     def submit(
-        self, session: ClientSession, number: int, hosts: Sequence[int], weight: float = 1, memory: int = 0
+        self,
+        session: ClientSession,
+        number: int,
+        hosts: Sequence[int],
+        weight: float = 1,
+        memory: int = 0,
+        *,
+        loads: bool = True,
     ) -> int:
+        """Submits a run, after its plan is loaded unless `loads` is false; returns its number."""
+        for host in hosts if loads else ():
+            self.load(session, host)
         run = first_id(session.number) + number
         parcels = [(h, self.members[h].epoch.number, m.RunPlan(PLAN, run, 0, run, ())) for h in hosts]
         pairs = tuple(n for h in hosts for n in (h, memory)) if memory else ()

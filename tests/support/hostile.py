@@ -85,9 +85,9 @@ class HostileClient:
         frame = b"".join(frame_of(*encode(message)))
         return m.Relayed(self.number(island), self.epoch(island), 0, frame)
 
-    def submitted(self, island: str, run: m.RunPlan) -> m.Submit:
-        """Wraps a run on one island."""
-        parcels = pack_parcels([(self.number(island), self.epoch(island), run)])
+    def submitted(self, islands: str, run: m.RunPlan) -> m.Submit:
+        """Wraps a run on islands, whose names are separated by spaces."""
+        parcels = pack_parcels([(self.number(island), self.epoch(island), run) for island in islands.split()])
         return m.Submit(run.run, run.plan, 0, 1 << 20, (), parcels)
 
     def wrapped(self, island: str, message: m.Message, plan: int, number: int) -> m.Message:

@@ -18,6 +18,7 @@ from pathways.runtime.wire.encoding import encode, pack_parcels
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import frame_of
 from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.load_proofs import prove
 
 
 @pytest.mark.parametrize("weights", [(1, 3), (1, 1), (2, 5), (1, 2, 4)])
@@ -105,6 +106,38 @@ def test_a_waiting_run_reports_the_runs_ahead_of_it() -> None:
     why = cluster.dispatcher.why_held_up(cluster.sessions)
     assert set(why) == {one.number, other.number}
     assert all(text.startswith("behind ") and "client of test" in text for text in why.values())
+
+
+def test_a_run_of_several_hosts_needs_proof_that_all_have_loaded_the_same_plan() -> None:
+    cluster = FakeCluster(3)
+    client = cluster.client()
+
+    def code(number: int, hosts: list[int]) -> str:
+        run = cluster.submit(client, number, hosts, loads=False)
+        cluster.collect_messages()
+        for host in hosts:
+            if run in cluster.pending[host]:
+                cluster.end(host)
+        return refused(client).get(run, "")
+
+    assert not code(1, [0]), "a host that runs alone waits for no other"
+    assert code(2, [0, 1]) == "PWC0911", "neither has loaded it"
+    cluster.load(client, 0)
+    assert code(3, [0, 1]) == "PWC0911", "one has not loaded it"
+    cluster.load(client, 1, "another")
+    assert code(4, [0, 1]) == "PWC0911", "they have loaded different plans"
+    cluster.load(client, 1, sequential=True)
+    assert code(5, [0, 1]) == "PWC0911", "they enqueue it in different orders"
+    stranger = prove("00" * 32, PLAN, "work", sequential=False)
+    for proofs in ("", stranger, f"{stranger} {stranger}"):
+        cluster.dispatcher.loaded(client, m.Loaded(PLAN, 1, "work", False, proofs))
+        assert code(6, [0, 1]) == "PWC0911", proofs
+    cluster.load(client, 1)
+    assert not code(7, [0, 1])
+    cluster.replace_host(1)
+    assert code(8, [0, 1]) == "PWC0911", "the process in its place has loaded nothing"
+    cluster.load(client, 1)
+    assert not code(9, [0, 1]) and not refused(cluster.client())
 
 
 def test_completed_runs_are_counted_by_client_and_by_island() -> None:
@@ -214,7 +247,7 @@ def test_a_client_can_start_only_its_own_runs(bad: Any) -> None:
     "bad",
     [
         m.Fence("island0", ""),
-        m.Expect(2, "", ""),
+        m.Expect(2, "", "", ""),
         m.Forget(0, 2),
         m.FreeArrays((first_id(2),)),
         m.UnloadPlan(first_id(2)),

@@ -1,0 +1,30 @@
+"""Proofs that a host has loaded a plan: made by the host, shown by the client, checked by the controller.
+
+A run whose hosts have loaded different plans, or none, would wait on one host for a value that no other sends, and the
+runs of other clients would wait behind it. The controller gives each host a key for each client, which clients never
+see; it schedules a run of several hosts when all of them have proven that they loaded the same plan.
+"""
+
+import hashlib
+import hmac
+
+
+def new_key(of_host: bytes, ticket: str) -> str:
+    """Derives the key of a host for one client, from the host's own key and the ticket of the client."""
+    return hmac.digest(of_host, ticket.encode(), "sha256").hex()
+
+
+def digest_of(plan: bytes) -> str:
+    """Computes a digest of the bytes of a plan, the same for all clients that have the same plan."""
+    return hashlib.blake2b(plan, digest_size=16).hexdigest()
+
+
+def prove(key: str, plan: int, digest: str, *, sequential: bool) -> str:
+    """Proves that the host of a key has loaded a plan of this digest under this number."""
+    said = f"{plan} {digest} {sequential:d}".encode()
+    return hmac.digest(bytes.fromhex(key), said, "sha256").hex()
+
+
+def is_proven(key: str, plan: int, digest: str, *, sequential: bool, proof: str) -> bool:
+    """Checks a proof, in constant time."""
+    return hmac.compare_digest(prove(key, plan, digest, sequential=sequential), proof)
