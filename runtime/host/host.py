@@ -272,7 +272,7 @@ class Host:
             if met := {host: said for host, said in message.invitations.items() if said}:
                 self.neighbors.meet(met)
             return json.dumps({n: self.neighbors.invite(n) for n, said in message.invitations.items() if not said})
-        self._proven.check_new(message.plan)
+        self._proven.check(message)
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
         islands = self._islands_of(plan)

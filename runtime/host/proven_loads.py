@@ -12,27 +12,31 @@ from pathways.runtime.wire.load_proofs import digest_of, prove
 
 @dataclass(eq=False)
 class ProvenLoads:
-    """The keys of clients, and the numbers of all plans that each has loaded here.
+    """Holds the keys of clients, and what each has loaded under which number.
 
-    No number is used again, not even for the same plan: the proof of before would do for another.
+    A number stands for one plan as long as its client is there: the proof of before would do for another plan. A client
+    whose connection has ended loads its plans again, under their numbers.
     """
 
     _keys: dict[int, str] = field(default_factory=dict[int, str])
-    _had: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set[int]))
+    _had: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict[int, str]))
+    """By client and number: the digest of a plan, and how it is enqueued."""
 
     def expect(self, message: m.Expect) -> None:
         """Takes the key of a client from the controller."""
         self._keys[message.client] = message.key
 
-    def check_new(self, plan: int) -> None:
-        """Raises PWC0911 for the number of a plan that its client has loaded before."""
-        if plan in self._had[client_of(plan)]:
-            raise PathwaysError(BadMessage(have_=f"plan {plan} again", rule="a number that no plan has had"))
+    def check(self, message: m.LoadPlan) -> None:
+        """Raises PWC0911 for another plan under a number that its client has used before."""
+        said = _said(message)
+        if self._had[client_of(message.plan)].get(message.plan, said) != said:
+            rule = "a number that no other plan has had"
+            raise PathwaysError(BadMessage(have_=f"another plan {message.plan}", rule=rule))
 
     def prove(self, message: m.LoadPlan) -> bytes:
         """Proves that a plan is loaded; nothing where the controller has no other clients, and given no key."""
         client = client_of(message.plan)
-        self._had[client].add(message.plan)
+        self._had[client][message.plan] = _said(message)
         key = self._keys.get(client)
         if key is None:
             return b""
@@ -42,3 +46,7 @@ class ProvenLoads:
         """Drops what is known of a client that is gone; its number may be used again."""
         self._keys.pop(client, None)
         self._had.pop(client, None)
+
+
+def _said(message: m.LoadPlan) -> str:
+    return f"{digest_of(message.blob)} {message.sequential:d}"

@@ -85,8 +85,8 @@ class EagerWay:
         self._socks: dict[int, socket.socket] = {}
         """Of those that came, by that time: the one in use, and any that is ahead of this end."""
         self._waiting: list[Sequence[bytes | memoryview]] = []
-        self._pulls: Sequence[bytes | memoryview] = ()
-        """The frame that says where larger values are pulled, once that is known."""
+        self._pulls: Callable[[], str] | None = None
+        """Says where larger values are pulled, once that is known: asked for each socket."""
         self._is_over = False
         self._lock = threading.Lock()
         """Guards those; nothing is waited for inside."""
@@ -108,14 +108,13 @@ class EagerWay:
         """Says why there is no value of a number. `anew` as of `send`."""
         self.send(number, why.encode(errors="replace")[:MOST_TEXT], FAILURE, anew=anew)
 
-    def say_where_to_pull(self, said: str) -> None:
-        """Says where larger values are pulled: now, and to each socket that the other host comes with."""
-        frame = frame_of(PULLS, NUMBER.pack(0), said.encode())
+    def say_where_to_pull(self, said: Callable[[], str]) -> None:
+        """Says where larger values are pulled: now, and anew to each socket that the other host comes with."""
         with self._lock:
-            self._pulls = frame
+            self._pulls = said
             if self._outbox is not None:
                 with contextlib.suppress(ConnectionEnded):  # as above
-                    self._outbox.post(frame)
+                    self._outbox.post(frame_of(PULLS, NUMBER.pack(0), said().encode()))
 
     def take(self, sock: socket.socket, anew: int) -> None:
         """Takes the socket of the other host; one that comes later takes the place of one before."""
@@ -128,14 +127,10 @@ class EagerWay:
             if anew == self.anew:
                 self._begin(sock)
 
-    def begin_anew(self, anew: int, pulls: str = "") -> None:
-        """Drops all that has not come to the other host, and goes on by the socket that it comes with, or came.
-
-        `pulls`: where it pulls larger values from then on; empty where there are none.
-        """
+    def begin_anew(self, anew: int) -> None:
+        """Drops all that has not come to the other host, and goes on by the socket that it comes with, or came."""
         with self._lock:
             self._waiting.clear()
-            self._pulls = frame_of(PULLS, NUMBER.pack(0), pulls.encode()) if pulls else ()
             for before in [n for n in self._socks if n < anew]:
                 self._drop(before)
             self.anew = anew
@@ -154,9 +149,11 @@ class EagerWay:
     def _begin(self, sock: socket.socket) -> None:
         self._outbox = Outbox(sock)
         with contextlib.suppress(ConnectionEnded):
-            for frame in (frame_of(READY, NUMBER.pack(0)), self._pulls, *self._waiting):
-                if frame:
-                    self._outbox.post(frame)
+            self._outbox.post(frame_of(READY, NUMBER.pack(0)))
+            if self._pulls is not None:
+                self._outbox.post(frame_of(PULLS, NUMBER.pack(0), self._pulls().encode()))
+            for frame in self._waiting:
+                self._outbox.post(frame)
         self._waiting.clear()
 
     def _drop(self, anew: int) -> None:

@@ -143,6 +143,8 @@ class TransferServer:
         self._server: Any = None
         self._offers = False
         """Whether a plan offers values to be pulled: then the other is told where."""
+        self._greeting = 0
+        """The number of a byte that the other pulls to see that both ends are ready; 0 before it is told."""
         self._sends = sends
         self._way: EagerWay | None = None
         self._most = most
@@ -160,7 +162,7 @@ class TransferServer:
             if self._way is None:
                 self._way = self._sends.way()
                 if self._offers:
-                    self._way.say_where_to_pull(self._where_to_pull())
+                    self._way.say_where_to_pull(self._where_to_pull)
             return Invitation(self._way.entrance, self._most)
 
     def open(self) -> None:
@@ -170,7 +172,7 @@ class TransferServer:
                 self._offers = True
                 self._start()
                 if self._way is not None:
-                    self._way.say_where_to_pull(self._where_to_pull())
+                    self._way.say_where_to_pull(self._where_to_pull)
 
     def _start(self) -> None:
         """Starts JAX's transfer server, which listens from then on; again it does nothing."""
@@ -183,11 +185,14 @@ class TransferServer:
         """Offers a byte, which the other pulls to see that both ends are ready; gives its number, and the address.
 
         Connecting returns before that, and the rest of it ends the process where the other is gone meanwhile. The
-        number is one that no value has: theirs are of 62 bits.
+        number is one that no value has: theirs are of 62 bits. What is offered is pulled once.
         """
-        number = 1 << 62 | secrets.randbits(62)
-        self._server._await_pull_flat(number, [jax.device_put(np.zeros((1,), np.uint8), self._device)])
-        return f"{number} {self._server.address()}"
+        self._greeting = 1 << 62 | secrets.randbits(62)
+        self._greet()
+        return f"{self._greeting} {self._server.address()}"
+
+    def _greet(self) -> None:
+        self._server._await_pull_flat(self._greeting, [jax.device_put(np.zeros((1,), np.uint8), self._device)])
 
     def connect(self, invitation: Invitation, anew: int = 0) -> TransferSource:
         """Connects with the other, as invited by it. `anew`: how often both were told to connect anew."""
@@ -205,6 +210,8 @@ class TransferServer:
         """Drops all offers that were not pulled, and their arrays: the process that was to pull them is gone."""
         if self.is_open:
             self._server._reset_rendevous_table()
+            if self._greeting:  # the process in its place may be there already, and is to pull it
+                self._greet()
 
     def lose(self) -> None:
         """Ends what is sent: the other is gone. Until one in its place is invited, what would be sent is not."""
@@ -218,7 +225,7 @@ class TransferServer:
         with self._lock:
             self.forget()
             if (way := self._way) is not None:
-                way.begin_anew(anew, self._where_to_pull() if self._offers else "")
+                way.begin_anew(anew)
 
     def sends(self, types: Sequence[ArrayType], shardings: Sequence[Any]) -> bool:
         """Whether arrays go unasked."""

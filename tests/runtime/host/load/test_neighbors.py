@@ -1,6 +1,7 @@
 """Tests how peer hosts connect: both ends are ready afterwards, and a failing peer delays the others only briefly."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.devices import pjrt, transfer_server
 from pathways.runtime.host.devices.eager_values import landed
 from pathways.runtime.host.devices.transfer_server import Incoming, eager_limit
 from pathways.runtime.host.load import neighbors as tested
@@ -35,6 +36,21 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
 
 def pair() -> tuple[Neighbors, Neighbors]:
     return Neighbors(jax.devices()[0], "a"), Neighbors(jax.devices()[0], "b")
+
+
+@pytest.fixture(autouse=True)
+def greeted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Checks that both ends of each connection for pulls become ready."""
+    found: list[bool] = []
+    wait = transfer_server.wait_at_most
+
+    def note(values: Any, seconds: float) -> None:
+        wait(values, seconds)
+        found.extend(value.is_ready() for value in values)
+
+    monkeypatch.setattr(transfer_server, "wait_at_most", note)
+    yield
+    assert all(found)
 
 
 def check_values_arrive(target: Neighbors, source: Neighbors, number: int) -> None:
@@ -65,6 +81,7 @@ def test_hosts_that_met_are_ready_and_connect_again_after_a_loss(waited: list[li
     a.lose("b", LOST)
     a.meet({"b": b.invite("a")})
     assert a.sources["b"] is not first
+    b.servers["a"].forget()  # of what was for a host before
     check_values_arrive(a, b, 17)
 
 
