@@ -3,7 +3,7 @@
     python bench/mutants.py record                 runs all tests once, noting which lines each runs, and its time
     python bench/mutants.py run --count 1000       makes 1,000 mutants at random and runs the tests of each
     python bench/mutants.py run --only FILE:NUMBER one mutant again, with what pytest prints
-    python bench/mutants.py run --again FILE --budget 120
+    python bench/mutants.py run --again FILE --budget 120 --output OTHER
                                                    those that survived in FILE again, with more of their tests
     python bench/mutants.py table                  survivors by folder
 
@@ -60,6 +60,8 @@ def run(count: int, seed: int, only: str, again: Path | None, budget: float, par
         print(outcome)
         return
     done = {(o["mutant"][0], o["mutant"][1]) for o in outcomes_in(output)}
+    if again and again.resolve() == output.resolve():
+        raise click.UsageError("--again needs another --output than the file that it reads")
     drawn = _survivors(again) if again else _drawn(count, seed)
     for mutant in drawn[index::parts]:
         if (mutant.file, mutant.number) not in done:

@@ -121,11 +121,12 @@ class LoadedPlan:
         """An island of the plan that has lost a device; None where all are whole."""
         machine = self._controller.machine
         if self._changes != machine.changes:
-            self._changes = machine.changes
+            changes = machine.changes
             self._lost = next((i for i in self._islands.values() if i.lost), None)
             if self._lost is None and any(isinstance(b.array, Poison) for b in self._held.values()):
                 self._engine.put_constants()  # on devices that are back, with nothing on them
                 self._held = self._hold_constants(dict(self._engine.constants))
+            self._changes = changes
         return self._lost
 
     @property

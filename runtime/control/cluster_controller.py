@@ -209,6 +209,9 @@ class ClusterController:
                 if len(session.plans) + len(session.inside) >= MOST_INTRODUCED:
                     have = f"{MOST_INTRODUCED:,} plans and clients of {session.label(0)}"
                     raise PathwaysError(BadMessage(have_=have, rule="fewer, or plans that are unloaded"))
+                if message.plan in session.unloaded:
+                    have = f"plan {message.plan} of {session.label(0)}, which was unloaded"
+                    raise PathwaysError(BadMessage(have_=have, rule="a number that no plan has had"))
                 if message.plan < 0:
                     session.inside[message.number] = message.name
                 else:

@@ -93,12 +93,11 @@ class Dispatcher:
             plan.loaded[message.island] = member.epoch.number, f"{message.digest} {message.sequential}"
 
     def _is_loaded(self, run: ClusterRun) -> bool:
-        """Whether all hosts of a run have loaded the same plan. A host that runs alone waits for no other."""
+        """Whether all hosts of a run have loaded the same plan; of a run on one host nothing is proven."""
         if sum(len(self._members[island].ranks) for island in run.parcels) < 2:
             return True
-        loaded = {run.plan.loaded.get(island, (-1, "")) for island in run.parcels}
-        epochs = all(run.plan.loaded.get(n, (-1, ""))[0] == epoch for n, (epoch, _) in run.parcels.items())
-        return epochs and len({what for _, what in loaded}) == 1
+        loaded = [(run.plan.loaded.get(n, (-1, "")), epoch) for n, (epoch, _) in run.parcels.items()]
+        return all(at == epoch for (at, _), epoch in loaded) and len({what for (_, what), _ in loaded}) == 1
 
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
@@ -161,6 +160,7 @@ class Dispatcher:
         behind = check_behind(message.blob, session.number)
         if isinstance(behind, m.UnloadPlan):
             session.plans.pop(behind.plan, None)
+            session.unloaded.add(behind.plan)
         if not 0 <= message.island < len(self._members):
             raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
         line = session.lines[message.island]

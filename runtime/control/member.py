@@ -39,7 +39,7 @@ class Rank:
     key: bytes = b""
     """From which the process has the keys that prove what it has loaded; another process has another."""
     open_ports: int = 0
-    """How many ports of JAX's transfer server it had open then."""
+    """The number of open ports of JAX's transfer server when it last said so."""
     asked: dict[int, Callable[[m.Answer | Diagnostic], None]] = field(
         default_factory=dict[int, "Callable[[m.Answer | Diagnostic], None]"]
     )

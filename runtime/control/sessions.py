@@ -100,6 +100,8 @@ class ClientSession:
     inside: dict[int, str] = field(default_factory=dict[int, str])
     """Names of the clients inside of the process, by number."""
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
+    unloaded: set[int] = field(default_factory=set[int])
+    """The numbers of plans that were unloaded: none is used again, or the proofs of before would do."""
     runs: int = 0
     """Counts the runs that have not ended."""
     waiting_bytes: int = 0

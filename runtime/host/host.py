@@ -59,11 +59,8 @@ _CLIENT = "of the cluster"
 """What a host calls all clients: it does not know of them."""
 BEAT = 0.5
 """Seconds between two signs of life."""
-
-
-"""What is done of plans beside runs, in its own order."""
 _Controls: TypeAlias = m.Connect | m.Record
-"""What does not wait for that."""
+"""Requests that a thread of their own serves: they wait for no plan that is loading."""
 
 
 class Host:
@@ -181,7 +178,7 @@ class Host:
                 self._answer(message.request, lambda: self._observers.inject(message.client, message.fault), post)
             case m.Forget():
                 self._forget(message.client)
-                post(m.Answer(message.request))
+                self._loads.put(message.client, lambda: post(m.Answer(message.request)))
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))

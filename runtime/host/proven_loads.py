@@ -28,18 +28,19 @@ class ProvenLoads:
 
     def check(self, message: m.LoadPlan) -> None:
         """Raises PWC0911 for another plan under a number that its client has used before."""
-        said = _said(message)
-        if self._had[client_of(message.plan)].get(message.plan, said) != said:
+        client = client_of(message.plan)
+        said = _said(message) if client in self._keys else ""
+        if self._had[client].get(message.plan, said) != said:
             rule = "a number that no other plan has had"
             raise PathwaysError(BadMessage(have_=f"another plan {message.plan}", rule=rule))
 
     def prove(self, message: m.LoadPlan) -> bytes:
         """Proves that a plan is loaded; nothing where the controller has no other clients, and given no key."""
         client = client_of(message.plan)
-        self._had[client][message.plan] = _said(message)
         key = self._keys.get(client)
         if key is None:
             return b""
+        self._had[client][message.plan] = _said(message)
         return prove(key, message.plan, digest_of(message.blob), sequential=message.sequential).encode()
 
     def forget(self, client: int) -> None:

@@ -2,7 +2,8 @@
 
 A run whose hosts have loaded different plans, or none, would wait on one host for a value that no other sends, and the
 runs of other clients would wait behind it. The controller gives each host a key for each client, which clients never
-see; it schedules a run of several hosts when all of them have proven that they loaded the same plan.
+see; it schedules a run of several hosts when all of them have proven that they loaded the same plan. That a run names
+all hosts of its plan is not proven.
 """
 
 import hashlib
@@ -27,4 +28,4 @@ def prove(key: str, plan: int, digest: str, *, sequential: bool) -> str:
 
 def is_proven(key: str, plan: int, digest: str, *, sequential: bool, proof: str) -> bool:
     """Checks a proof, in constant time."""
-    return hmac.compare_digest(prove(key, plan, digest, sequential=sequential), proof)
+    return hmac.compare_digest(prove(key, plan, digest, sequential=sequential).encode(), proof.encode())

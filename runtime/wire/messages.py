@@ -288,7 +288,7 @@ class CallRoll:
 class Beat:
     """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays.
 
-    `open_ports`: how many ports it has that others on its network can end it by (devices/transfer_server.py).
+    `open_ports`: the number of open ports of JAX's transfer server (devices/transfer_server.py).
     """
 
     runs: int

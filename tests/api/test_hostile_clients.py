@@ -149,8 +149,10 @@ def test_a_run_of_several_hosts_is_refused_unless_all_have_loaded_its_plan(clust
             answer = host.receive()
             assert isinstance(answer, m.Answer) and answer.request == 9
             assert (read_diagnostic(answer.error).code if answer.error else "") == code
+        client.control.post(client.behind("island0", m.UnloadPlan(plan)))
+        client.control.post(m.Introduce(0, plan, "again, with the proofs of before", "", ""))
+        assert refusal(client) == "PWC0911"
         host.close()
-        client.close()
 
 
 def test_absurd_claims_of_memory_are_refused(cluster: SharedCluster) -> None:

@@ -150,10 +150,11 @@ class EagerWay:
         self._outbox = Outbox(sock)
         with contextlib.suppress(ConnectionEnded):
             self._outbox.post(frame_of(READY, NUMBER.pack(0)))
-            if self._pulls is not None:
-                self._outbox.post(frame_of(PULLS, NUMBER.pack(0), self._pulls().encode()))
             for frame in self._waiting:
                 self._outbox.post(frame)
+            self._waiting.clear()
+            if self._pulls is not None:
+                self._outbox.post(frame_of(PULLS, NUMBER.pack(0), self._pulls().encode()))
         self._waiting.clear()
 
     def _drop(self, anew: int) -> None:

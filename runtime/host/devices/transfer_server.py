@@ -112,6 +112,8 @@ class TransferSource:
             wait_at_most([self._mailbox.pulls], CONNECT_S)
             if not self._mailbox.pulls.is_there():
                 raise RuntimeError("the other host has not said where its values are pulled")
+            if self._is_closed:  # to connect with a process that is gone ends this one
+                raise RuntimeError("the connection was closed")
             greeting, _, address = bytes(self._mailbox.pulls.read()).decode().partition(" ")
             connection, greeted = self._server.connect_to(address, int(greeting))
             wait_at_most(greeted, MEETING_S)
@@ -134,7 +136,8 @@ class TransferServer:
     """Offers values to one other process: small ones by the eager way, others by JAX's transfer server.
 
     That server listens at an address of this machine from the first plan on that has a value for it. It asks for no
-    keys, and encrypts nothing: who reaches it may read what it guesses the number of, and can end this process.
+    keys, and encrypts nothing: who reaches it may read what it guesses the number of, and can end this process. So can
+    another host that ends in the moment in which this one connects with it, at the first pull.
     """
 
     def __init__(self, device: pjrt.Device, ip: str, sends: EagerServer, most: int) -> None:
@@ -169,8 +172,8 @@ class TransferServer:
         """Begins to listen for pulls, and says where to the other; again it does nothing."""
         with self._lock:
             if not self._offers:
-                self._offers = True
                 self._start()
+                self._offers = True
                 if self._way is not None:
                     self._way.say_where_to_pull(self._where_to_pull)
 
@@ -208,6 +211,11 @@ class TransferServer:
 
     def forget(self) -> None:
         """Drops all offers that were not pulled, and their arrays: the process that was to pull them is gone."""
+        with self._lock:
+            self._drop_offers()
+
+    def _drop_offers(self) -> None:
+        """Drops them, for a caller that has the lock."""
         if self.is_open:
             self._server._reset_rendevous_table()
             if self._greeting:  # the process in its place may be there already, and is to pull it
@@ -223,7 +231,7 @@ class TransferServer:
     def begin_anew(self, anew: int) -> None:
         """Drops what has not come to the other, and goes on when it connects anew."""
         with self._lock:
-            self.forget()
+            self._drop_offers()
             if (way := self._way) is not None:
                 way.begin_anew(anew)
 

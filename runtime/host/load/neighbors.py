@@ -94,7 +94,7 @@ class Neighbors:
             return self._senders[key]
 
     def invite(self, host: str) -> str:
-        """Says what another host must know to `meet` this one: where its values are."""
+        """Returns what another host must know to `meet` this one: where it sends small values."""
         return str(self.server_for(host).invite())
 
     def meet(self, invitations: Mapping[str, str]) -> None:

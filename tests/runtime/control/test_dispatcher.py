@@ -120,7 +120,7 @@ def test_a_run_of_several_hosts_needs_proof_that_all_have_loaded_the_same_plan()
                 cluster.end(host)
         return refused(client).get(run, "")
 
-    assert not code(1, [0]), "a host that runs alone waits for no other"
+    assert not code(1, [0]), "of a run on one host nothing is proven"
     assert code(2, [0, 1]) == "PWC0911", "neither has loaded it"
     cluster.load(client, 0)
     assert code(3, [0, 1]) == "PWC0911", "one has not loaded it"

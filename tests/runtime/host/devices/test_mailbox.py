@@ -309,5 +309,8 @@ def test_pulling_from_a_host_that_says_no_address_fails(pair: Pair, monkeypatch:
     wanted = Incoming.of(device.client, [ArrayType((16,), "float32")], [pjrt.on_device(device)])
     with pytest.raises(RuntimeError, match="has not said where"):
         source.pull(1, wanted)
+    pair.way.say_where_to_pull(lambda: "1 127.0.0.1:1")
     source.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        source.pull(2, wanted)
     assert not server.is_open
