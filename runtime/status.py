@@ -25,7 +25,7 @@ class IslandStatus:
     waits: str = ""
     """What the start of its hosts waits for."""
     open_ports: int = 0
-    """The number of open ports of JAX's transfer server at its hosts: whoever reaches one can end its host."""
+    """The number of open ports of JAX's transfer server at its hosts; garbage sent to one ends its host."""
     hung: tuple[int, ...] = ()
     """Devices that hang in this process, by position."""
 
