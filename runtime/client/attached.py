@@ -232,9 +232,8 @@ class Attached(HostedIslands):
         said = "" if branches is None else json.dumps({n: (kind, sorted(h)) for n, (kind, h) in branches.items()})
         self._post(m.Introduce(0, plan, named(name), said, digest_of(raw)))
 
-    def tell_loaded(self, host: IslandHost, message: m.LoadPlan, proofs: Sequence[bytes]) -> None:
-        number, digest = self._places[host.island].number, digest_of(message.blob)
-        self._post(m.Loaded(message.plan, number, digest, message.sequential, b" ".join(proofs).decode()))
+    def tell_loaded(self, host: IslandHost, plan: int, proofs: Sequence[bytes]) -> None:
+        self._post(m.Loaded(plan, self._places[host.island].number, b" ".join(proofs).decode()))
 
     def _label(self, label: str) -> int:
         """The number of a client inside of this process."""
@@ -307,8 +306,9 @@ class Attached(HostedIslands):
             case m.RunRefused(run=0):  # of all that this process sends
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
+                cause = read_diagnostic(message.cause)
                 for host in list(self._there.values()):
-                    host.refuse(message.run, read_diagnostic(message.cause))
+                    host.refuse(message.run, cause)
                 self._over(message.run)
             case m.HostGone():
                 self._gone(message.island, message.epoch, read_diagnostic(message.cause))

@@ -96,7 +96,7 @@ class Hosts(Machine, abc.ABC):
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         """Tells a controller that several clients have of a plan (its bytes), before its first run."""
 
-    def tell_loaded(self, host: IslandHost, message: m.LoadPlan, proofs: Sequence[bytes]) -> None:
+    def tell_loaded(self, host: IslandHost, plan: int, proofs: Sequence[bytes]) -> None:
         """Tells such a controller that an island has loaded a plan, as its hosts prove."""
 
     def known(self) -> Sequence[str]:

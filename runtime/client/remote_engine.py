@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,10 +114,9 @@ class RemoteEngine:
             number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
             called = {at: c.callbacks for at, c in enumerate(self.plan.computations) if c.callbacks}
             functions = json.dumps(called) if called else ""
-            load = partial(m.LoadPlan, plan=number, path=path, sequential=sequential, blob=raw, functions=functions)
-            answers = ask_members(host, load)
+            answers = ask_members(host, lambda request: m.LoadPlan(request, number, path, sequential, raw, functions))
             _check_alike(self.plan, {n.island: a.value for n, a in zip(host.members, answers, strict=True)})
-            self._hosts.tell_loaded(host, load(0), [answer.blob for answer in answers])
+            self._hosts.tell_loaded(host, number, [answer.blob for answer in answers])
             share.host = host
         return host
 

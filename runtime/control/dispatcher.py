@@ -26,7 +26,7 @@ from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.load_proofs import is_proven
+from pathways.runtime.wire.load_proofs import proven
 
 MOST_HELD = 1 << 50
 """The most bytes that a client may say it holds on a device."""
@@ -82,15 +82,10 @@ class Dispatcher:
             raise PathwaysError(BadMessage(have_=f"plan {message.plan} on {message.island}", rule="a plan, an island"))
         member, proofs = self._members[message.island], message.proofs.split(" ")
         keys = [session.key_of(rank) for rank in member.ranks]
-        if (
-            member.is_up
-            and len(keys) == len(proofs)
-            and all(
-                is_proven(key, message.plan, message.digest, sequential=message.sequential, proof=proof)
-                for key, proof in zip(keys, proofs, strict=True)
-            )
-        ):
-            plan.loaded[message.island] = member.epoch.number, f"{message.digest} {message.sequential}"
+        if member.is_up and len(keys) == len(proofs):
+            loaded = {proven(key, message.plan, proof) for key, proof in zip(keys, proofs, strict=True)}
+            if len(loaded) == 1 and "" not in loaded:
+                plan.loaded[message.island] = member.epoch.number, loaded.pop()
 
     def _is_loaded(self, run: ClusterRun) -> bool:
         """Whether all hosts of a run have loaded the same plan; of a run on one host nothing is proven."""

@@ -269,7 +269,7 @@ class Host:
             if met := {host: said for host, said in message.invitations.items() if said}:
                 self.neighbors.meet(met)
             return json.dumps({n: self.neighbors.invite(n) for n, said in message.invitations.items() if not said})
-        self._proven.check(message)
+        proving = self._proven.check(message)
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
         islands = self._islands_of(plan)
@@ -277,7 +277,7 @@ class Host:
         self._plans[message.plan] = loaded = load_part(
             plan, islands, self._executables, self.neighbors, message.path, sequential=message.sequential
         )
-        return loaded.digest, self._proven.prove(message)
+        return loaded.digest, self._proven.prove(message.plan, proving)
 
     def _answer(self, request: int, work: Work, post: Post, what: str = "a request") -> None:
         post_answer(request, work, post, self.name, what)

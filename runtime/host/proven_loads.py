@@ -1,4 +1,4 @@
-"""What a host proves of the plans that it has loaded, to a controller that several clients share."""
+"""Proves, to a controller that several clients share, which plans a host has loaded."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.ids import client_of
-from pathways.runtime.wire.load_proofs import digest_of, prove
+from pathways.runtime.wire.load_proofs import loaded_as, prove
 
 
 @dataclass(eq=False)
@@ -20,34 +20,36 @@ class ProvenLoads:
 
     _keys: dict[int, str] = field(default_factory=dict[int, str])
     _had: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict[int, str]))
-    """By client and number: the digest of a plan, and how it is enqueued."""
+    """By client and number of a plan: what was loaded under it (`loaded_as`)."""
 
     def expect(self, message: m.Expect) -> None:
         """Takes the key of a client from the controller."""
         self._keys[message.client] = message.key
 
-    def check(self, message: m.LoadPlan) -> None:
-        """Raises PWC0911 for another plan under a number that its client has used before."""
+    def check(self, message: m.LoadPlan) -> str:
+        """Returns the name of what is to be loaded, to prove it; nothing where the controller gave no key.
+
+        Raises PWC0911 for another plan under a number that its client has used before.
+        """
         client = client_of(message.plan)
-        said = _said(message) if client in self._keys else ""
-        if self._had[client].get(message.plan, said) != said:
+        if client not in self._keys:  # its controller has no other clients
+            return ""
+        loaded = loaded_as(message.blob, sequential=message.sequential)
+        if self._had[client].get(message.plan, loaded) != loaded:
             rule = "a number that no other plan has had"
             raise PathwaysError(BadMessage(have_=f"another plan {message.plan}", rule=rule))
+        return loaded
 
-    def prove(self, message: m.LoadPlan) -> bytes:
-        """Proves that a plan is loaded; nothing where the controller has no other clients, and given no key."""
-        client = client_of(message.plan)
+    def prove(self, plan: int, loaded: str) -> bytes:
+        """Proves that what `check` named is loaded; nothing where that was nothing, or the client is gone."""
+        client = client_of(plan)
         key = self._keys.get(client)
-        if key is None:
+        if not loaded or key is None:
             return b""
-        self._had[client][message.plan] = _said(message)
-        return prove(key, message.plan, digest_of(message.blob), sequential=message.sequential).encode()
+        self._had[client][plan] = loaded
+        return prove(key, plan, loaded).encode()
 
     def forget(self, client: int) -> None:
         """Drops what is known of a client that is gone; its number may be used again."""
         self._keys.pop(client, None)
         self._had.pop(client, None)
-
-
-def _said(message: m.LoadPlan) -> str:
-    return f"{digest_of(message.blob)} {message.sequential:d}"

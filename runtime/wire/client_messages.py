@@ -149,15 +149,13 @@ class Introduce:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A client to the controller: the hosts of an island have loaded a plan with this digest.
+    """A client to the controller: the hosts of an island have loaded a plan.
 
     `proofs`: what each of them has answered, by rank, joined by spaces (wire/load_proofs.py).
     """
 
     plan: Id
     island: Count
-    digest: Name
-    sequential: bool
     proofs: ShortText
 
 

@@ -20,12 +20,17 @@ def digest_of(plan: bytes) -> str:
     return hashlib.blake2b(plan, digest_size=16).hexdigest()
 
 
-def prove(key: str, plan: int, digest: str, *, sequential: bool) -> str:
-    """Proves that the host of a key has loaded a plan of this digest under this number."""
-    said = f"{plan} {digest} {sequential:d}".encode()
-    return hmac.digest(bytes.fromhex(key), said, "sha256").hex()
+def loaded_as(plan: bytes, *, sequential: bool) -> str:
+    """Names what a host loads: the digest of a plan, and whether it is enqueued sequentially."""
+    return f"{digest_of(plan)}/{sequential:d}"
 
 
-def is_proven(key: str, plan: int, digest: str, *, sequential: bool, proof: str) -> bool:
-    """Checks a proof, in constant time."""
-    return hmac.compare_digest(prove(key, plan, digest, sequential=sequential).encode(), proof.encode())
+def prove(key: str, plan: int, loaded: str) -> str:
+    """Proves that the host of a key has loaded this (`loaded_as`) under the number of a plan."""
+    return f"{loaded}:{hmac.digest(bytes.fromhex(key), f'{plan} {loaded}'.encode(), 'sha256').hex()}"
+
+
+def proven(key: str, plan: int, proof: str) -> str:
+    """Returns what a proof of the host of a key shows that it has loaded; nothing for one that is none."""
+    loaded = proof.rpartition(":")[0]
+    return loaded if hmac.compare_digest(prove(key, plan, loaded).encode(), proof.encode()) else ""

@@ -188,7 +188,7 @@ def test_killing_the_controller_fails_its_clients_and_ends_its_hosts(kind: str) 
 
 
 _PULLED_AT = re.compile(rb"(\d{19} )(127\.0\.0\.1:\d{5})")
-"""Where a host says that its values are pulled: the number of a byte that greets, and an address."""
+"""Matches the message with the address of a transfer server: the number of its greeting, and the address."""
 
 
 @contextmanager

@@ -61,9 +61,9 @@ class FakeCluster:
 
     def load(self, session: ClientSession, host: int, digest: str = "work", *, sequential: bool = False) -> None:
         """Proves to the dispatcher that a host has loaded a plan."""
-        keys = map(session.key_of, self.members[host].ranks)
-        proofs = [prove(key, PLAN, digest, sequential=sequential) for key in keys]
-        self.dispatcher.loaded(session, m.Loaded(PLAN, host, digest, sequential, " ".join(proofs)))
+        keys, loaded = map(session.key_of, self.members[host].ranks), f"{digest}/{sequential:d}"
+        proofs = " ".join(prove(key, PLAN, loaded) for key in keys)
+        self.dispatcher.loaded(session, m.Loaded(PLAN, host, proofs))
 
     def submit(
         self,

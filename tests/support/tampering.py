@@ -16,11 +16,11 @@ from pathways.runtime.wire import outbox
 from pathways.runtime.wire.frames import HEADER
 from support.client_programs import X, both, endless
 
-HONEST, MOST_CHANGED = 12, 60
-"""The range of the number of writes that pass before the first is changed: connecting takes about the former."""
+UNCHANGED_WRITES = range(12, 60)
+"""How many writes of a client pass before the first is changed."""
 LASTS_S = 1.5
 """Seconds after which a client ends."""
-REFUSED = 3
+EXIT_CODE_OF_REFUSED = 3
 """The exit code of a client that raised an error."""
 
 
@@ -29,7 +29,7 @@ class Tampering:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._left = rng.randrange(HONEST, MOST_CHANGED)
+        self._left = rng.choice(UNCHANGED_WRITES)
         self._held: bytes = b""
         self._send: Any = outbox.send_now
         outbox.send_now = self.send
@@ -86,10 +86,10 @@ def main(seed: str, count: str) -> None:
             try:
                 be_a_client(f"{seed} {number}")
             except pw.PathwaysError:
-                os._exit(REFUSED)
+                os._exit(EXIT_CODE_OF_REFUSED)
             finally:
                 os._exit(0)
-        refused += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == REFUSED
+        refused += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == EXIT_CODE_OF_REFUSED
     print(refused)
 
 

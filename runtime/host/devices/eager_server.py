@@ -112,9 +112,12 @@ class EagerWay:
         """Says where larger values are pulled: now, and anew to each socket that the other host comes with."""
         with self._lock:
             self._pulls = said
-            if self._outbox is not None:
-                with contextlib.suppress(ConnectionEnded):  # as above
-                    self._outbox.post(frame_of(PULLS, NUMBER.pack(0), said().encode()))
+            with contextlib.suppress(ConnectionEnded):  # as above
+                self._post_where_to_pull()
+
+    def _post_where_to_pull(self) -> None:
+        if self._outbox is not None and self._pulls is not None:
+            self._outbox.post(frame_of(PULLS, NUMBER.pack(0), self._pulls().encode()))
 
     def take(self, sock: socket.socket, anew: int) -> None:
         """Takes the socket of the other host; one that comes later takes the place of one before."""
@@ -148,14 +151,11 @@ class EagerWay:
 
     def _begin(self, sock: socket.socket) -> None:
         self._outbox = Outbox(sock)
+        waiting, self._waiting = self._waiting, []
         with contextlib.suppress(ConnectionEnded):
-            self._outbox.post(frame_of(READY, NUMBER.pack(0)))
-            for frame in self._waiting:
+            for frame in (frame_of(READY, NUMBER.pack(0)), *waiting):
                 self._outbox.post(frame)
-            self._waiting.clear()
-            if self._pulls is not None:
-                self._outbox.post(frame_of(PULLS, NUMBER.pack(0), self._pulls().encode()))
-        self._waiting.clear()
+            self._post_where_to_pull()
 
     def _drop(self, anew: int) -> None:
         sock = self._socks.pop(anew, None)

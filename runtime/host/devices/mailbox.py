@@ -32,9 +32,9 @@ AGAIN = 0.2
 """Seconds between two attempts to connect."""
 MOST_TEXT = 1 << 20
 """The most bytes of what is said of a failure."""
-MOST_ADDRESS = 256
-"""The most bytes of what is said of where larger values are pulled."""
-_MOST = {READY: 0, FAILURE: MOST_TEXT, PULLS: MOST_ADDRESS}
+MOST_ADDRESS_BYTES = 256
+"""The largest frame with the address of a transfer server."""
+_MOST = {READY: 0, FAILURE: MOST_TEXT, PULLS: MOST_ADDRESS_BYTES}
 """The most bytes behind that number, by the kind; of values, as is told."""
 _READ = 1 << 16
 """The most bytes that are taken at once: values are small, and many come by one call."""
@@ -204,7 +204,7 @@ class Mailbox:
         self.ready = Letter(self)
         """Whether both ends have begun."""
         self.pulls = Letter(self)
-        """Where larger values are pulled: said when the other host has a plan with one."""
+        """Receives the address of the other host's transfer server, once it has loaded a plan with a large value."""
         self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
         if not self.has_helper:
             self._end("no thread could be started that connects", for_good=True)

@@ -34,9 +34,10 @@ from pathways.runtime.host.devices.mailbox import Entrance, Mailbox
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.wire.addresses import show_address
 
-CONNECT_S, MEETING_S = 5.0, 2.0
-"""Seconds to wait for the address of another host's transfer server; and until both ends of a connection are ready,
-which is taken for granted afterwards."""
+CONNECT_S = 5.0
+"""Limits the wait for the address of another host's transfer server, in seconds; then the pull fails."""
+MEETING_S = 2.0
+"""Limits the wait until both ends of a connection are ready, in seconds; then they are taken to be."""
 _transfer: Any = importlib.import_module("jax.experimental.transfer")
 _TRANSPORTS = 2
 """Connections that the data of one pair of processes is spread over; with none, offering kills the process."""
@@ -48,8 +49,7 @@ _EAGER_LIMIT, MOST_EAGER = "65536", 1 << 20
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a process must know to take values from another: where it is sent those that it does not ask for, and the
-    most bytes of these."""
+    """Tells a process how to take the values that another sends unasked: where it connects, and their most bytes."""
 
     sends: Entrance
     most: int

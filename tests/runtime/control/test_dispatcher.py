@@ -128,9 +128,9 @@ def test_a_run_of_several_hosts_needs_proof_that_all_have_loaded_the_same_plan()
     assert code(4, [0, 1]) == "PWC0911", "they have loaded different plans"
     cluster.load(client, 1, sequential=True)
     assert code(5, [0, 1]) == "PWC0911", "they enqueue it in different orders"
-    stranger = prove("00" * 32, PLAN, "work", sequential=False)
+    stranger = prove("00" * 32, PLAN, "work/0")
     for proofs in ("", stranger, f"{stranger} {stranger}"):
-        cluster.dispatcher.loaded(client, m.Loaded(PLAN, 1, "work", False, proofs))
+        cluster.dispatcher.loaded(client, m.Loaded(PLAN, 1, proofs))
         assert code(6, [0, 1]) == "PWC0911", proofs
     cluster.load(client, 1)
     assert not code(7, [0, 1])
