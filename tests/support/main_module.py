@@ -1,10 +1,13 @@
 """Runs code as the main module of a forked process, as the interpreter would (fork_server.py)."""
 
+import contextlib
 import importlib.util
 import io
 import os
 import subprocess
 import sys
+import threading
+import time
 import types
 import warnings
 from pathlib import Path
@@ -12,6 +15,9 @@ from typing import Any
 
 from support import forked_python
 from support.forked_python import ROOT, Job
+
+SAVE_INTERVAL_S = 1.0
+"""How often a measured process writes which lines it has run: a signal can end it at any time."""
 
 
 def become(job: Job) -> None:
@@ -35,18 +41,39 @@ def become(job: Job) -> None:
     sys.path[:] = [*first, *(p for p in given if p not in base), *base]
     sys.argv[:] = [job.kind or job.target, *job.arguments]
     subprocess.Popen = forked_python.ForkedProcess
-    _name_lines_measured()
+    _keep_lines_measured()
     main = types.ModuleType("__main__")  # stays until the process ends, as the interpreter's own does
     sys.modules["__main__"] = main
     exec(_code_of(job, main), main.__dict__)
 
 
-def _name_lines_measured() -> None:
-    """Notes the test that has started this process with the lines that it runs, if lines are measured."""
+def _keep_lines_measured() -> None:
+    """Notes the lines that this process runs under the test that has started it, if lines are measured.
+
+    Coverage writes at the interpreter's exit. Hosts and controllers end by `os._exit` or a signal, without that exit.
+    """
     coverage = sys.modules.get("coverage")
     measured: Any = None if coverage is None else coverage.Coverage.current()
-    if measured is not None:
-        measured.switch_context(f"process of {os.environ.get('PYTEST_CURRENT_TEST', '').rpartition(' ')[0]}")
+    if measured is None:
+        return
+    measured.switch_context(f"process of {os.environ.get('PYTEST_CURRENT_TEST', '').rpartition(' ')[0]}")
+    exit_at_once, saving = os._exit, threading.Lock()
+
+    def save() -> None:
+        with saving, contextlib.suppress(Exception):  # another thread may run a new line meanwhile
+            measured.save()
+
+    def exit_with_lines(code: int) -> None:
+        save()
+        exit_at_once(code)
+
+    def save_often() -> None:
+        while True:
+            time.sleep(SAVE_INTERVAL_S)
+            save()
+
+    os._exit = exit_with_lines  # pyright: ignore[reportAttributeAccessIssue]
+    threading.Thread(target=save_often, name="coverage", daemon=True).start()
 
 
 def _code_of(job: Job, main: types.ModuleType) -> types.CodeType:
