@@ -17,10 +17,11 @@ _SINGLE = 5
 """The numbers of a RunPlan before those of its arguments: its plan, itself, transfers, results, what is wanted."""
 
 
-def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> tuple[int, int]:
-    """Gives the first id of a run's results, and the first number under which its values go between hosts.
+def checked_run(kind: int, payload: bytes, told: m.Submit, client: int, transfers: int) -> tuple[int, bytes]:
+    """Returns the first id of a run's results, and its message with a first transfer number of the controller's own.
 
-    Raises PWC0911 for what is not a run's message to a host, PWC0916 where it names what is another client's.
+    A client that used one number for two runs would have the values of the second dropped as sent twice. Raises PWC0911
+    for what is not a run's message to a host, PWC0916 where it names what is another client's.
     """
     fits = kind == _RUN and len(payload) % 8 == 0 and len(payload) >= 8 * _SINGLE
     numbers = struct.unpack(f"<{len(payload) // 8}q", payload) if fits else (0,) * _SINGLE
@@ -29,7 +30,7 @@ def check_run(kind: int, payload: bytes, told: m.Submit, client: int) -> tuple[i
     named = (numbers[3], numbers[3] + MOST_RESULTS - 1, *numbers[_SINGLE:])
     if not 0 <= numbers[2] < MOST_TRANSFERS or numbers[4] or any(n != NONE and n >> COUNTER != client for n in named):
         check_fields(decode(kind, payload), client, f"client {client}")
-    return numbers[3], numbers[2]
+    return numbers[3], payload[:16] + struct.pack("<q", transfers) + payload[24:]
 
 
 def check_behind(frame: bytes, client: int) -> m.Message:

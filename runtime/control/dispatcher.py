@@ -4,6 +4,7 @@ The scheduler is that of one process (scheduling/); what differs is that no thre
 begin, and their messages are sent before the next event is looked at.
 """
 
+import secrets
 import time
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -11,7 +12,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
-from pathways.runtime.control.client_parcels import check_behind, check_run
+from pathways.runtime.control.client_parcels import check_behind, checked_run
 from pathways.runtime.control.loop import send
 from pathways.runtime.control.member import Member, Rank
 from pathways.runtime.control.relay import Relay
@@ -25,8 +26,9 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
+from pathways.runtime.wire.fields import MOST_TRANSFERS
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.load_proofs import proven
+from pathways.runtime.wire.load_proofs import is_of_islands, proven
 
 MOST_HELD = 1 << 50
 """The most bytes that a client may say it holds on a device."""
@@ -88,26 +90,22 @@ class Dispatcher:
                 plan.loaded[message.island] = member.epoch.number, loaded.pop()
 
     def _is_loaded(self, run: ClusterRun) -> bool:
-        """Whether all hosts of a run have loaded the same plan; of a run on one host nothing is proven."""
-        if sum(len(self._members[island].ranks) for island in run.parcels) < 2:
-            return True
-        loaded = [(run.plan.loaded.get(n, (-1, "")), epoch) for n, (epoch, _) in run.parcels.items()]
-        return all(at == epoch for (at, _), epoch in loaded) and len({what for (_, what), _ in loaded}) == 1
+        """Whether all hosts of a run have loaded the same plan, one of just the islands of the run."""
+        found = [(*run.plan.loaded.get(number, (-1, "")), epoch) for number, (epoch, _) in run.parcels.items()]
+        loaded = {what if at == epoch else "" for at, what, epoch in found}
+        return len(loaded) == 1 and is_of_islands(loaded.pop(), run.request.islands)
 
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
         parcels: dict[int, tuple[int, bytes]] = {}
-        first, transfers = 0, set[int]()
+        first, transfers = 0, secrets.randbelow(MOST_TRANSFERS)
         for island, epoch, kind, payload in read_parcels(message.blob):
-            first, number = check_run(kind, payload, message, session.number)
-            transfers.add(number)
+            first, payload = checked_run(kind, payload, message, session.number, transfers)
             if island in parcels:
                 raise PathwaysError(BadMessage(have_=f"two parcels for island {island}", rule="one for each island"))
             parcels[island] = epoch, HEADER.pack(len(payload), kind) + payload
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
-        if len(transfers) > 1:
-            raise PathwaysError(BadMessage(have_=f"{len(transfers)} first transfers", rule="one for all islands"))
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
         program = plan.name
         names = frozenset(self._members[island].name for island in parcels)
@@ -210,7 +208,7 @@ class Dispatcher:
         members = {island: self._members[island] for island in run.parcels}
         gone = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n][0]), None)
         if gone is None and not self._is_loaded(run):
-            rule = "a plan that all hosts of the run have loaded"
+            rule = "all islands of a plan that their hosts have loaded"
             following = self._drop(run, BadMessage(have_=f"a run of {run.plan.name}", rule=rule))
         elif gone is not None:
             cause = gone.lost or HostLost(island=gone.name, reason="another has taken its place")

@@ -269,9 +269,9 @@ class Host:
             if met := {host: said for host, said in message.invitations.items() if said}:
                 self.neighbors.meet(met)
             return json.dumps({n: self.neighbors.invite(n) for n, said in message.invitations.items() if not said})
-        proving = self._proven.check(message)
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
+        proving = self._proven.check(message, frozenset(stream.island for stream in plan.streams))
         islands = self._islands_of(plan)
         plan = with_functions(plan, message.functions, client_of(message.plan), self.calls)
         self._plans[message.plan] = loaded = load_part(

@@ -26,15 +26,15 @@ class ProvenLoads:
         """Takes the key of a client from the controller."""
         self._keys[message.client] = message.key
 
-    def check(self, message: m.LoadPlan) -> str:
-        """Returns the name of what is to be loaded, to prove it; nothing where the controller gave no key.
+    def check(self, message: m.LoadPlan, islands: frozenset[str]) -> str:
+        """Returns the name of a plan of these islands that is to be loaded, for its proof; nothing if there is no key.
 
         Raises PWC0911 for another plan under a number that its client has used before.
         """
         client = client_of(message.plan)
         if client not in self._keys:  # its controller has no other clients
             return ""
-        loaded = loaded_as(message.blob, sequential=message.sequential)
+        loaded = loaded_as(message.blob, islands, sequential=message.sequential)
         if self._had[client].get(message.plan, loaded) != loaded:
             rule = "a number that no other plan has had"
             raise PathwaysError(BadMessage(have_=f"another plan {message.plan}", rule=rule))

@@ -7,7 +7,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from support.hostile import ASKED, HostileClient, answers, connect, hostile_messages, send, small_plan
+from support.hostile import (
+    ASKED,
+    HostileClient,
+    answers,
+    connect,
+    hostile_messages,
+    plan_of_two_islands,
+    send,
+    small_plan,
+)
 from support.shared import SharedCluster, end_of, line_of, shared_cluster
 
 from pathways.dialect.diagnostic_json import read_diagnostic
@@ -131,9 +140,26 @@ def test_a_run_of_a_plan_that_no_host_has_ends_at_once(cluster: SharedCluster) -
         client.control.post(
             client.submitted(ISLAND, m.RunPlan(ids[0], ids[1], 0, ids[2], ()))
         )  # of a plan that no host has
-        said = next(x for x in iter(client.control.receive, None) if not isinstance(x, m.Beat))
-        assert isinstance(said, m.Relayed)
+        said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.RunRefused))
+        assert said.run == ids[1] and read_diagnostic(said.cause).code == "PWC0911"
         client.close()
+
+
+def test_a_run_of_some_islands_of_its_plan_is_refused(cluster: SharedCluster) -> None:
+    """The island that runs would wait 30 s for the values of the other, and so would all runs behind."""
+    islands = ("island0", "island1")
+    with unharmed(cluster):
+        client = HostileClient(cluster.address)
+        hosts, plan = [client.host(island) for island in islands], client.ids(1)
+        for island, host in zip(islands, hosts, strict=True):
+            client.load(host, plan, island, plan_of_two_islands())
+        for number, chosen in enumerate(["island1", "island0", "island0 island1"]):
+            run = m.RunPlan(plan, client.ids(100 + number), 7, client.ids(200 + 10 * number), ())
+            client.control.post(client.submitted(chosen, run))
+            said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.RunRefused | m.Relayed))
+            assert isinstance(said, m.RunRefused) == (" " not in chosen)
+        for one in (client, *hosts):
+            one.close()
 
 
 def test_a_run_of_several_hosts_is_refused_unless_all_have_loaded_its_plan(cluster: SharedCluster) -> None:

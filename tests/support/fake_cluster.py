@@ -16,7 +16,7 @@ from pathways.runtime.wire.encoding import decode, encode, pack_parcels
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import HEADER, frame_of
 from pathways.runtime.wire.ids import first_id
-from pathways.runtime.wire.load_proofs import prove
+from pathways.runtime.wire.load_proofs import loaded_as, prove
 
 PLAN = 7
 
@@ -59,11 +59,15 @@ class FakeCluster:
         self.sessions.append(session)
         return session
 
-    def load(self, session: ClientSession, host: int, digest: str = "work", *, sequential: bool = False) -> None:
-        """Proves to the dispatcher that a host has loaded a plan."""
-        keys, loaded = map(session.key_of, self.members[host].ranks), f"{digest}/{sequential:d}"
-        proofs = " ".join(prove(key, PLAN, loaded) for key in keys)
-        self.dispatcher.loaded(session, m.Loaded(PLAN, host, proofs))
+    def load(
+        self, session: ClientSession, host: int, hosts: Sequence[int], text: bytes = b"", number: int = PLAN,
+        *, sequential: bool = False,
+    ) -> None:  # fmt: skip
+        """Proves to the dispatcher that a host has loaded a plan of the islands of `hosts`."""
+        islands = frozenset(self.members[each].name for each in hosts)
+        keys, loaded = map(session.key_of, self.members[host].ranks), loaded_as(text, islands, sequential=sequential)
+        proofs = " ".join(prove(key, number, loaded) for key in keys)
+        self.dispatcher.loaded(session, m.Loaded(number, host, proofs))
 
     def submit(
         self,
@@ -75,13 +79,15 @@ class FakeCluster:
         *,
         loads: bool = True,
     ) -> int:
-        """Submits a run, after its plan is loaded unless `loads` is false; returns its number."""
+        """Submits a run, of a plan that its hosts load before, unless `loads` is false; returns its number."""
+        plan, known = PLAN + sum(1 << host for host in hosts) * loads, session.plans[PLAN]
+        session.plans.setdefault(plan, KnownPlan(known.name, known.branches, known.cost))
         for host in hosts if loads else ():
-            self.load(session, host)
+            self.load(session, host, hosts, number=plan)
         run = first_id(session.number) + number
-        parcels = [(h, self.members[h].epoch.number, m.RunPlan(PLAN, run, 0, run, ())) for h in hosts]
+        parcels = [(h, self.members[h].epoch.number, m.RunPlan(plan, run, 0, run, ())) for h in hosts]
         pairs = tuple(n for h in hosts for n in (h, memory)) if memory else ()
-        self.dispatcher.submit(session, m.Submit(run, PLAN, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
+        self.dispatcher.submit(session, m.Submit(run, plan, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
         return run
 
     def free_array(self, session: ClientSession, host: int, array: int) -> None:

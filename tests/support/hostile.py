@@ -25,6 +25,7 @@ from pathways.runtime.wire.frames import ConnectionEnded, frame_of
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.versions import VERSIONS
 from support.clusters import PATIENCE
+from support.two_islands import f, g
 
 ASKED = 123_456
 """The number of a question that no hostile message has."""
@@ -48,6 +49,7 @@ class HostileClient:
     address: str
     control: Connection = field(init=False)
     welcome: m.Welcome = field(init=False)
+    _introduced: set[int] = field(default_factory=set[int])
 
     def __post_init__(self) -> None:
         self.control = connect(str(Path(self.address) / CONTROLLER))
@@ -68,11 +70,15 @@ class HostileClient:
         assert host.receive() == m.Answer(1)
         return host
 
-    def load(self, host: Connection, plan: int) -> None:
-        """Loads a plan that adds one to a vector of 8 numbers on island0."""
-        host.post(m.LoadPlan(2, plan, "plan.bin", False, small_plan(), ""))
+    def load(self, host: Connection, plan: int, island: str = "island0", blob: bytes = b"") -> None:
+        """Loads a plan, `small_plan` unless another is given, and shows the host's proof."""
+        host.post(m.LoadPlan(2, plan, "plan.bin", False, blob or small_plan(), ""))
         answer = host.receive()
         assert isinstance(answer, m.Answer) and not answer.error, answer
+        if plan not in self._introduced:
+            self._introduced.add(plan)
+            self.control.post(m.Introduce(0, plan, "a plan", "", ""))
+        self.control.post(m.Loaded(plan, self.number(island), answer.blob.decode()))
 
     def epoch(self, island: str) -> int:
         return int(json.loads(self.welcome.hosts[island])[0])
@@ -108,6 +114,13 @@ def small_plan() -> bytes:
     """Compiles a program that adds one to a vector of 8 numbers, for a cluster of three islands."""
     program = pw.program(lambda x: x + 1.0)
     return write_plan(program.lower(np.arange(8, dtype=np.float32)).compile("islands=3,devices=2").plan)
+
+
+@cache
+def plan_of_two_islands() -> bytes:
+    """Compiles a program without arguments whose value goes from island0 to island1, for a cluster of three islands."""
+    program = pw.program(lambda: g(f(np.ones((4, 4), np.float32))))
+    return write_plan(program.lower().compile("islands=3,devices=2").plan)
 
 
 def values_of(hint: Any, own: int) -> Iterator[Any]:

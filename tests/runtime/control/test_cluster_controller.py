@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.proofs import KeysOfHosts
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
@@ -71,6 +72,7 @@ class RunningController:
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
         self.forgotten: list[int] = []
+        self.keys = KeysOfHosts()
         self.made: list[Connection] = []
         self.host = self.connect()
         self.host.post(m.Hello("island0", os.getpid(), VERSIONS, "nowhere", launcher.tickets[0]))
@@ -90,6 +92,8 @@ class RunningController:
                         self.host.post(m.Answer(message.request, value="{}"))
                     case m.RunPlan():
                         self.host.post(m.Done(message.run, 1000))
+                    case m.Expect():
+                        self.keys.hear("island0", message)
                     case m.Forget():
                         self.forgotten.append(message.client)
                         self.host.post(m.Answer(message.request))
@@ -111,6 +115,8 @@ class RunningController:
         if not json.loads(welcome.hosts["island0"])[1]:
             assert isinstance(next_message(connection), m.HostCame)
         parcels = pack_parcels([(0, 0, m.RunPlan(first, first, 0, first, ()))])
+        connection.post(m.Introduce(0, first, "work", "", ""))
+        connection.post(self.keys.loaded("island0", 0, welcome.client, first))
         connection.post(m.Submit(first, first, 0, 1, (), parcels))
         said = next_message(connection)
         connection.close()

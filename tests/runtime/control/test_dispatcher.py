@@ -108,7 +108,7 @@ def test_a_waiting_run_reports_the_runs_ahead_of_it() -> None:
     assert all(text.startswith("behind ") and "client of test" in text for text in why.values())
 
 
-def test_a_run_of_several_hosts_needs_proof_that_all_have_loaded_the_same_plan() -> None:
+def test_a_run_needs_proof_that_all_its_hosts_have_loaded_the_same_plan_of_just_its_islands() -> None:
     cluster = FakeCluster(3)
     client = cluster.client()
 
@@ -120,24 +120,30 @@ def test_a_run_of_several_hosts_needs_proof_that_all_have_loaded_the_same_plan()
                 cluster.end(host)
         return refused(client).get(run, "")
 
-    assert not code(1, [0]), "of a run on one host nothing is proven"
+    both = [0, 1]
+    assert code(1, [0]) == "PWC0911", "it is not loaded"
     assert code(2, [0, 1]) == "PWC0911", "neither has loaded it"
-    cluster.load(client, 0)
+    cluster.load(client, 0, both)
     assert code(3, [0, 1]) == "PWC0911", "one has not loaded it"
-    cluster.load(client, 1, "another")
+    cluster.load(client, 1, both, b"another")
     assert code(4, [0, 1]) == "PWC0911", "they have loaded different plans"
-    cluster.load(client, 1, sequential=True)
-    assert code(5, [0, 1]) == "PWC0911", "they enqueue it in different orders"
+    cluster.load(client, 1, [0, 1, 2])
+    assert code(5, [0, 1]) == "PWC0911", "one has loaded a plan that another island has a part of"
+    cluster.load(client, 1, both, sequential=True)
+    assert code(10, [0, 1]) == "PWC0911", "they enqueue it in different orders"
     stranger = prove("00" * 32, PLAN, "work/0")
     for proofs in ("", stranger, f"{stranger} {stranger}"):
         cluster.dispatcher.loaded(client, m.Loaded(PLAN, 1, proofs))
         assert code(6, [0, 1]) == "PWC0911", proofs
-    cluster.load(client, 1)
+    cluster.load(client, 1, both)
     assert not code(7, [0, 1])
+    assert [code(11, [0]), code(12, [1])] == ["PWC0911"] * 2, "the other island would wait for its values"
     cluster.replace_host(1)
     assert code(8, [0, 1]) == "PWC0911", "the process in its place has loaded nothing"
-    cluster.load(client, 1)
+    cluster.load(client, 1, both)
     assert not code(9, [0, 1]) and not refused(cluster.client())
+    cluster.load(client, 2, [2])
+    assert code(14, [0, 1, 2]) == "PWC0911" and not code(15, [2])
 
 
 def test_completed_runs_are_counted_by_client_and_by_island() -> None:
@@ -356,3 +362,20 @@ def test_two_parcels_for_one_island_are_refused() -> None:
             client, m.Submit(run.run, PLAN, 0, WEIGHT, (), pack_parcels([(0, 0, run), (0, 0, run)]))
         )
     assert cluster.is_empty()
+
+
+def test_runs_have_transfer_numbers_of_the_controllers_own() -> None:
+    """Values of two runs of a client that names one number for both would be dropped as sent twice."""
+    cluster = FakeCluster(2)
+    client = cluster.client()
+    numbers: list[set[int]] = []
+    for number in range(20):
+        cluster.submit(client, number, [0, 1])
+        peers: list[Any] = [member.ranks[0].peer for member in cluster.members]
+        numbers.append({message.transfers for peer in peers for message in peer.got})
+        cluster.collect_messages()
+        cluster.end(0)
+        cluster.end(1)
+    assert all(len(of_run) == 1 for of_run in numbers), "all islands of a run use the same"
+    assert len({number for of_run in numbers for number in of_run}) == 20
+    assert len({number % 3 for of_run in numbers for number in of_run}) > 1, "other processes cannot guess them"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.clusters import PATIENCE
 from support.members import HERE, NOISE, Members
+from support.proofs import KeysOfHosts
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
@@ -59,6 +60,7 @@ class RunningController:
         )  # fmt: skip
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
+        self.keys = KeysOfHosts()
         self.made: list[Connection] = []
 
     def connect(self, role: Role, name: str = "alice", keys: Keys | None = None) -> Connection:
@@ -80,7 +82,7 @@ class RunningController:
             "platform": "cpu",
         }
         connection.post(m.Hello(name, 1, VERSIONS, "nowhere", ticket))
-        threading.Thread(target=serve, args=(connection,), daemon=True).start()
+        threading.Thread(target=self._serve, args=(connection, name), daemon=True).start()
         return connection
 
     def can_run(self) -> bool:
@@ -95,6 +97,8 @@ class RunningController:
             if isinstance(came, m.HostCame) and came.island == "island0":
                 epoch = [came.epoch]
                 break
+        connection.post(m.Introduce(0, first, "work", "", ""))
+        connection.post(self.keys.loaded("island0", 0, welcome.client, first))
         parcels = pack_parcels([(0, epoch[0], m.RunPlan(first, first, 0, first, ()))])
         connection.post(m.Submit(first, first, 0, 1, (), parcels))
         said = next_message(connection)
@@ -102,6 +106,20 @@ class RunningController:
             said = next_message(connection)
         connection.close()
         return isinstance(said, m.Relayed)
+
+    def _serve(self, connection: Connection, name: str) -> None:
+        with contextlib.suppress(ConnectionEnded):
+            while True:
+                match message := connection.receive():
+                    case m.Connect():
+                        value = json.dumps(dict.fromkeys(message.invitations, "a"))
+                        connection.post(m.Answer(message.request, value=value))
+                    case m.Expect():
+                        self.keys.hear(name, message)
+                    case m.RunPlan():
+                        connection.post(m.Done(message.run, 1000))
+                    case _:
+                        pass
 
     def close(self) -> None:
         self.loop.interrupt(self.controller.close)
@@ -112,19 +130,6 @@ class RunningController:
         self.listener.close()
         self.loop.close()
         assert not self.thread.is_alive()
-
-
-def serve(connection: Connection) -> None:
-    with contextlib.suppress(ConnectionEnded):
-        while True:
-            match message := connection.receive():
-                case m.Connect():
-                    value = json.dumps(dict.fromkeys(message.invitations, "a"))
-                    connection.post(m.Answer(message.request, value=value))
-                case m.RunPlan():
-                    connection.post(m.Done(message.run, 1000))
-                case _:
-                    pass
 
 
 def next_message(connection: Connection) -> m.Message:
