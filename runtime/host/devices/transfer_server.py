@@ -91,6 +91,8 @@ class TransferSource:
         self._is_closed = False
         self._lock = threading.Lock()
         """Guards those."""
+        self._patience_s = CONNECT_S
+        """How long the next pull waits for the address of the other's transfer server."""
         self.ready = mailbox.ready
         """Whether both ends have begun."""
         self.lost: Diagnostic | None = None
@@ -109,8 +111,9 @@ class TransferSource:
         ready. Raises RuntimeError where it is not said.
         """
         if self._connection is None:
-            wait_at_most([self._mailbox.pulls], CONNECT_S)
+            wait_at_most([self._mailbox.pulls], self._patience_s)
             if not self._mailbox.pulls.is_there():
+                self._patience_s = 0.0  # other clients' runs wait behind each pull
                 raise RuntimeError("the other host has not said where its values are pulled")
             if self._is_closed:  # to connect with a process that is gone ends this one
                 raise RuntimeError("the connection was closed")
