@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import types
 import warnings
 from pathlib import Path
@@ -68,8 +67,8 @@ def _keep_lines_measured() -> None:
         exit_at_once(code)
 
     def save_often() -> None:
-        while True:
-            time.sleep(SAVE_INTERVAL_S)
+        never = threading.Event()
+        while not never.wait(SAVE_INTERVAL_S):
             save()
 
     os._exit = exit_with_lines  # pyright: ignore[reportAttributeAccessIssue]
