@@ -24,8 +24,9 @@ from pathways.runtime.client.held_bytes import HeldBytes
 from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
 from pathways.runtime.client.places import HostPlace, come_in, host_place
 from pathways.runtime.client.remote_gang import IslandHost
+from pathways.runtime.client.run_window import RunWindow
 from pathways.runtime.client.shared_host import SharedGang, SharedHost, ToIsland, show_ticket
-from pathways.runtime.client.submitted import MOST_KEPT, ROOM, WINDOW, are_ahead, submitted
+from pathways.runtime.client.submitted import MOST_KEPT, are_ahead, submitted
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -73,9 +74,7 @@ class Attached(HostedIslands):
         """What `hosts` has, too."""
         self._changed = threading.Condition()
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
-        self._runs: dict[int, int] = {}
-        """How many parts of each run have not ended."""
-        self._full, self._rooms = False, 0  # whether calls wait until fewer runs are under way; how often that was over
+        self._window = RunWindow(self._changed)
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
         self._requests: dict[int, deque[m.Answer]] = {}
         self._following, self._inside = itertools.count(), itertools.count()
@@ -193,27 +192,22 @@ class Attached(HostedIslands):
             return [name for name, place in self._places.items() if place.addresses or name in self._there]
 
     def get_ready(self, hosts: Iterable[IslandHost]) -> None:
-        """Waits while too many runs are under way. Raises PWC0917 where the controller is gone."""
-        with self._changed:
-            self._full = self._full or len(self._runs) >= WINDOW
-            if self._full:  # for all that come until there is room: none passes those who wait
-                self._post()
-                before = self._rooms
-                self._changed.wait_for(lambda: self._rooms > before or self.ended is not None)
-            self._check_there()
+        """Waits while too many runs are under way on these hosts. Raises PWC0917 where the controller is gone."""
+        self._window.wait([host.island for host in hosts], lambda: self.ended is not None, self._post)
+        self._check_there()
 
     def start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
         parcels = [(self._there[host.island], message) for host, message in parcels]
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
-        with self._changed:
-            self._runs[run.number] = sum(len(host.members) for host, _ in parcels)
+        islands = [host.island for host, _ in parcels]
+        self._window.begin(run.number, islands, sum(len(host.members) for host, _ in parcels))
         there = [host.expect(message.run, part) for (host, message), part in zip(parcels, runs, strict=True)]
         if not all(there):
             cause = next(host.lost for host, _ in parcels if host.lost is not None)
             for host, _ in parcels:
                 host.refuse(run.number, cause)
-            self._over(run.number)
+            self._window.end(run.number)
             return runs
         inside = 0 if run.request is None else self._label(run.request.client)
         hosts = [host for host, _ in parcels]
@@ -302,14 +296,14 @@ class Attached(HostedIslands):
                 if host is not None and host.epoch == message.epoch:
                     host.members[message.rank].receive(said)
                 if isinstance(said, m.Done | m.Failed):
-                    self._over(said.run, parts=1)
+                    self._window.end(said.run, parts=1)
             case m.RunRefused(run=0):  # of all that this process sends
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
                 cause = read_diagnostic(message.cause)
                 for host in list(self._there.values()):
                     host.refuse(message.run, cause)
-                self._over(message.run)
+                self._window.end(message.run)
             case m.HostGone():
                 self._gone(message.island, message.epoch, read_diagnostic(message.cause))
             case m.HostCame():
@@ -333,18 +327,6 @@ class Attached(HostedIslands):
             case _:
                 raise ValueError(f"a {type(message).__name__} from a controller")
 
-    def _over(self, run: int, parts: int | None = None) -> None:
-        """Notes that a part of a run, or all of it, has ended."""
-        with self._changed:
-            left = self._runs.get(run, 0) - (parts or 0)
-            if parts is None or left <= 0:
-                self._runs.pop(run, None)
-                if self._full and len(self._runs) <= ROOM:
-                    self._full, self._rooms = False, self._rooms + 1
-                    self._changed.notify_all()
-            else:
-                self._runs[run] = left
-
     def _gone(self, name: str, epoch: int, cause: Diagnostic) -> None:
         with self._changed:
             place = self._places[name]
@@ -353,7 +335,7 @@ class Attached(HostedIslands):
         if host is not None and host.epoch == epoch:
             self.faults += isinstance(cause, Hang)  # which a fault on purpose may be
             for run in (run for member in host.members for run in member.runs()):
-                self._over(run, parts=1)
+                self._window.end(run, parts=1)
             host.lose("", cause)
 
     def _lost(self, host: IslandHost) -> None:

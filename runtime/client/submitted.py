@@ -9,10 +9,6 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import pack_parcels
 
-WINDOW = 32
-"""So many runs of a client may be under way: who calls a program waits where there are as many."""
-ROOM = 24
-"""So many may be left when who waits goes on: to be woken for the end of each would take longer than a small run."""
 AHEAD, MOST_KEPT = 8, 4
 """Where more than the first of a client's runs are under way on all islands of another, so many may be kept until
 something comes from the controller: the end of one of those, say. To wake it for each would take longer than a small

@@ -5,10 +5,12 @@ The failure of a client or a host does not affect the arrays and runs of others.
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from jax import lax
@@ -19,6 +21,7 @@ from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
 from support.two_islands import X, both, double, f, g, here, square, there
 
 import pathways as pw
+from pathways.runtime.client.run_window import WINDOW
 
 
 @pw.program
@@ -234,3 +237,27 @@ np.testing.assert_array_equal(np.asarray(program(x)), there)
     path = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
     done = run_python("-W", "ignore", "-c", script, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_frozen_island_does_not_delay_calls_on_others() -> None:
+    """More calls than a client may have under way on an island wait for the frozen one, and others pass them."""
+    with shared_cluster() as cluster, pw.connect(cluster.address):
+        jax.block_until_ready(both(X))  # its slices are placed on two islands
+        a, hosts = there(X), cluster.hosts()
+        want, frozen = np.asarray(there(a)), a.handle.buffer.origin[1]
+        assert here(X).handle.buffer.origin[1] != frozen
+        results: list[Any] = []
+        calls = threading.Thread(target=lambda: results.extend(there(a) for _ in range(2 * WINDOW)))
+        cluster.send(frozen, signal.SIGSTOP)
+        try:
+            calls.start()
+            assert becomes(lambda: len(results) == WINDOW), "no more are under way there"
+            for _ in range(2 * WINDOW):
+                np.testing.assert_array_equal(np.asarray(here(X)), double(X))
+            assert len(results) == WINDOW
+        finally:
+            cluster.send(frozen, signal.SIGCONT)
+        calls.join(60)
+        assert len(results) == 2 * WINDOW and cluster.hosts() == hosts
+        for result in results:
+            np.testing.assert_array_equal(np.asarray(result), want)

@@ -1,0 +1,105 @@
+"""Tests how many runs of a client are under way on each island, and which calls wait for fewer."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from pathways.runtime.client.run_window import ROOM, WINDOW, RunWindow
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Waiting:
+    """A thread that waits for room on islands."""
+
+    window: RunWindow
+    islands: list[str]
+    is_over: Callable[[], bool] = lambda: False
+    has_begun: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._wait, daemon=True)
+        self.thread.start()
+
+    def _wait(self) -> None:
+        self.window.wait(self.islands, self.is_over, self.has_begun.set)
+
+    def goes_on(self) -> bool:
+        self.thread.join(PATIENCE_S)
+        return not self.thread.is_alive()
+
+
+def filled(*islands: str, runs: int = WINDOW) -> tuple[RunWindow, threading.Condition]:
+    changed = threading.Condition()
+    window = RunWindow(changed)
+    for run in range(runs):
+        window.begin(run, islands, parts=len(islands))
+    return window, changed
+
+
+def waits(window: RunWindow, *islands: str) -> bool:
+    """Returns whether a call would wait."""
+    said: list[str] = []
+    window.wait(islands, lambda: True, lambda: said.append("waits"))
+    return bool(said)
+
+
+def test_a_full_island_delays_only_the_calls_that_need_it() -> None:
+    window, _ = filled("frozen")
+    assert not waits(window, "healthy")
+    assert waits(window, "frozen") and waits(window, "healthy", "frozen")
+
+
+def test_calls_wait_only_for_islands_with_a_full_window() -> None:
+    window, _ = filled("a", runs=WINDOW - 1)
+    assert not waits(window, "a")
+    window.begin(WINDOW, ["a", "b"], parts=2)
+    assert waits(window, "a") and not waits(window, "b")
+
+
+def test_a_waiting_call_goes_on_when_few_runs_are_left_and_others_wait_until_then() -> None:
+    window, changed = filled("a")
+    first = Waiting(window, ["a"])
+    assert first.has_begun.wait(PATIENCE_S)
+    for run in range(WINDOW - ROOM - 1):
+        window.end(run, parts=1)
+    assert waits(window, "a"), "a later call does not pass the first"
+    with changed:
+        assert first.thread.is_alive()
+    window.end(WINDOW - 1)
+    assert first.goes_on() and not waits(window, "a")
+
+
+def test_a_run_is_under_way_until_all_its_hosts_have_ended_it() -> None:
+    window, _ = filled("a", "b")
+    waiting = Waiting(window, ["b"])
+    assert waiting.has_begun.wait(PATIENCE_S)
+    for run in range(WINDOW):
+        window.end(run, parts=1)
+    assert waits(window, "a"), "the other host has not ended them"
+    for run in range(WINDOW):
+        window.end(run, parts=1)
+    assert waiting.goes_on() and not waits(window, "a", "b")
+
+
+def test_a_run_that_has_ended_counts_once() -> None:
+    window, _ = filled("a")
+    for _ in range(3):
+        window.end(0)
+    window.begin(WINDOW, ["a"], parts=1)
+    assert waits(window, "a")
+
+
+@pytest.mark.parametrize("islands", [["a"], ["a", "b"]])
+def test_a_call_stops_waiting_when_the_cluster_has_ended(islands: list[str]) -> None:
+    window, changed = filled("a")
+    over = threading.Event()
+    waiting = Waiting(window, islands, over.is_set)
+    assert waiting.has_begun.wait(PATIENCE_S)
+    over.set()
+    with changed:
+        changed.notify_all()
+    assert waiting.goes_on()
