@@ -6,11 +6,11 @@ behind a run is done at once. When the stream ends, however it ends, the process
 """
 
 import argparse
+import contextlib
 import faulthandler
 import json
 import os
 import queue
-import shutil
 import signal
 import socket
 import sys
@@ -31,6 +31,7 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.run_ends import PostAll
+from pathways.runtime.launch.host_start import log_of
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, both, read_address
 from pathways.runtime.wire.connection import Connection
@@ -84,13 +85,17 @@ def serve() -> None:
         clients.listen(chosen.listen)
     connection.post(m.Hello(name, os.getpid(), VERSIONS, both(port, chosen.listen or ""), os.environ.pop(TICKET, "")))
     host.start()
-    folder = os.path.dirname(chosen.socket) if chosen.socket and not chosen.listen else ""
+    folder = Path(chosen.socket).parent if chosen.socket and not chosen.listen else None
 
     def at_end(error: ConnectionEnded) -> None:
         if chosen.foreground:
             print(f"note: the controller has ended the connection: {error}", file=sys.stderr, flush=True)
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)  # its controller may be unable to
+        if folder:  # its controller may be unable to, and other hosts have their logs there
+            with contextlib.suppress(OSError):
+                log_of(folder, name).unlink(missing_ok=True)
+                if rank == 0:
+                    log_of(folder, island.name).unlink(missing_ok=True)  # of the service where its hosts meet
+                folder.rmdir()
 
     threading.Thread(
         target=_read, args=(connection, clients, check, at_end), name="pathways-reader", daemon=True

@@ -19,6 +19,7 @@ class GroupService:
 
     address: str
     process: "subprocess.Popen[bytes]"
+    log: Path
 
     def kill(self) -> None:
         self.process.kill()
@@ -36,7 +37,7 @@ def start_group_service(count: int, log: Path, ip: str = LOOPBACK) -> GroupServi
     """Starts the service of so many hosts, at an address that they reach. Raises OSError."""
     address = show_address((ip, _free_port(ip)))
     process = spawn("pathways.runtime.host.devices.group", [address, str(count)], log, subprocess.PIPE)
-    return GroupService(address, process)
+    return GroupService(address, process, log)
 
 
 def _free_port(ip: str) -> int:

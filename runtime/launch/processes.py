@@ -61,7 +61,10 @@ class HostProcess:
             self.process.wait()
         if self.meeting is not None:
             self.meeting.end()
-        shutil.rmtree(self.log.parent, ignore_errors=True)
+            self.meeting.log.unlink(missing_ok=True)
+        self.log.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it has logs of hosts that were started with this one
+            self.log.parent.rmdir()
 
 
 def start_hosts(islands: Sequence[Island], platform: str, ranks: RankTable = ONE_EACH) -> list[HostProcess]:
@@ -93,6 +96,7 @@ def start_hosts(islands: Sequence[Island], platform: str, ranks: RankTable = ONE
                 meeting.end()
             shutil.rmtree(folder, ignore_errors=True)
             raise
+    os.unlink(address)
     of = {ranks.names(island)[0]: meeting for island, meeting in meetings.items()}
     for host in found:
         host.meeting = of.get(host.island)

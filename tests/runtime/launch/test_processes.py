@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.launch import processes
 from pathways.runtime.launch.processes import start_hosts
@@ -152,3 +153,19 @@ def test_the_socket_of_a_host_that_ends_before_its_hello_is_closed(
     with pytest.raises(ConnectionEnded):
         welcomed(here, {"island0": StartedProcess()}, tmp_path)
     assert here.fileno() == -1
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_the_end_of_one_island_leaves_the_logs_of_others(hosts: int) -> None:
+    islands = [Island(f"island{n}", devices=1, hosts=hosts) for n in range(2)]
+    started = start_hosts(islands, "cpu", RankTable({"island0": hosts, "island1": hosts} if hosts > 1 else {}))
+    folder = started[0].log.parent
+    logs = {path.name: path.stem.partition(".")[0] for path in folder.iterdir()}
+    assert len(logs) == 2 * (hosts + (hosts > 1)), "one for each host, and for each service where hosts meet"
+    for island in ("island0", "island1"):
+        assert {path.name for path in folder.iterdir()} >= {name for name, of in logs.items() if of == "island1"}
+        for host in started:
+            if host.log.stem.partition(".")[0] == island:
+                host.connection.close()
+                host.end()
+    assert not folder.exists()
