@@ -56,11 +56,11 @@ def _keep_lines_measured() -> None:
     if measured is None:
         return
     measured.switch_context(f"process of {os.environ.get('PYTEST_CURRENT_TEST', '').rpartition(' ')[0]}")
-    exit_at_once, saving = os._exit, threading.Lock()
+    exit_at_once, save_once, saving = os._exit, measured.save, threading.Lock()
 
     def save() -> None:
         with saving, contextlib.suppress(Exception):  # another thread may run a new line meanwhile
-            measured.save()
+            save_once()
 
     def exit_with_lines(code: int) -> None:
         save()
@@ -71,6 +71,7 @@ def _keep_lines_measured() -> None:
         while not never.wait(SAVE_INTERVAL_S):
             save()
 
+    measured.save = save  # which coverage calls at the interpreter's exit, too
     os._exit = exit_with_lines  # pyright: ignore[reportAttributeAccessIssue]
     threading.Thread(target=save_often, name="coverage", daemon=True).start()
 
