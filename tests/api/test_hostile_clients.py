@@ -75,7 +75,7 @@ def test_every_message_with_hostile_fields_harms_nobody_else(cluster: SharedClus
     rng, sent = random.Random(0), 0
     with unharmed(cluster):
         client, host, plan = newcomer(cluster)
-        for turn in range(9 if thorough else 1):
+        for turn in range(10 if thorough else 1):
             for message in hostile_messages(client.ids(3), client.welcome.client, rng, other_fields=turn % 3):
                 if rng.random() < 0.1:
                     with closing(connect(str(Path(cluster.address) / CONTROLLER))) as stranger:
