@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -60,9 +61,11 @@ def test_a_recording_is_read_as_it_was_written(plan: Plan, island: str) -> None:
         (la.launch, la.run, la.positions, la.plan.streams) for la in made
     ]
     assert [(la.begin + 1000, la.end + 1000) for la in read.launches] == [(la.begin, la.end) for la in made]
-    assert [(m.kind, m.step, m.begin + 1000) for m in read.moves] == [("receive", 7, 1), ("copy", 8, 2)]
-    assert [(s.launch, s.position, s.begin + 1000) for s in read.spans] == [
-        (s.launch, s.position, s.begin) for s in spans
+    assert [(m.kind, m.step, m.begin + 1000, m.end + 1000) for m in read.moves] == [
+        ("receive", 7, 1, 2), ("copy", 8, 2, 4)
+    ]  # fmt: skip
+    assert [(s.launch, s.position, s.begin + 1000, s.end + 1000) for s in read.spans] == [
+        (s.launch, s.position, s.begin, s.end) for s in spans
     ]
 
 
@@ -78,6 +81,40 @@ def test_hosts_share_the_base_of_a_run_but_not_the_bases_of_its_bodies(plan: Pla
     assert len({*own[0], *own[1]}) == 1 and not own[0] & bodies[0] and not bodies[0] & bodies[1]
 
 
+def test_bases_of_bodies_differ_by_host_and_are_those_of_no_program(plan: Plan) -> None:
+    body = next(la for la in launches(plan, "island0") if la.plan is not plan)
+    found: set[int] = set()
+    for base in (0, 1, 2, 1 << 30):
+        for host in (0, 1, 40_000):
+            made = replace(body, base=base)
+            raw = write_events(Recording((), [made], (), ()), {3: plan})
+            found.add(EventReader({3: plan}).read(raw, "island0", 0, host).launches[0].base)
+    assert len(found) == 4 * 3 and min(found) >= 0
+    for number in (0, 3, 1 << 40):
+        own = next(la for la in launches(plan, "island0") if la.plan is plan)
+        raw = write_events(Recording((), [replace(own, number=number)], (), ()), {number: plan})
+        assert EventReader({number: plan}).read(raw, "island0", 0, 1).launches[0].base < 0
+
+
+def test_a_launch_of_an_unknown_run_hides_no_later_launch(plan: Plan) -> None:
+    made = launches(plan, "island0")
+    raw = write_events(Recording((), [replace(made[0], launch=7, number=9), *made], (), ()), {3: plan, 9: plan})
+    assert len(EventReader({3: plan}).read(raw, "island0", 0, 0).launches) == len(made)
+
+
+def test_a_span_may_end_when_it_begins(plan: Plan) -> None:
+    made = launches(plan, "island0")[:1]
+    spans = [DeviceSpan(made[0].launch, "island0", made[0].positions[0], 8, 8)]
+    raw = write_events(Recording((), made, (), spans), {3: plan})
+    assert EventReader({3: plan}).read(raw, "island0", 0, 0).spans == spans
+
+
+def test_the_first_body_behind_the_last_is_refused(plan: Plan) -> None:
+    rows = {**ROWS, "launches": [[5, 3, 5, len(plan.bodies), 0, 10, 20]]}
+    with pytest.raises(ValueError, match="has no body"):
+        EventReader({3: plan}).read(encoded(rows), "island0", 0, 0)
+
+
 def test_runs_that_began_before_the_recording_are_left_out(plan: Plan) -> None:
     read = EventReader({}).read(encoded(ROWS), "island0", 0, 0)
     assert not (read.launches or read.moves or read.spans)
@@ -91,6 +128,7 @@ WRONG: list[Any] = [
     {**ROWS, "spans": [[5, 1, 15, 12]]},
     {**ROWS, "spans": {}},
     {**ROWS, "spans": [{}]},
+    {**ROWS, "spans": ["abcd"]},
     {**ROWS, "moves": [[3, 2, 1, 1, 2]]},
     {**ROWS, "moves": [[3, -1, 1, 1, 2]]},
     {**ROWS, "moves": [[3, 0, 1, 1]]},

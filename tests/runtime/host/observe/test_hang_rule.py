@@ -74,3 +74,26 @@ def test_a_suspicion_is_reported_at_doubling_intervals() -> None:
     reports = Doubling(LIMIT)
     assert [still for still in range(0, 100) if reports.is_due("run", float(still))] == [10, 20, 40, 80]
     assert [still for still in (9, 95, 100, 161) if reports.is_due("another", float(still))] == [95, 161]
+
+
+def test_a_thing_is_still_since_its_mark_last_changed() -> None:
+    stillness = Stillness(longest=100.0)
+    for now, mark in ((5.0, 1), (8.0, 1), (20.0, 2), (27.0, 2)):
+        stillness.look(now)
+        seconds = stillness.of("run", mark)
+    assert seconds == 27.0 - 20.0 and stillness.of("another", 2) == 0.0
+
+
+def test_a_clock_that_steps_back_counts_for_nothing() -> None:
+    stillness = Stillness(longest=1.0)
+    for now in (10.0, 10.5, 3.0, 3.25):
+        stillness.look(now)
+        seconds = stillness.of("run", 1)
+    assert seconds == 0.5 + 0.25
+
+
+def test_only_kept_runs_keep_their_doubled_interval() -> None:
+    reports = Doubling(LIMIT)
+    assert reports.is_due("kept", LIMIT) and reports.is_due("ended", LIMIT)
+    reports.keep({"kept"})
+    assert not reports.is_due("kept", LIMIT) and reports.is_due("ended", LIMIT)
