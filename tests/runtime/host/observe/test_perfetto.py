@@ -208,3 +208,80 @@ def test_producers_are_found_through_islands_that_come_later_in_the_plan() -> No
         "island1": (run(0, (), (0,)), send(1, 4, 0, "island0")),
     })  # fmt: skip
     assert producers(plan) == {0: [], 5: [0]}
+
+
+def test_a_launch_without_arrow_hides_no_other_arrow() -> None:
+    """Launches whose maker was not recorded, shares their devices, or was not seen on a device come first."""
+    reader = run(4, (6,), (8,), computation=3)  # on the devices that make its operand
+    plan = plan_of({"island0": (F, send(1, 4, 0)), "island1": (receive(1, 4, 5), G, reader)})
+    places: dict[int, tuple[str, tuple[int, ...]]] = {
+        0: ("island0", (0, 1)),
+        2: ("island1", (0,)),
+        4: ("island1", (0,)),
+    }
+    launches: list[LaunchSpan] = []
+    spans: list[DeviceSpan] = []
+
+    def add(number: int, of: Run, base: int, *, seen: bool = True) -> None:
+        island, positions = places[of.step]
+        launches.append(LaunchSpan(number, base, base, island, positions, of, plan, ZERO + number, ZERO + number))
+        spans.extend(
+            DeviceSpan(number, island, p, ZERO + number * US, ZERO + number * US + 9) for p in positions if seen
+        )
+
+    add(1, G, 100)  # its F is not recorded
+    add(2, F, 200, seen=False)
+    add(3, G, 200)
+    add(4, reader, 200)
+    add(5, F, 300)
+    add(6, G, 300)
+    flows = [e for e in written(Recording(launches=launches, spans=spans)) if e["ph"] in "sf"]
+    assert [(e["ph"], e["pid"], e["id"]) for e in flows] == [
+        ("s", 2, "island0 5-island1 6"), ("f", 3, "island0 5-island1 6")
+    ]  # fmt: skip
+
+
+def test_an_arrow_begins_and_ends_at_the_first_device_of_each_launch() -> None:
+    there = (("island0", (1,)), ("island1", (1,)))
+    launches = [
+        LaunchSpan(n, 1, 1, *place, of, PLAN, ZERO, ZERO)
+        for n, (place, of) in enumerate(zip(there, (F, G), strict=True))
+    ]
+    spans = [DeviceSpan(n, place[0], 1, ZERO + n * US, ZERO + n * US + 9) for n, place in enumerate(there)]
+    flows = [e for e in written(Recording(launches=launches, spans=spans)) if e["ph"] in "sf"]
+    assert [(e["pid"], e["tid"]) for e in flows] == [(2, 2), (3, 2)]
+
+
+H = run(6, (5, 9), (10,), computation=3)
+
+
+def two_operands(first: int, second: int) -> list[dict[str, Any]]:
+    """Draws H on island1, which takes two values, made on island0 until `first` and `second`, from 500 on."""
+    plan = plan_of({
+        "island0": (run(0, (), (0,), name="a"), run(1, (), (1,), name="b"), send(2, 4, 0), send(3, 5, 1)),
+        "island1": (receive(2, 4, 5), receive(3, 5, 9), BESIDE, H),
+    })  # fmt: skip
+    found: list[LaunchSpan] = []
+    spans: list[DeviceSpan] = []
+    island0, island1 = (s.instructions for s in plan.streams)
+    for number, (of, end) in enumerate([(island0[0], first), (island0[1], second), (BESIDE, 150), (island1[-1], 600)]):
+        assert isinstance(of, Run)
+        island = "island0" if number < 2 else "island1"
+        begin = 500 if of is H else 50
+        found.append(LaunchSpan(number, 7, 7, island, (0,), of, plan, ZERO, ZERO + 1))
+        spans.append(DeviceSpan(number, island, 0, ZERO + begin * US, ZERO + end * US))
+    return written(Recording(launches=found, spans=spans))
+
+
+@pytest.mark.parametrize(("first", "second", "name", "before"), [(300, 400, "b", 100), (400, 200, "a", 100)])
+def test_a_launch_waits_for_the_last_of_its_operands(first: int, second: int, name: str, before: int) -> None:
+    events = two_operands(first, second)
+    assert [row[0] for row in rows(events, 3, 0)] == ["f3", f"(waits for {name})", "f6"]
+    (said,) = [e["args"] for e in events if e["ph"] == "X" and e["name"] == "f6" and "line" in e["args"]]
+    assert said["ready_us_before"] == before
+
+
+def test_a_launch_that_no_device_ran_hides_no_later_launch_from_the_plan() -> None:
+    launches = [launch(1, F, 0, 1), launch(2, BESIDE, 3, 4)]
+    events = written(Recording(launches=launches, spans=[on(2, BESIDE, 0, 10, 30)]))
+    assert rows(events, 2, 1) == [] and rows(events, 3, 1) == [("f3", 3, 20)]

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from pathways.runtime.host.run.awaited_values import AwaitedValues
 
 
@@ -26,3 +28,19 @@ def test_without_a_limit_no_value_is_late() -> None:
     awaited = AwaitedValues(limit=0.0)
     awaited.begin("island0")
     assert awaited.late(time.monotonic() + 1e6) == []
+
+
+def test_a_value_is_late_only_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    awaited = AwaitedValues(limit=10.0, run=3)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    awaited.begin("island0")
+    assert awaited.late(110.0) == [] and awaited.late(110.5) == [(3, "island0")]
+    assert awaited.late(120.5) == [] and awaited.late(121.0) == [(3, "island0")]
+
+
+def test_equal_waits_end_one_by_one() -> None:
+    awaited = AwaitedValues(limit=10.0, run=3)
+    numbers = [awaited.begin("island0") for _ in range(3)]
+    assert len(set(numbers)) == 3
+    awaited.end(numbers[1])
+    assert awaited.late(time.monotonic() + 11) == [(3, "island0")] * 2
