@@ -7,6 +7,7 @@ import pytest
 from support.hand_plans import plan_of, run
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.observe.events import write_events
 from pathways.runtime.host.observe.faults import FAULT_KINDS, Fault, read_fault, waiting
 from pathways.runtime.host.observe.on_host import HostObservers
@@ -63,8 +64,6 @@ def test_what_is_no_fault_is_refused(text: str) -> None:
 
 
 def test_a_program_that_waits_returns_its_first_operand() -> None:
-    from pathways.dialect.dtypes import ArrayType
-
     text = waiting(ArrayType((2, 3), "float32"))
     assert "%x: tensor<2x3xf32>, %late: tensor<1xi32>" in text and "return %x : tensor<2x3xf32>" in text
 

@@ -285,3 +285,30 @@ def test_a_launch_that_no_device_ran_hides_no_later_launch_from_the_plan() -> No
     launches = [launch(1, F, 0, 1), launch(2, BESIDE, 3, 4)]
     events = written(Recording(launches=launches, spans=[on(2, BESIDE, 0, 10, 30)]))
     assert rows(events, 2, 1) == [] and rows(events, 3, 1) == [("f3", 3, 20)]
+
+
+def test_a_launch_whose_operands_were_not_recorded_begins_in_the_plan_where_it_was_enqueued() -> None:
+    events = written(Recording(launches=[launch(11, G, 5, 9)], spans=[on(11, G, 0, 200, 260)]))
+    assert rows(events, 3, 1) == [("f2", 0, 60)] and [e["ts"] for e in events if e.get("name") == "enqueue f2"] == [0]
+    (said,) = [e["args"] for e in events if e["ph"] == "X" and "line" in e["args"]]
+    assert said["ready_us_before"] is None
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_an_operand_without_an_arrow_hides_no_arrow_of_a_later_operand(is_recorded: bool) -> None:
+    """The launch that makes the first operand is not recorded, or no device was seen to run it."""
+    plan = plan_of({
+        "island0": (run(0, (), (0,)), run(1, (), (1,)), send(2, 4, 0), send(3, 5, 1)),
+        "island1": (receive(2, 4, 5), receive(3, 5, 9), H),
+    })  # fmt: skip
+    first, second = (i for i in plan.streams[0].instructions if isinstance(i, Run))
+    made = [(0, first, "island0"), (1, second, "island0"), (2, H, "island1")]
+    launches = [LaunchSpan(n, 7, 7, island, (0,), of, plan, ZERO, ZERO) for n, of, island in made]
+    spans = [DeviceSpan(n, island, 0, ZERO, ZERO + US) for n, _, island in made[1:]]
+    events = written(Recording(launches=launches if is_recorded else launches[1:], spans=spans))
+    assert [e["id"] for e in events if e["ph"] == "s"] == ["island0 1-island1 2"]
+
+
+def test_producers_are_in_the_order_of_their_steps() -> None:
+    plan = plan_of({"island0": (run(1, (), (0,)), run(8, (), (1,)), run(16, (1, 0), (2,)))})
+    assert producers(plan)[16] == [1, 8]

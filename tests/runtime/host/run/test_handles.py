@@ -133,7 +133,7 @@ def test_a_donated_array_says_to_which_program_and_where(world: World) -> None:
 def test_a_deleted_array_says_where(world: World) -> None:
     handle = world.hold()
     handle.give_up(DELETED, Where("model.py", 8, ""))
-    with pytest.raises(PathwaysError, match="model.py:8") as caught:
+    with pytest.raises(PathwaysError, match=r"model\.py:8") as caught:
         handle.array()
     assert caught.value.code == "PWC0217"
     later = world.hold()
