@@ -196,6 +196,20 @@ def test_a_promise_that_fails_poisons_only_the_buffers_that_still_hold_it(world:
     assert kept.known() is array and other.array() is second and not second.is_known
 
 
+def test_a_handle_waits_for_a_promise_and_reads_what_took_its_place(world: World) -> None:
+    class Kept(Promise):
+        """A promise that is kept while a thread waits for it."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert world.store.replace(handle.buffer, self, array, held=True)
+            self.resolve()
+            return super().wait(timeout)
+
+    array = object()
+    handle = world.hold(Kept(0, "f", world.client, False))
+    assert handle.known() is array is handle.known(timeout=0)
+
+
 def test_a_poisoned_buffer_raises_nothing_until_its_cause_is_asked_for(world: World) -> None:
     handle = world.hold(POISON)
     assert handle.array() is POISON and handle.buffer.state == "poisoned"
