@@ -7,6 +7,9 @@ from pathways.dialect.diagnostics import Where
 from pathways.dialect.plan.instructions import Branch, Copy, Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Body, Computation, Plan, PlanMesh, Port, Stream
 from pathways.dialect.topology import Island, Topology
+from pathways.dialect.trees import Tree
+
+NOTHING = Tree("tuple")
 
 
 def run(
@@ -43,7 +46,8 @@ def streams_of(streams: Mapping[str, Sequence[Instruction]]) -> tuple[Stream, ..
 def computation(name: str = "f", **more: Any) -> Computation:
     """Makes a computation without operands and results, unless the test gives some."""
     given: dict[str, Any] = {"donated": (), "inputs": (), "in_layouts": (), "outputs": (), "out_layouts": ()}
-    return Computation(name, b"", **(given | {"axes": (("x", 2),)} | more))
+    given |= {"axes": (("x", 2),)}
+    return Computation(name, b"", **(given | more))
 
 
 def plan_of(
@@ -56,6 +60,6 @@ def plan_of(
     meshes = tuple(PlanMesh(f"m{n}", f"s{n}", name, (("x", devices),), everything) for n, name in enumerate(streams))
     return Plan(
         "program", "cpu", topology, (), meshes, tuple(computations) or (computation(),), streams_of(streams), (),
-        tuple(results), (), (), (),
+        tuple(results), (), NOTHING, NOTHING,
         bodies=tuple(Body(f"body{n}", streams_of(body), (), (), ()) for n, body in enumerate(bodies)),
     )  # fmt: skip

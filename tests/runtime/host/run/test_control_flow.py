@@ -162,7 +162,7 @@ def test_a_number_that_cannot_be_read_fails_the_branch() -> None:
 
     bad: Any = Bad()
     bad._arrays = [bad]
-    values = [bad, None]
+    values: list[Any] = [bad, None]
     run_branch(choice(cond(1, (0,), (1,), "choose"), [passing(0)]), values)
     said = str(values[1].error())
     assert "what decides choose failed on pod" in said and "XLA says no" in said

@@ -41,10 +41,9 @@ class World:
             self.bytes[device] = self.bytes.get(device, 0) + size
 
     def buffer(self, array: Any = None, **more: Any) -> StoredBuffer:
-        given: dict[str, Any] = {"devices": ("d0", "d1"), "client": self.client} | more
-        type_ = ArrayType((4,), "int8")
-        rest = {"dtype": "int8", "sharding": SHARDING, "name": "x", "origin": ("f", "island0", None), "bytes": 4}
-        return StoredBuffer(array, type_, **(rest | given))
+        given: dict[str, Any] = {"dtype": "int8", "sharding": SHARDING, "name": "x", "origin": ("f", "island0", None)}
+        given |= {"bytes": 4, "devices": ("d0", "d1"), "client": self.client}
+        return StoredBuffer(array, ArrayType((4,), "int8"), **(given | more))
 
     def hold(self, array: Any = None, **more: Any) -> Handle:
         return self.store.hold(self.buffer(object() if array is None else array, **more))

@@ -1,0 +1,121 @@
+"""Tests runs in the background one by one: who waits for them, and when a client has none."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.runtime.client_state import ClientState
+from pathways.runtime.host.run import background
+from pathways.runtime.host.run.background import BackgroundRuns, Promise
+
+ONE, TWO = ClientState("one", number=1), ClientState("two", number=2)
+
+
+def promise(number: int = 7, client: ClientState = ONE, *, calls_back: bool = False) -> Promise:
+    return Promise(number, "train", client, calls_back, Where("model.py", 7, ""))
+
+
+def test_a_promise_is_known_once_its_results_are_there() -> None:
+    made = promise()
+    assert not made.wait(timeout=0) and not made.is_known
+    over: list[bool] = []
+    thread = threading.Thread(target=lambda: over.append(made.wait()), daemon=True)
+    thread.start()
+    made.resolve()
+    thread.join(20)
+    assert over == [True] and made.wait() and made.wait(timeout=0)
+
+
+def test_a_cancelled_run_says_which_it_is() -> None:
+    made = promise()
+    made.check()
+    made.cancelled = True
+    with pytest.raises(PathwaysError, match="train") as caught:
+        made.check()
+    assert caught.value.code == "PWC0518" and caught.value.diagnostic.where == Where("model.py", 7, "")
+    assert "7" in str(caught.value)
+
+
+def test_a_run_waits_for_all_runs_whose_results_it_takes() -> None:
+    first, second, made = promise(1), promise(2), promise(3)
+    first.resolve()
+    second.resolve()
+    made.cancelled = True  # which matters only while it waits
+    made.wait_for([first, second])
+
+
+def test_a_cancelled_run_does_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "CANCEL_LOOK", 0.001)
+    made = promise(3)
+    made.cancelled = True
+    with pytest.raises(PathwaysError, match="PWC0518"):
+        made.wait_for([promise(1)])
+
+
+class Work:
+    """Work of runs that ends when the test says so."""
+
+    def __init__(self, runs: BackgroundRuns) -> None:
+        self.runs, self.go = runs, threading.Event()
+        self.done: list[int] = []
+
+    def of(self, made: Promise) -> Callable[[], None]:
+        def work() -> None:
+            assert self.go.wait(20)
+            self.done.append(made.number)
+
+        return work
+
+    def start(self, *promises: Promise) -> None:
+        for each in promises:
+            assert self.runs.start(each, self.of(each))
+
+
+def test_runs_are_listed_by_client_until_they_end() -> None:
+    runs = BackgroundRuns()
+    work = Work(runs)
+    first, other, second = promise(1), promise(2, TWO), promise(3, calls_back=True)
+    work.start(first, other, second)
+    assert runs.of(ONE) == [first, second] and runs.of() == [first, other, second] and runs.of(TWO) == [other]
+    assert not runs.drain(timeout=0) and not runs.drain(TWO, timeout=0) and not runs.drain(calling_back=True, timeout=0)
+    assert runs.drain(TWO, calling_back=True, timeout=0)
+    work.go.set()
+    assert runs.drain() and runs.of() == [] and sorted(work.done) == [1, 2, 3] and runs.drain(timeout=0)
+
+
+def test_a_run_without_a_thread_is_done_by_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "started", lambda _: False)
+    runs, made = BackgroundRuns(), promise()
+    assert not runs.start(made, lambda: None) and runs.of() == [] and not made.cancelled
+
+
+def test_an_interrupt_before_the_thread_starts_leaves_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: threading.Thread) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(background, "started", interrupted)
+    runs, made = BackgroundRuns(), promise()
+    with pytest.raises(KeyboardInterrupt):
+        runs.start(made, lambda: None)
+    assert made.cancelled and runs.of() == []
+
+
+def test_a_client_with_many_runs_waits_for_one_of_its_own_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "MOST_BACKGROUND", 2)
+    runs = BackgroundRuns()
+    work = Work(runs)
+    work.start(promise(1), promise(2), promise(3, TWO), promise(4, TWO))  # no client has more than two
+    begun = threading.Event()
+
+    def third() -> None:
+        begun.set()
+        work.start(promise(5))
+
+    thread = threading.Thread(target=third, daemon=True)
+    thread.start()
+    assert begun.wait(20) and 5 not in runs.runs
+    work.go.set()
+    thread.join(20)
+    assert runs.drain() and sorted(work.done) == [1, 2, 3, 4, 5]
