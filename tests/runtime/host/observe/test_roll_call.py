@@ -108,22 +108,26 @@ def test_a_callback_of_a_thread_that_ended_has_no_place() -> None:
         )
 
 
-def test_stacks_name_each_thread_and_its_innermost_call() -> None:
-    go, there = threading.Event(), threading.Event()
+def test_stacks_name_each_thread_in_order_and_its_innermost_call() -> None:
+    go, there = threading.Event(), threading.Barrier(3)
 
     def waits_in_a_test() -> None:
-        there.set()
+        there.wait()
         go.wait()
 
-    thread = threading.Thread(target=waits_in_a_test, name="a-thread-of-a-test")
-    thread.start()
+    names = ["b-thread-of-a-test", "a-thread-of-a-test"]
+    threads = [threading.Thread(target=waits_in_a_test, name=name, daemon=True) for name in names]
+    for thread in threads:
+        thread.start()
     there.wait()
     try:
         found = stacks()
     finally:
         go.set()
-        thread.join()
-    assert "a-thread-of-a-test\n" in found and "in waits_in_a_test" in found
+        for thread in threads:
+            thread.join()
+    assert found.count("in waits_in_a_test") == 2 and threading.current_thread().name in found
     frame = inspect.currentframe()
-    assert frame is not None and f"in {frame.f_code.co_name}" in found and threading.main_thread().name in found
-    assert found.index("in waits_in_a_test") > found.index("a-thread-of-a-test\n")
+    assert frame is not None and f"in {frame.f_code.co_name}" in found
+    places = [found.index(f"{name}\n") for name in sorted(names)]
+    assert places == sorted(places) and found.index("in waits_in_a_test") > places[0]
