@@ -31,3 +31,18 @@ def refuse(text: str) -> None:
     with pytest.raises(PathwaysError) as caught:
         read_costs(text, "island0")
     assert caught.value.code == "PWC0911"
+
+
+def test_costs_of_two_hosts_add_up_and_code_is_the_most_on_one_device() -> None:
+    first = IslandCost(Totals(float, {"flops": 3.0, "bytes accessed": 8.0}), 77)
+    second = IslandCost(Totals(float, {"flops": 4.0, "transcendentals": 1.0}), 55)
+    both = first.with_part(second)
+    assert both is first and both.code == 77
+    assert both.totals == {"flops": 7.0, "bytes accessed": 8.0, "transcendentals": 1.0}
+    assert second.with_part(first).code == 77
+
+
+def test_costs_may_be_whole_numbers_and_none() -> None:
+    read = read_costs('{"a": {"totals": {"flops": 3}, "code": 0}, "b": {"totals": {}, "code": 5}}', "a")
+    assert read["a"].totals == {"flops": 3} and read["b"].totals == {} and [read[n].code for n in "ab"] == [0, 5]
+    assert read_costs("{}", "a") == {}

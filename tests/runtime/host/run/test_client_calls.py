@@ -3,16 +3,20 @@
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.hand_plans import computation, plan_of
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.host_callbacks import find
+from pathways.dialect.mlir import bytecode, make_context, parse, portable
 from pathways.runtime.host.devices.callbacks import RaisedElsewhere
 from pathways.runtime.host.run import client_calls
-from pathways.runtime.host.run.client_calls import ClientCalls, ClientFunction
+from pathways.runtime.host.run.client_calls import ClientCalls, ClientFunction, with_functions
 from pathways.runtime.wire import messages as m
 
 X = np.arange(4, dtype=np.int16)
@@ -111,3 +115,86 @@ def test_a_hang_timeout_of_zero_is_no_limit_and_an_invalid_one_is_refused(monkey
     monkeypatch.setenv("PATHWAYS_HANG_TIMEOUT", "soon")
     with pytest.raises(PathwaysError, match="PATHWAYS_HANG_TIMEOUT"):
         ClientCalls()
+
+
+def test_a_client_that_comes_anew_is_called_by_its_new_way_alone(calls: ClientCalls) -> None:
+    def old(_: m.Message) -> None:
+        raise AssertionError("the old way")
+
+    calls.begin(3, old)
+    asked = answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "", WHOLE)))
+    calls.end(3, old)  # the end of the old way is noticed late
+    assert function(calls)(X)[1] == 0.5 and len(asked) == 1
+    calls.begin(4, old)
+    calls.end(3)
+    assert "is gone" in raised(calls)
+    with pytest.raises(AssertionError):
+        function(calls, 4)(X)
+
+
+def test_a_client_that_goes_ends_its_own_calls_alone(calls: ClientCalls) -> None:
+    def say(call: m.CallBack) -> None:
+        calls.end(4)
+        calls.hear(3, m.Returned(call.call, "", WHOLE))
+
+    answers(calls, say)
+    calls.begin(4, lambda _: None)
+    assert function(calls)(X)[0].tolist() == [5, 6]
+
+
+def test_each_call_has_a_number_of_its_own_and_says_whose_function_it_calls(calls: ClientCalls) -> None:
+    asked = answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "", b"")))
+    for alone in (True, False):
+        assert ClientFunction(calls, 3, 77, "sine", alone, ())() == ()
+    assert len({call.call for call in asked}) == 2 and [call.alone for call in asked] == [True, False]
+    assert {call.computation for call in asked} == {"sine"} and function(calls).progress() == calls.looks
+
+
+def module(index: int | None) -> bytes:
+    """Makes a module that calls back function `index`; None: it calls none."""
+    config = f"has_side_effect = true, mhlo.backend_config = {{index = {index} : ui64}}"
+    call = f"stablehlo.custom_call @xla_ffi_python_cpu_callback(%x) {{{config}}} : (tensor<4xf32>) -> tensor<2xi16>"
+    source = f"""func.func public @main(%x: tensor<4xf32>) {{
+      {"" if index is None else f"%y = {call}"}
+      return }}"""
+    return portable(bytecode(parse(source, make_context()).operation))
+
+
+RESULT = ArrayType((2,), "int16")
+
+
+def test_computations_call_the_functions_of_their_client(calls: ClientCalls) -> None:
+    made = [
+        computation("plain"), replace(computation("silent"), module=module(1)),
+        replace(computation("told", outputs=(RESULT,)), module=module(0)),
+    ]  # fmt: skip
+    plan = plan_of({"pod": ()}, computations=made)
+    bound = with_functions(plan, '{"1": [50, 51], "2": [60]}', 3, calls)
+    assert [len(c.callbacks) for c in bound.computations] == [0, 2, 1] and bound.computations[0] is made[0]
+    found: list[Any] = [find(number) for c in bound.computations for number in c.callbacks]
+    assert [(f.client, f.number, f.computation, f.alone, tuple(f.results)) for f in found] == [
+        (3, 50, "silent", True, ()), (3, 51, "silent", True, (RESULT,)), (3, 60, "told", False, (RESULT,))
+    ]  # fmt: skip
+    assert all(f.calls is calls for f in found)
+
+
+def test_a_plan_that_calls_no_function_stays_as_it_is(calls: ClientCalls) -> None:
+    plan = plan_of({"pod": ()}, computations=[computation(), replace(computation(), module=module(None))])
+    assert with_functions(plan, "", 3, calls) is plan and with_functions(plan, "{}", 3, calls) is plan
+
+
+@pytest.mark.parametrize(("index", "functions"), [(1, '{"0": [50]}'), (0, ""), (0, '{"1": [50]}')])
+def test_a_computation_that_calls_a_function_without_a_number_is_refused(
+    calls: ClientCalls, index: int, functions: str
+) -> None:
+    plan = plan_of({"pod": ()}, computations=[replace(computation("sine"), module=module(index)), computation()])
+    with pytest.raises(PathwaysError, match="sine") as caught:
+        with_functions(plan, functions, 3, calls)
+    assert caught.value.code == "PWC0510"
+
+
+def test_a_computation_that_calls_back_on_each_device_alone_is_refused(calls: ClientCalls) -> None:
+    plan = plan_of({"pod": ()}, computations=[computation(local=module(0))])
+    with pytest.raises(PathwaysError) as caught:
+        with_functions(plan, "", 3, calls)
+    assert caught.value.code == "PWC0510"
