@@ -82,7 +82,7 @@ class Token:
 
 
 def test_a_computation_with_callbacks_is_launched_when_the_launch_before_is_done() -> None:
-    tokens, given = [Token(), Token()], list[Any]()
+    tokens, given = [Token() for _ in range(3)], list[Any]()
     left = iter(tokens)
 
     def launch(*arguments: Any) -> list[Token]:
@@ -101,9 +101,12 @@ def test_a_computation_with_callbacks_is_launched_when_the_launch_before_is_done
     assert one.is_quick
     record.longest_s = MOST_QUICK_S
     assert not one.is_quick
-    assert one(values, (0,), (0,), 8, False, True) == tokens[1:]
+    assert one(values, (0,), (0,), 8, False, True) == tokens[1:2]
     assert tokens[0].waits == 1 and first.is_over and values[1] is not first and values[1].errors is not first.errors
     assert given == [(values, (0,), (0,), 7, True, False), (values, (0,), (0,), 8, False, True)]
+    assert tokens[1].waits == 0
+    one(values, (), (), 9, False, False)
+    assert tokens[1].waits == 1 and tokens[2].waits == 0
 
 
 def test_a_launch_on_a_lost_device_will_never_be_done() -> None:

@@ -94,6 +94,16 @@ def test_a_fallible_result_is_freed_only_when_it_is_known() -> None:
     assert found == [(0, ["f0"], [(0, "f0")]), (1, ["free1"], [])]
 
 
+def test_an_argument_is_freed_at_once_if_its_readers_wait_for_nothing() -> None:
+    found = waves(run(0, (), (0,), computation=CALLS_BACK), run(1, (9,), (1,)), Free(2, (9,)))
+    assert found == [(0, ["f0", "f1", "free2"], [(0, "f0")])]
+
+
+def test_a_fallible_result_that_nothing_reads_is_overwritten_only_when_it_is_known() -> None:
+    found = waves(run(0, (), (0,), computation=CALLS_BACK), run(1, (), (0,)), run(2, (0,), (1,)))
+    assert found == [(0, ["f0"], [(0, "f0")]), (1, ["f1", "f2"], [])]
+
+
 def test_an_operand_of_a_fallible_computation_is_freed_at_once() -> None:
     """The computation is enqueued already; devices run in order."""
     found = waves(run(0, (), (9,)), run(1, (9,), (0,), computation=CALLS_BACK), Free(2, (9,)))
