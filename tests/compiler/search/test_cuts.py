@@ -1,6 +1,7 @@
 """Tests where stages are cut, the work that checkpoints compute again, and the figures of a loss per operation."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -46,7 +47,7 @@ def test_stages_without_limits_have_equal_work(products: Profile) -> None:
     for stages in (1, 2, 3, 6):
         places = cache.balanced(products, stages)
         assert len(places) == stages + 1 and (places[0], places[-1]) == (0, len(products.spine))
-        work = [products.spine.flops[b] - products.spine.flops[a] for a, b in zip(places, places[1:], strict=False)]
+        work = [products.spine.flops[b] - products.spine.flops[a] for a, b in pairwise(places)]
         assert work == pytest.approx([6 * PRODUCT / stages] * stages, rel=0.1)
         assert cache.balanced(products, stages) == places  # from the cache
 
@@ -61,7 +62,7 @@ def test_losses_of_other_operations_have_other_cuts(products: Profile) -> None:
 def needed(found: Profile, places: tuple[int, ...], flying: tuple[int, ...], data: int, states: float) -> list[float]:
     """Returns the bytes a device of each stage: parameters, and what it keeps and takes of each microbatch."""
     spine = found.spine
-    pairs = list(zip(places, places[1:], strict=False))
+    pairs = list(pairwise(places))
     kept = [spine.kept[b] - spine.kept[a] + spine.crossing[a] for a, b in pairs]
     parameters = [spine.parameters[b] - spine.parameters[a] for a, b in pairs]
     return [float(p * states + k * n / data) for p, k, n in zip(parameters, kept, flying, strict=True)]
