@@ -123,6 +123,19 @@ def test_a_loss_without_layers_has_none() -> None:
     assert layers_of(profile(lambda w, x: (x @ w[0]).sum(), WEIGHTS).spine, (0, 1, 2)) == ()
 
 
+def test_a_stage_without_layers_has_no_count() -> None:
+    """What comes before the first layer is no layer."""
+
+    def embedded(params: Any, rows: Any) -> Any:
+        return loss(params, jnp.tanh(rows @ params[0]["up"] @ params[0]["down"]))
+
+    spine = Profiles(SearchedLoss("f", embedded, (init(), batch())), [16], 4).at(16).spine
+    first = next(i for i, o in enumerate(spine.operations) if "layer_0" in o.scope)
+    second = next(i for i, o in enumerate(spine.operations) if "layer_1" in o.scope)
+    assert first > 0 and layers_of(spine, (0, first, len(spine))) == ()
+    assert layers_of(spine, (0, second, len(spine))) == (1, LAYERS - 1)
+
+
 def again(function: Callable[..., Any], params: Any = WEIGHTS) -> float:
     """Returns the flops that checkpoints compute again."""
     return float(profile(function, params).again[-1])
@@ -152,8 +165,29 @@ def test_a_checkpoint_inside_of_a_loop_counts_once_for_each_turn() -> None:
 
     assert again(looped(jax.checkpoint(layer)), stacked) == 6 * PRODUCT
     assert again(looped(layer), stacked) == 0
+    assert again(looped(jax.jit(jax.checkpoint(layer))), stacked) == 6 * PRODUCT
+
+    def branched(x: Any, w: Any) -> Any:
+        return jax.lax.cond(x.sum() > 0, jax.checkpoint(layer), layer, x, w)
+
+    assert again(looped(branched), stacked) == 0
     policy = jax.checkpoint_policies.everything_saveable  # pyright: ignore
     assert again(looped(jax.checkpoint(layer, policy=policy)), stacked) == 0
+
+
+def test_the_stacked_results_of_a_loop_are_computed_once() -> None:
+    stacked = jax.ShapeDtypeStruct((6, 8, 8), np.float32)
+
+    def looped(ws: Any, x: Any) -> Any:
+        def turn(c: Any, w: Any) -> Any:
+            made = jax.checkpoint(layer)(c, w)
+            return made, (made * 2.0, made + 1.0)
+
+        last, (first, second) = jax.lax.scan(turn, x, ws)
+        return last.sum() + first.sum() + second.sum()
+
+    found = profile(looped, stacked)
+    assert found.again[-1] == 6 * PRODUCT and found.again[0] == found.reduced[0] == 0
 
 
 def test_a_loop_within_a_turn_of_a_loop_counts_as_often_as_it_runs() -> None:
@@ -183,6 +217,24 @@ def test_reduced_bytes_of_an_opened_loop_count_once_for_each_turn() -> None:
     assert whole.reduced[-1] == 0 and half.reduced[-1] == 6 * 4 * 8 * 4
     assert half.spine.parameters[-1] == whole.spine.parameters[-1] / 2 == 6 * 8 * 32 * 4
     assert found.at(4).spine.parameters[-1] == whole.spine.parameters[-1]  # as before the split
+
+
+def test_split_values_count_as_their_part_for_each_number_of_devices() -> None:
+    """Of each layer the tanh is kept, and split; the rows that come in are whole. The order of asking is the same."""
+    shapes = [{"up": (8, 32), "down": (32, 8)}] * 3
+    params = [{k: jax.ShapeDtypeStruct(v, np.float32) for k, v in one.items()} for one in shapes]
+
+    def layers(params: Any, rows: Any) -> Any:
+        for p in params:
+            rows = jnp.tanh(rows @ p["up"]) @ p["down"]
+        return rows.sum()
+
+    rows = jax.ShapeDtypeStruct((4, 8), np.float32)
+    found = Profiles(SearchedLoss("f", layers, (params, rows)), [4], 4)
+    tanh, weights = 3 * 4 * 32 * 4, 3 * 2 * 8 * 32 * 4
+    kept = {model: float(found.at(4, model).spine.kept[-1]) for model in (2, 4, 1)}
+    assert kept[1] - kept[2] == tanh / 2 and kept[1] - kept[4] == tanh * 3 / 4
+    assert [found.at(4, m).spine.parameters[-1] for m in (2, 4, 1)] == [weights / 2, weights / 4, weights]
 
 
 def test_a_figure_between_two_traces_lies_on_the_line_through_them() -> None:

@@ -1,4 +1,4 @@
-"""Tests rankings of splits: they equal a brute force search, and count each candidate that was dropped with its reason."""
+"""Tests rankings of splits: they equal a brute force search, and count each dropped candidate with its reason."""
 
 from dataclasses import replace
 from itertools import groupby
@@ -82,6 +82,24 @@ def test_a_candidate_with_more_stages_than_operations_is_dropped(profiles: Profi
     assert dropped.closest == f"{many.split}, 1 microbatches, interleaved: {stages} stages of {count} operations"
 
 
+def test_candidates_behind_a_dropped_one_are_ranked(profiles: Profiles) -> None:
+    """One has too many stages, one needs too much memory, one spans islands."""
+    count = 2 * len(profiles.at(ROWS).spine)
+    small = Topology((Island("a", 4, flops=1e9), Island("b", 1, flops=1e9, memory=1000)))
+    good = SplitChoice(islands=("a",))
+    bad = [SplitChoice(count, islands=("a",) * count), SplitChoice(islands=("b",)), SplitChoice(1, 1, 8)]
+    found = Ranker(profiles, Machines(small), ROWS).rank([*bad, good], 8)
+    assert [r.choice for r in found.rows] == [good] and [d.count for d in found.dropped] == [1, 1, 1]
+
+
+def test_an_island_of_unknown_memory_takes_what_another_has_no_room_for(profiles: Profiles) -> None:
+    choice = SplitChoice(2, microbatches=4, schedule="1f1b", islands=("a", "b"))
+    even = memory_at(profiles, choice)
+    unknown = Topology((Island("a", 1, flops=1e9, memory=int(even[0] * 0.6)), Island("b", 1, flops=1e9)))
+    (row,) = Ranker(profiles, Machines(unknown), ROWS).rank([choice], 8).rows
+    assert row.limit == int(even[0] * 0.6) and memory_of_slices(row.costs, row.choice, 4.0)[0] <= row.limit
+
+
 def test_the_closest_of_dropped_candidates_is_the_first_with_the_least_measure() -> None:
     dropped = Dropped("are slow")
     for measure, shown in ((3.0, "three"), (2.0, "two"), (2.0, "as fast"), (5.0, "five")):
@@ -153,7 +171,7 @@ def test_a_plan_takes_the_place_of_a_prediction_unless_it_was_refused() -> None:
 
 
 def test_rows_are_sorted_by_plan_fit_time_devices_and_microbatches() -> None:
-    def row(seconds: float, choice: SplitChoice = SplitChoice(2), **changes: Any) -> Row:
+    def row(seconds: float, choice: SplitChoice = ROW.choice, **changes: Any) -> Row:
         return replace(ROW, prediction=replace(ROW.prediction, seconds=seconds), choice=choice, **changes)
 
     ordered = [

@@ -94,6 +94,9 @@ def test_what_is_computed_from_a_split_value_and_a_whole_one_is_split() -> None:
 
 def test_a_product_of_activations_passes_the_split_on() -> None:
     jaxpr = traced(lambda x, a: jnp.sin((x @ a) @ (x @ a).T), (3, 4), (4, 6))
+    found = split_parameters(jaxpr, frozenset({0}), 2)
+    assert named(jaxpr, found)["sin"] == (True, 0) and not found.reduced
+    jaxpr = traced(lambda x, a: jnp.sin((x @ a).T @ x), (3, 4), (4, 6))
     assert named(jaxpr, split_parameters(jaxpr, frozenset({0}), 2))["sin"] == (True, 0)
     jaxpr = traced(lambda x, a: jnp.sin(x @ x.T) + (x @ a).sum(), (3, 4), (4, 6))
     assert named(jaxpr, split_parameters(jaxpr, frozenset({0}), 2))["sin"] == (False, 0)
@@ -158,3 +161,13 @@ def test_functions_with_rules_of_their_own_are_looked_into() -> None:
     jaxpr = traced(lambda x, a, b: jax.nn.relu(product(x, a)) @ b, (3, 4), (4, 6), (6, 8))
     found = split_parameters(jaxpr, frozenset({0}), 2)
     assert found.dims == {1: 1, 2: 0} and list(found.reduced.values()) == [3 * 8 * 4]
+
+
+def test_the_batch_may_be_any_argument() -> None:
+    jaxpr = traced(lambda w, x: x @ w.T, (4, 6), (3, 6))
+    assert split_parameters(jaxpr, frozenset({1}), 2).dims == {0: 0}
+
+
+def test_a_product_with_a_vector_adds_nothing_up() -> None:
+    found = split(lambda x, a, v: (x @ a) @ v, (3, 4), (4, 6), (6,))
+    assert found.dims == {1: 1} and not found.reduced

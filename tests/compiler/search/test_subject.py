@@ -102,6 +102,13 @@ def test_users_specs_say_which_dimension_of_a_parameter_is_split(specs: Any, dim
     assert {i: d for i in found.parameters if (d := ask(i)) is not None} == dims
 
 
+def test_specs_may_be_a_tree_like_one_argument() -> None:
+    found = subject(BATCH, [shape(4), shape(4, 3)], 3, shape(2, 2), batch=(0,))
+    for specs, dims in (([P("model"), P(None, "model")], {2: 0, 3: 1}), (P(None, "model"), {4: 1})):
+        ask = found.ask(specs)
+        assert {i: d for i in found.parameters if (d := ask(i)) is not None} == dims
+
+
 def test_a_loss_is_traced_with_its_axes_and_what_is_no_array() -> None:
     def loss(params: Any, rows: Any, kind: str) -> Any:
         rows = any_jax.lax.with_sharding_constraint(rows, P("data", "model"))
