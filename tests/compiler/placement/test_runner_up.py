@@ -1,8 +1,44 @@
-"""Tests how reasons of placements show times."""
+"""Tests what placements would have cost otherwise, and how their reasons show times."""
+
+from typing import Any
 
 import pytest
+from support.random_graphs import make_graph
 
-from pathways.compiler.placement.runner_up import seconds
+from pathways.compiler.placement import Placement, SliceRequest, find_placement
+from pathways.compiler.placement.binding import Binding
+from pathways.compiler.placement.runner_up import runners_up, seconds
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.topology import Island, Topology
+
+GB = 10**9
+PAIR = Topology((Island("a", 2, flops=1e9, ici_gbps=10.0), Island("b", 2, flops=1e9, ici_gbps=10.0)), dcn_gbps=1.0)
+LINE = Where("model.py", 7)
+
+
+def slices(*devices: int, **demands: dict[str, Any]) -> list[SliceRequest]:
+    """Makes slices s0, s1 ... of so many devices; `demands` are more fields by symbol."""
+    return [SliceRequest(f"s{i}", n, **demands.get(f"s{i}", {})) for i, n in enumerate(devices)]
+
+
+def graph(requests: list[SliceRequest], edges: dict[tuple[int, int], int] | None = None, flops: float = 1e9) -> Any:
+    """Builds one call for each slice."""
+    return make_graph(requests, [(r.symbol, flops * r.devices) for r in requests], edges or {})
+
+
+def islands(placement: Placement) -> list[str]:
+    return [placement.bindings[s].island for s in sorted(placement.bindings)]
+
+
+def devices(placement: Placement) -> list[tuple[int, ...]]:
+    return [placement.bindings[s].devices for s in sorted(placement.bindings)]
+
+
+def refused(name: str, requests: list[SliceRequest], topology: Topology = PAIR) -> PathwaysError:
+    with pytest.raises(PathwaysError) as caught:
+        find_placement(name)(graph(requests), topology)
+    return caught.value
+
 
 SHOWN = [(2.0, "2 s"), (1.0, "1 s"), (0.5, "500 ms"), (1e-3, "1 ms"), (1e-6, "1 us"), (5e-7, "500 ns")]
 
@@ -10,3 +46,71 @@ SHOWN = [(2.0, "2 s"), (1.0, "1 s"), (0.5, "500 ms"), (1e-3, "1 ms"), (1e-6, "1 
 @pytest.mark.parametrize(("value", "shown"), SHOWN)
 def test_a_time_is_shown_in_its_largest_whole_unit(value: float, shown: str) -> None:
     assert seconds(value) == shown
+
+
+def test_a_runner_up_is_the_cheapest_other_island() -> None:
+    """Alone on the slow island a call takes ten times as long; the middle one doubles its time."""
+    topology = Topology((Island("fast", 1, flops=1e9), Island("slow", 1, flops=1e8), Island("middle", 1, flops=5e8)))
+    placement = Placement({"s0": Binding("fast", (0,))}, {})
+    assert runners_up(graph(slices(1)), topology, placement) == {"s0": "middle: 2 s a run (+100%)"}
+    worse = Placement({"s0": Binding("slow", (0,))}, {})
+    assert runners_up(graph(slices(1)), topology, worse) == {"s0": "fast: 1 s a run (-90%)"}
+
+
+def test_a_runner_up_as_fast_is_called_the_same_and_none_is_compared_with_no_time() -> None:
+    placement = Placement({"s0": Binding("a", (0,))}, {})
+    assert runners_up(graph(slices(1)), PAIR, placement) == {"s0": "b: 1 s a run (the same)"}
+    assert runners_up(graph(slices(1), flops=0.0), PAIR, placement) == {"s0": "b: 0 ns a run"}
+    for flops, said in ((0.996e9, "(the same)"), (0.99e9, "(+1%)")):
+        topology = Topology((Island("a", 1, flops=1e9), Island("b", 1, flops=flops)))
+        assert runners_up(graph(slices(1)), topology, placement)["s0"].endswith(said)
+
+
+def test_a_full_island_takes_a_slice_in_exchange_for_another() -> None:
+    topology = Topology((Island("a", 1, flops=1e9), Island("b", 1, flops=5e8)))
+    placement = Placement({"s0": Binding("a", (0,)), "s1": Binding("b", (0,))}, {})
+    found = runners_up(graph(slices(1, 1)), topology, placement)
+    assert found == {
+        "s0": "b, in exchange for s1: 2 s a run (the same)",
+        "s1": "a, in exchange for s0: 2 s a run (the same)",
+    }
+    pinned = runners_up(graph(slices(1, 1, s1={"pin": "b"})), topology, placement)
+    assert pinned == {"s0": "none: no other island can take it", "s1": "none: the user pinned it"}
+    bound = runners_up(graph(slices(1, 1, s1={"bound": Binding("b", (0,))})), topology, placement)
+    assert bound == {
+        "s0": "none: no other island can take it",
+        "s1": "none: an earlier program of the process bound it",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sizes", "room", "exchanged"),
+    [((2, 1), (2, 2), True), ((2, 1), (2, 1), False), ((1, 2), (2, 2), True), ((1, 2), (1, 2), False)],
+)
+def test_an_exchange_needs_room_on_both_islands(sizes: tuple[int, int], room: tuple[int, int], exchanged: bool) -> None:
+    topology = Topology((Island("a", room[0], flops=1e9), Island("b", room[1], flops=1e9)))
+    placement = Placement({"s0": Binding("a", tuple(range(sizes[0]))), "s1": Binding("b", tuple(range(sizes[1])))}, {})
+    found = runners_up(graph(slices(*sizes)), topology, placement)
+    larger = "s0" if sizes[0] == 2 else "s1"
+    assert ("in exchange for" in found[larger]) is exchanged
+
+
+def test_slices_that_the_user_keeps_together_have_no_runner_up() -> None:
+    requests = slices(1, 1, 2, s1={"near": "s0"})
+    placement = Placement(
+        {s: Binding("a", (i,)) for i, s in enumerate(("s0", "s1"))} | {"s2": Binding("b", (0, 1))}, {}
+    )
+    assert runners_up(graph(requests), PAIR, placement) == {
+        "s0": "none: the user keeps it with s1",
+        "s1": "none: the user keeps it with s0",
+        "s2": "none: no other island can take it",
+    }
+
+
+def test_large_programs_are_only_estimated_where_that_is_asked_for() -> None:
+    """Two slices, two islands and two calls are eight estimates of a call."""
+    made, placement = graph(slices(1, 1)), Placement({s: Binding("a", (i,)) for i, s in enumerate(("s0", "s1"))}, {})
+    for limit, estimated in ((8, True), (7, False), (None, True)):
+        found = runners_up(made, PAIR, placement, limit)
+        assert found.keys() == {"s0", "s1"} and (found["s0"].startswith("b: ")) is estimated
+    assert runners_up(made, PAIR, placement, 7)["s1"] == "not estimated for 2 calls; --explain does it"

@@ -97,7 +97,8 @@ def test_an_island_of_unknown_memory_takes_what_another_has_no_room_for(profiles
     even = memory_at(profiles, choice)
     unknown = Topology((Island("a", 1, flops=1e9, memory=int(even[0] * 0.6)), Island("b", 1, flops=1e9)))
     (row,) = Ranker(profiles, Machines(unknown), ROWS).rank([choice], 8).rows
-    assert row.limit == int(even[0] * 0.6) and memory_of_slices(row.costs, row.choice, 4.0)[0] <= row.limit
+    assert row.limit == int(even[0] * 0.6)
+    assert memory_of_slices(row.costs, row.choice, 4.0)[0] <= int(even[0] * 0.6)
 
 
 def test_the_closest_of_dropped_candidates_is_the_first_with_the_least_measure() -> None:
