@@ -109,4 +109,10 @@ def test_functions_that_the_user_placed_come_before_gathered_ones() -> None:
     made.add_node(4, name="mixed", gathered=False, slice="s1")
     made.add_node(5, name="extra", gathered=True, slice="s1")
     made.add_node(6, name="", gathered=True, slice="s2")
-    assert functions_by_slice(made) == {"s0": ["stage", "loose"], "s1": ["mixed", "extra"], "s2": []}
+    made.add_node(7, name="loose", gathered=True, slice="s2")
+    made.add_node(8, name="unmarked", slice="s2")
+    assert functions_by_slice(made) == {
+        "s0": ["stage", "loose"],
+        "s1": ["mixed", "extra"],
+        "s2": ["unmarked", "loose"],
+    }

@@ -114,3 +114,21 @@ def test_large_programs_are_only_estimated_where_that_is_asked_for() -> None:
         found = runners_up(made, PAIR, placement, limit)
         assert found.keys() == {"s0", "s1"} and (found["s0"].startswith("b: ")) is estimated
     assert runners_up(made, PAIR, placement, 7)["s1"] == "not estimated for 2 calls; --explain does it"
+
+
+def test_slices_that_are_kept_together_are_not_exchanged() -> None:
+    """Each of the two would fit where s0 is, but not without the other."""
+    topology = Topology((Island("a", 1), Island("b", 2)))
+    placement = Placement({"s0": Binding("a", (0,)), "s1": Binding("b", (0,)), "s2": Binding("b", (1,))}, {})
+    assert "in exchange for" in runners_up(graph(slices(1, 1, 1)), topology, placement)["s0"]
+    found = runners_up(graph(slices(1, 1, 1, s2={"near": "s1"})), topology, placement)
+    assert found["s0"] == "none: no other island can take it"
+
+
+def test_a_program_without_calls_counts_as_one_call() -> None:
+    made, placement = (
+        make_graph(slices(1, 1), [], {}),
+        Placement({s: Binding("a", (i,)) for i, s in enumerate(("s0", "s1"))}, {}),
+    )
+    for limit, estimated in ((2, True), (1, False)):
+        assert runners_up(made, PAIR, placement, limit)["s0"].startswith("b: ") is estimated

@@ -55,8 +55,9 @@ def test_an_order_keeps_the_rows_of_its_table_and_all_dependencies(schedule: str
     found = arrange(pair, schedule)
     place = {node: at for at, node in enumerate(found.order)}
     assert sorted(found.order) == list(range(len(pair.flow.nodes))) and found.pipeline is not None and not found.note
-    for node, waits in enumerate(found.graph.waits):
-        assert all(place[w] < place[node] for w in waits)
+    for node in pair.flow.nodes:
+        makers = {pair.flow.makers[v] for v in node.operands} - {-1}
+        assert set(found.graph.waits[node.number]) == makers and all(place[m] < place[node.number] for m in makers)
     for row in found.table:
         calls = [place[call] for action in row for call in found.pipeline.calls[action]]
         assert calls == sorted(calls)
@@ -169,8 +170,19 @@ def test_a_cycle_is_drawn_as_actions_that_wait_for_each_other(pair: ProgramIR, t
     lines = found.text(found.have).splitlines()
     assert len(lines) == 3 and lines[2].removeprefix("-> ") == lines[0].split(": ")[0].strip()
     assert {line.split(": ")[-1] for line in lines[:2]} == {"stands behind 1B0 in row 2", "needs what 1F0 makes"}
-    assert all(" on s1" in line for line in lines) and lines[1].startswith("-> ")
+    assert all(" on s1" in line and "pipelines.py:" in line for line in lines) and lines[1].startswith("-> ")
     assert "move 1F0 forward in row 2" in str(caught.value)
+
+
+def test_several_calls_of_an_action_are_one_line_of_a_cycle(tmp_path: Path) -> None:
+    layers = at_transfers(pipe(slices=2, microbatches=2, layers=2).lowered())
+    path = tmp_path / "table.csv"
+    path.write_text("0F0,0F1,0B0,0B1\n1B0,1F0,1F1,1B1\n")
+    with pytest.raises(PathwaysError) as caught:
+        arrange(layers, str(path))
+    (found,) = caught.value.diagnostics
+    shown = [line.removeprefix("-> ").split()[0] for line in found.text(found.have).splitlines()]
+    assert sorted(set(shown)) == ["1B0", "1F0"] and len(shown) == 3 and "2 actions wait" in str(caught.value)
 
 
 def test_a_cycle_over_two_rows_says_which_action_to_move(pair: ProgramIR, tmp_path: Path) -> None:
