@@ -126,9 +126,6 @@ def test_slices_that_are_kept_together_are_not_exchanged() -> None:
 
 
 def test_a_program_without_calls_counts_as_one_call() -> None:
-    made, placement = (
-        make_graph(slices(1, 1), [], {}),
-        Placement({s: Binding("a", (i,)) for i, s in enumerate(("s0", "s1"))}, {}),
-    )
+    made, placement = make_graph(slices(1), [], {}), Placement({"s0": Binding("a", (0,))}, {})
     for limit, estimated in ((2, True), (1, False)):
         assert runners_up(made, PAIR, placement, limit)["s0"].startswith("b: ") is estimated
