@@ -93,7 +93,8 @@ def test_names_must_be_one_fewer_than_stages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuts", "places"), [(["in"], "[0]"), (["a_1", "a_0"], "[3, 1]"), (["a_1", "a_1"], "[3, 3]"), (["in", "out"], "[0, 5]")]
+    ("cuts", "places"),
+    [(["in"], "[0]"), (["a_1", "a_0"], "[3, 1]"), (["a_1", "a_1"], "[3, 3]"), (["in", "out"], "[0, 5]")],
 )
 def test_stages_must_begin_one_behind_another(cuts: list[str], places: str) -> None:
     assert f"places {places} of 6 operations" in refused(NET, cuts, len(cuts) + 1)

@@ -1,5 +1,7 @@
 """Tests microbatches: how their losses are reduced, which options are refused, and which losses cannot be split."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -8,12 +10,20 @@ import numpy as np
 import pytest
 
 import pathways as pw
+from pathways.compiler.frontends.jax.pipeline.microbatches import Microbatches
 from pathways.dialect.diagnostics import PathwaysError
 from tests.support.unplaced import unplaced
 
 W = jnp.linspace(-1.0, 1.0, 16).reshape(4, 4)
 X = jnp.linspace(0.0, 2.0, 32).reshape(8, 4)
 MASK = jnp.array([1, 1, 1, 0, 1, 0, 0, 0], jnp.float32)
+MEAN = Microbatches(2, "mean", has_aux=False, aux="stack")
+SUM = replace(MEAN, reduce="sum")
+WEIGHTED = replace(MEAN, reduce="weighted")
+ROWS = jnp.arange(12, dtype=jnp.float32).reshape(2, 3, 2)
+"""Two microbatches of three rows."""
+AUX = replace(MEAN, has_aux=True)
+ARRAY = jnp.zeros((3, 2))
 
 
 def mean(w: Any, x: Any) -> Any:
@@ -177,3 +187,145 @@ def test_invalid_options_and_losses_are_refused(loss: Any, options: dict[str, An
         unplaced(loss, 2, **options)(W, X)
     assert raised.value.diagnostics[0].code == "PWC0112"
     assert message in str(raised.value)
+
+
+def refused(function: Any, *args: Any) -> str:
+    with pytest.raises(PathwaysError) as caught:
+        function(*args)
+    (error,) = caught.value.diagnostics
+    assert error.code == "PWC0112"
+    return str(caught.value)
+
+
+def test_rows_are_split_in_their_order() -> None:
+    x = np.arange(24).reshape(6, 4)
+    np.testing.assert_array_equal(replace(MEAN, count=3).split(x, "x"), x.reshape(3, 2, 4))
+    np.testing.assert_array_equal(MEAN.split(np.arange(6), "x"), [[0, 1, 2], [3, 4, 5]])
+
+
+def test_scalars_are_repeated_and_keys_are_split() -> None:
+    np.testing.assert_array_equal(MEAN.split(np.float32(3), "x"), [3, 3])
+    key: Any = jax.random.key(1)
+    one, other = jax.random.key_data(MEAN.split(key, "key"))
+    expected = jax.random.key_data(jax.random.split(key, 2))
+    np.testing.assert_array_equal([one, other], expected)
+    many = MEAN.split(jax.random.split(key, 4), "keys")
+    np.testing.assert_array_equal(jax.random.key_data(many[1]), jax.random.key_data(jax.random.split(key, 4)[2:]))
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (6,), ()])
+def test_types_are_split_as_arrays_are(shape: tuple[int, ...]) -> None:
+    array = np.zeros(shape, np.float16)
+    found, expected = MEAN.split(jax.ShapeDtypeStruct(shape, np.float16), "x"), MEAN.split(array, "x")
+    assert isinstance(found, jax.ShapeDtypeStruct)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    key: Any = jax.eval_shape(lambda: jax.random.key(0))
+    split = MEAN.split(jax.ShapeDtypeStruct(key.shape, key.dtype), "key")
+    assert (split.shape, split.dtype) == ((2,), key.dtype)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "name", "have", "advice"),
+    [
+        (np.zeros((7, 2)), "['x']", "['x'] has 7 rows: 7 mod 4 = 3", "a batch that is padded"),
+        (np.zeros(2, np.uint32), "", "it has 2 rows: 2 mod 4 = 2", "a typed key"),
+        (np.zeros(5, np.uint32), "", "it has 5 rows: 5 mod 4 = 1", "a batch that is padded"),
+        (np.zeros(2, np.int32), "", "it has 2 rows: 2 mod 4 = 2", "a batch that is padded"),
+        (np.zeros((2, 4), np.uint32), "", "it has 2 rows", "a batch that is padded"),
+    ],
+)
+def test_rows_that_do_not_divide_are_refused(leaf: Any, name: str, have: str, advice: str) -> None:
+    text = refused(replace(MEAN, count=4).split, leaf, name)
+    assert have in text and advice in text and "into 4 microbatches" in text
+
+
+def test_the_two_kinds_of_old_keys_are_known() -> None:
+    for words, count in ((2, 3), (4, 3), (4, 8)):
+        assert "a typed key" in refused(replace(MEAN, count=count).split, np.zeros(words, np.uint32), "")
+    assert "a typed key" not in refused(replace(MEAN, count=2).split, np.zeros(3, np.uint32), "")
+
+
+def total(leaves: Sequence[Any]) -> Any:
+    return leaves[0].sum()
+
+
+def test_losses_of_microbatches_are_added_or_averaged() -> None:
+    assert float(SUM.over(total, [ROWS])) == 66
+    assert float(MEAN.over(total, [ROWS])) == 33
+    by_weight = WEIGHTED.over(lambda leaves: (leaves[0].sum(), leaves[0][0, 0] + 1), [ROWS])
+    assert float(by_weight) == 66 / (1 + 7)
+
+
+def test_a_loss_keeps_its_type_if_it_is_a_floating_one() -> None:
+    half = ROWS.astype(jnp.float16)
+    found = MEAN.over(total, [half])
+    assert (float(found), found.dtype) == (33, jnp.float16)
+    numbers = jnp.array([[1], [2]], jnp.int32)
+    mean = MEAN.over(total, [numbers])
+    assert (float(mean), mean.dtype) == (1.5, jnp.float32)
+    added = SUM.over(total, [numbers])
+    assert (int(added), added.dtype) == (3, jnp.int32)
+
+
+def test_sums_of_32_bits_stay_of_32_bits() -> None:
+    """In 64 bits, a sum of a loss of 32 bits is of 32 bits, and of 16 bits as well."""
+    with jax.enable_x64(True):
+        assert SUM.over(total, [ROWS]).dtype == jnp.float32
+        assert SUM.over(total, [ROWS.astype(jnp.float64)]).dtype == jnp.float64
+
+
+@pytest.mark.parametrize(
+    ("aux", "expected"),
+    [
+        ("stack", ROWS),
+        ("mean", (ROWS[0] + ROWS[1]) / 2),
+        ("sum", ROWS[0] + ROWS[1]),
+        ("last", ROWS[1]),
+        ("concat", ROWS.reshape(6, 2)),
+    ],
+)
+def test_what_else_microbatches_return_becomes_one(aux: str, expected: Any) -> None:
+    both = replace(MEAN, has_aux=True, aux=aux)
+    value, kept = both.over(lambda leaves: (total(leaves), {"rows": leaves[0]}), [ROWS])
+    assert float(value) == 33
+    np.testing.assert_array_equal(kept["rows"], expected)
+
+
+def test_values_of_one_dimension_are_joined_and_numbers_are_not() -> None:
+    both = replace(MEAN, has_aux=True, aux="concat")
+    _, kept = both.over(lambda leaves: (total(leaves), leaves[0][:, 1]), [ROWS])
+    np.testing.assert_array_equal(kept, [1, 3, 5, 7, 9, 11])
+    text = refused(both.over, lambda leaves: (total(leaves), leaves[0][0, 0]), [ROWS])
+    assert "a value of shape () for each microbatch" in text
+
+
+def test_the_loss_of_a_whole_batch_is_reduced_the_same_way() -> None:
+    one = replace(MEAN, count=1)
+    assert one.alone(3.0) == 3.0
+    assert one.alone([1, 2]) == [1, 2], "without microbatches, any tree"
+    assert float(replace(one, reduce="weighted").alone((6.0, 4))) == 1.5
+    assert replace(one, has_aux=True).alone((3.0, "aux")) == (3.0, "aux")
+    value, aux = replace(one, has_aux=True, reduce="weighted").alone(([6.0, 4.0], "aux"))
+    assert (float(value), aux) == (1.5, "aux")
+
+
+@pytest.mark.parametrize(
+    ("many", "made", "have"),
+    [
+        (AUX, 1.0, "1.0"),
+        (AUX, (1.0, 2.0, 3.0), "(1.0, 2.0, 3.0)"),
+        (AUX, [1.0, 2.0], "[1.0, 2.0]"),
+        (AUX, (ARRAY,), "('float32[3, 2]',)"),
+        (AUX, (ARRAY, None), "float32[3, 2]"),
+        (MEAN, ARRAY, "float32[3, 2]"),
+        (MEAN, {"loss": ARRAY[0, 0]}, "{'loss': 'float32[]'}"),
+        (WEIGHTED, ARRAY[0, 0], "float32[]"),
+        (WEIGHTED, (1.0, 2.0, 3.0), "(1.0, 2.0, 3.0)"),
+        (WEIGHTED, (ARRAY[0, 0],), "('float32[]',)"),
+        (WEIGHTED, (ARRAY[0, 0], ARRAY[0]), "('float32[]', 'float32[2]')"),
+        (WEIGHTED, (ARRAY[0], 1.0), "('float32[2]', '1.0')"),
+    ],
+)
+def test_results_of_another_structure_are_refused_with_what_they_are(many: Microbatches, made: Any, have: str) -> None:
+    text = refused(many.alone, made)
+    assert have.replace("'", "") in text.replace("'", "")
