@@ -39,13 +39,26 @@ def data(*shape: int, depends: int = DATA) -> Value:
 
 @pytest.mark.parametrize(
     ("shape", "rows", "split"),
-    [((8, 3), 8, True), ((16,), 8, True), ((12,), 8, False), ((8,), 0, False), ((), 8, False), ((4,), 8, False)],
+    [
+        ((8, 3), 8, True),
+        ((2, 3), 1, True),
+        ((16,), 8, True),
+        ((12,), 8, False),
+        ((8,), 0, False),
+        ((), 8, False),
+        ((4,), 8, False),
+    ],
 )
 def test_values_with_the_rows_of_the_batch_are_split(shape: tuple[int, ...], rows: int, split: bool) -> None:
     expected = P("data") if split else P()
     assert specs(None).of(data(*shape), mesh_of(), rows).spec == expected
     assert specs(None).of(data(*shape, depends=PARAMETER | DATA), mesh_of(), rows).spec == expected
     assert specs(None).of(data(*shape, depends=PARAMETER), mesh_of(), rows).spec == P()
+
+
+def test_parameters_without_specs_are_whole() -> None:
+    """Also if a parameter has as many rows as the batch."""
+    assert specs(None).of(parameter(0), mesh_of(), 8).spec == P()
 
 
 def test_rows_that_the_devices_do_not_divide_are_not_split() -> None:

@@ -104,6 +104,21 @@ def test_the_next_best_cut_is_compared_with_the_one_taken() -> None:
     )
 
 
+def test_the_next_best_cut_of_a_model_without_modules_is_at_a_line() -> None:
+    """Only one place has few bytes, and it is not in the middle."""
+    wide = jax.ShapeDtypeStruct((WIDTH, 2 * WIDTH), jnp.float32)
+    tall = jax.ShapeDtypeStruct((2 * WIDTH, WIDTH), jnp.float32)
+
+    def plain(params: Any, x: Any) -> Any:
+        for w in params:
+            x = _lax.dot(x, w)
+        return x
+
+    table = pw.pipeline(plain, slices(2)).stages([W] * 30 + [wide, tall] + [W] * 29, X)
+    line = inspect.getsourcelines(plain)[1] + 2
+    assert table.runner_up.startswith("next best: cuts at ") and f"test_table.py:{line}: slowest" in table.runner_up
+
+
 def test_seconds_are_of_the_rate_of_the_topology() -> None:
     with compiling(Target.of(parse_topology("islands=2,devices=1,flops=1e3"), "")):
         table = pw.pipeline(loss, slices(2), cuts=[1, 1]).stages([W] * 2, X)
