@@ -1,5 +1,6 @@
 """Tests the traced graph: what is in use, what is dropped, nodes of several equations, and the order of groups."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -57,7 +58,7 @@ def test_equations_of_other_widths_take_the_union_of_theirs() -> None:
     mixed = joined([loose(_lax.add, a, b), loose(_lax.tanh, c)])
     assert mixed.each_takes([1, 2, 4]) == {3, 4}
     literal = joined([loose(lambda x: x * 2.0, a), loose(_lax.add, c, d)])
-    assert literal.each_takes([1, 2, 4]) == {1, 6}
+    assert literal.each_takes([1, 2, 4]) == {1, 6} and literal.each_takes([1, 2, 1]) == {1, 3}
     several = joined([loose(lambda x: _lax.top_k(x, 2), a), loose(_lax.tanh, b)])
     assert several.each_makes([1, 2, 4]) == {3, 4}
     assert loose(lambda x: _lax.top_k(x, 2), a).each_makes([1, 2]) == {3}
@@ -80,6 +81,24 @@ def test_what_no_result_needs_is_dropped() -> None:
     made = graph([a], [used, unused, also_unused, behind], behind.outputs)
     made.prune()
     assert made.nodes == [used, behind]
+
+
+def test_what_a_move_takes_is_needed() -> None:
+    (mesh,) = meshes(1)
+    a = value(3)
+    made = loose(_lax.tanh, a)
+    moved = move(mesh, made.outputs[0])
+    one = graph([a], [made, moved], moved.outputs)
+    one.prune()
+    assert one.nodes == [made, moved] and one.used() == {a, *made.outputs, *moved.outputs}
+
+
+def test_calls_of_one_traced_function_have_the_same_key() -> None:
+    (mesh,) = meshes(1)
+    one, other = call(mesh, value(3)).callee, call(mesh, value(3)).callee
+    assert replace(one).key == one.key != other.key
+    assert replace(one, name="g").key != one.key != replace(one, in_shardings=(None,)).key
+    assert replace(one, out_shardings=(None,)).key not in (one.key, replace(one, in_shardings=(None,)).key)
 
 
 def test_equations_that_are_not_needed_are_taken_out_of_their_node() -> None:

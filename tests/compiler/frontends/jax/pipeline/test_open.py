@@ -94,8 +94,10 @@ def test_a_loop_becomes_its_turns_and_the_stacks_that_they_make() -> None:
     assert loop is not None and (loop.length, loop.reverse, loop.carried) == (8, False, 1)
     assert [o.flops for o in turns] == [PRODUCT + 64 + 8] * 8
     assert [v.bytes for v in turns[0].outputs] == [256, 256 / 8, 8 * 256 / 8]
+    w, x = found.arguments
+    assert turns[0].inputs == [w, x, x]
     for before, turn in pairwise(turns):
-        assert turn.inputs == [found.arguments[0], before.outputs[0], found.arguments[1]]
+        assert turn.inputs == [w, before.outputs[0], x]
     for k, stack in enumerate(stacks):
         assert stack.inputs == [turn.outputs[1 + k] for turn in turns]
     assert found.results == [turns[-1].outputs[0], *(s.outputs[0] for s in stacks)]

@@ -211,6 +211,16 @@ def test_the_error_of_a_loss_that_cannot_be_opened_says_its_share() -> None:
     assert len(pw.pipeline(opaque, slices(1)).stages(PARAMS, X).rows) == 1
 
 
+def test_the_largest_of_the_operations_that_cannot_be_opened_is_named() -> None:
+    def several(w: Any, x: Any) -> Any:
+        x = jax.lax.while_loop(lambda x: x[0, 0] < 0, lambda x: x @ w, x)
+        return jax.lax.cond(x[0, 0] < 0, lambda x: x, lambda x: x @ w @ w @ w @ w @ w @ w @ w @ w, x)
+
+    error = refused(pw.pipeline(several, slices(2)).stages, W, X)
+    assert code(error) == "PWC0111" and "one cond with 89%" in str(error)
+    assert "than 50% of the work, for 2 stages" in str(error)
+
+
 def test_more_stages_than_operations_are_refused_with_their_counts() -> None:
     def short(w: Any, x: Any) -> Any:
         return jnp.tanh(x @ w) + 1.0
@@ -238,7 +248,15 @@ def test_a_cut_fits_the_memory_or_the_error_says_what_is_needed() -> None:
     assert code(error) == "PWC0113"
     text = str(error)
     assert f"at most {weights} B a device" in text and "1.0 KiB are parameters and their gradients" in text
-    assert "at best stage " in text and "microbatches" in text and "test_pipelined.py:" in text
+    line = inspect.getsourcelines(loss)[1] + 3
+    assert f"at best stage 1 ({__file__}:{line} to {__file__}:{line + 1}) needs 1.8 KiB a device" in text
+
+
+def test_the_error_names_the_stage_that_needs_most() -> None:
+    """Of four layers on three stages, one stage has two."""
+    text = str(refused(in_memory, 2 * W.nbytes, stages=3))
+    assert "1.0 KiB are parameters and their gradients" in text
+    assert f"test_pipelined.py:{inspect.getsourcelines(loss)[1] + 3} to " in text
 
 
 def test_parameters_that_are_split_need_less_memory_and_those_that_are_not_do_not() -> None:
