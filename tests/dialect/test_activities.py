@@ -73,3 +73,14 @@ def test_since_sets_the_begin_time_of_an_activity(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(activities, "clock", lambda: 9.0)
     with Activity("waits", since=8.5) as waits:
         assert waits.begun == 8.5
+
+
+def test_an_activity_counts_from_zero_and_may_have_no_total() -> None:
+    found = Activity("waits")
+    assert (found.done, found.total, found.unit, found.detail, found.thread) == (0, 0, "", "", 0)
+    assert (Activity("loads", 3, "parts", detail="d").total, found.begun) == (3, 0.0)
+
+
+def test_a_new_display_returns_the_one_before(recorder: RecordingDisplay) -> None:
+    other = RecordingDisplay()
+    assert activities.follow(other) is recorder and activities.follow(recorder) is other

@@ -80,6 +80,8 @@ def test_large_shards_are_cut_into_chunks() -> None:
         ((7919, 4096), (7919, 4096), (4096, 4096)),
         ((2 * 7919, 65536), (7919, 65536), (7919, 2118)),  # a sharded dimension of prime length is not cut
         ((3, mib * 256), (1, mib * 256), (1, mib * 16)),
+        ((3, mib * 256), (3, mib * 256), (1, mib * 16)),
+        ((mib * 16, 3), (mib * 16, 3), (mib * 16 // 3, 3)),
         ((), (), ()),
     ):
         assert chunk_of(ArrayType(shape, "float32"), part) == chunk
@@ -181,3 +183,52 @@ def test_an_invalid_array_description_is_refused(bad: Any) -> None:
     assert read_array_file(text) == good
     with pytest.raises((ValueError, KeyError, TypeError)):
         read_array_file(text | bad if isinstance(bad, dict) and bad else bad)
+
+
+def test_a_part_of_an_array_is_read_and_written_in_its_place(tmp_path: Path) -> None:
+    values = random_of("int32", (6, 8), 3)
+    file = write_array(tmp_path, values, (2, 4))
+    part = file.part(1, 4, 4)
+    assert part.type == ArrayType((6, 4), "int32") and part.within == ((6, 8), (0, 4)) and part.name == file.name
+    np.testing.assert_array_equal(part.read(tmp_path, part.whole), values[:, 4:8])
+    np.testing.assert_array_equal(part.read(tmp_path, ((1, 3), (2, 3))), values[1:3, 6:7])
+    part.write(tmp_path, ((2, 4), (0, 4)), np.zeros((2, 4), np.int32))
+    values[2:4, 4:8] = 0
+    np.testing.assert_array_equal(file.read(tmp_path, file.whole), values)
+    assert read_array_file(json.loads(json.dumps(part.as_json()))) == part
+    assert "within" not in file.as_json()
+
+
+def test_an_empty_array_and_many_chunks_are_read_back(tmp_path: Path) -> None:
+    empty = ArrayFile("a0", ArrayType((0, 3), "float32"), (1, 3))
+    assert read_array_file(json.loads(json.dumps(empty.as_json()))) == empty
+    values = random_of("int32", (5, 5), 4)
+    file = write_array(tmp_path, values, (1, 1))  # more chunks than are written at once
+    np.testing.assert_array_equal(file.read(tmp_path, file.whole), values)
+
+
+@pytest.mark.parametrize(
+    ("within", "fits"),
+    [
+        ([[4], [0]], True),
+        ([[9], [5]], True),
+        ([[9], [0]], True),
+        ([[3], [0]], False),
+        ([[9], [6]], False),
+        ([[9], [-1]], False),
+        ([[9, 9], [0, 0]], False),
+        ([[9], [0, 0]], False),
+        ([[9, 9], [0]], False),
+        ([[9.0], [0]], False),
+        ([[9], [0.0]], False),
+        ([[9], [True]], False),
+        ([[9]], False),
+    ],
+)
+def test_a_part_lies_within_its_array(within: Any, fits: bool) -> None:
+    text = json.loads(json.dumps(ArrayFile("a0", ArrayType((4,), "int8"), (2,)).as_json())) | {"within": within}
+    if fits:
+        assert read_array_file(text).within == (tuple(within[0]), tuple(within[1]))
+    else:
+        with pytest.raises((ValueError, TypeError)):
+            read_array_file(text)

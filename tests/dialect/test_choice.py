@@ -58,3 +58,21 @@ def test_an_invalid_choice_file_is_refused(changed: str, message: str, tmp_path:
 def test_a_missing_choice_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pw.PathwaysError, match="PWC0115"):
         load_choice(tmp_path / "none.toml")
+
+
+def test_a_choice_counts_devices_and_names_its_split() -> None:
+    choice = SplitChoice(3, 1, 4, 5, 8)
+    assert choice.devices == 60 and choice.split == "3 x 4 x 5"
+    assert SplitChoice(3, 2, 4, 5, 8).split == "3*2 x 4 x 5" and SplitChoice(3, 2, 4, 5, 8).devices == 60
+
+
+def test_the_largest_count_and_the_first_unknown_key() -> None:
+    assert choice_of("stages = 1000000\nmicrobatches = 4", "it").stages == 1_000_000
+    for text, message in (
+        ("stages = 1000001\nmicrobatches = 4", "stages=1000001 is not a whole number from 1"),
+        ("zz = 1\naa = 2\nmm = 3", "unknown key 'aa'"),
+        (GOOD + 'remat = ""', "remat='' is not a name"),
+    ):
+        with pytest.raises(pw.PathwaysError, match="PWC0115") as caught:
+            choice_of(text, "it")
+        assert message in str(caught.value)

@@ -17,6 +17,7 @@ EXAMPLES: list[Diagnostic] = [
     DeviceLost(island="pod", device=3, reason="it was away"),
     Hang(seconds="120", program="p", run=7, client="main", calls="a", others="b", where=LINE),
 ]
+SAID = {"title": "t", "have": "h", "need": "", "hint": ""}
 
 
 @pytest.mark.parametrize("diagnostic", EXAMPLES)
@@ -51,6 +52,10 @@ def test_an_unknown_error_class_keeps_its_text_and_source_line() -> None:
         json.dumps({"class": "X", "code": "PWC1", "fields": {}, "where": ["a"], "said": {}}),
         json.dumps({"class": "X", "code": "PWC1", "fields": {}, "where": [1, 2, 3, 4], "said": {}}),
         json.dumps({"class": "X", "code": "PWC1", "fields": {}, "where": None, "said": {"title": "t"}}),
+        *(
+            json.dumps({"class": "X", "code": "PWC1", "fields": {}, "where": where, "said": SAID})
+            for where in (["f", "3", "g", "h"], [1, 3, "g", "h"], ["f", 3, "g", 4], [1, "3", "g", "h"])
+        ),
     ],
 )  # fmt: skip
 def test_text_that_encodes_no_diagnostic_is_refused(text: str) -> None:

@@ -15,9 +15,9 @@ def piece(start: int, leaf: str = "w", axis: int = 0, whole: int = 6) -> LeafPie
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_piece_is_named_as_its_index_is_written(axis: int) -> None:
     array = np.arange(216).reshape(6, 6, 6)
-    found = LeafPiece("w", axis, 2, 6)
-    assert found.named(3) == f"w{['[2:5]', '[:, 2:5]', '[:, :, 2:5]'][axis]}"
-    np.testing.assert_array_equal(array[found.index(3)], eval(found.named(3), {"w": array}))
+    found = LeafPiece("w", axis, 4, 6)
+    assert found.named(1) == f"w{['[4:5]', '[:, 4:5]', '[:, :, 4:5]'][axis]}"
+    np.testing.assert_array_equal(array[found.index(1)], eval(found.named(1), {"w": array}))
 
 
 def test_a_written_piece_is_read_back() -> None:
@@ -57,6 +57,7 @@ def test_pieces_that_make_up_their_arrays_have_no_problem(buffers: list[Any]) ->
 
 BAD: list[tuple[list[tuple[LeafPiece | None, tuple[int, ...], object]], str]] = [
     ([(None, (3,), "f"), (piece(3), (3,), "f")], "a piece behind an array that is whole"),
+    ([(None, (3,), "f"), (piece(0), (5,), "f")], "pieces of w that make up 5 of 6"),
     ([(piece(3), (3,), "f")], "a piece behind an array that is whole"),
     ([(piece(0), (3,), "f"), (piece(3, "v"), (3,), "f")], "a piece of another array among those of w"),
     ([(piece(0), (3, 6), "f"), (piece(3, axis=1), (3, 6), "f")], "a piece of another array among those of w"),

@@ -56,3 +56,29 @@ def test_kind_and_size_of_an_island_must_suit(needed: Island, offered: Island, f
     else:
         with pytest.raises(PathwaysError, match="PWC0607"):
             found((needed,), (offered,))
+
+
+@pytest.mark.parametrize(
+    ("needed", "offered", "advice"),
+    [
+        ((Island("a", 8), Island("b", 2)), (Island("x", 2),), "a would need an island of its own;"),
+        ((Island("a", 8),), (Island("x", 2), Island("y", 5), Island("z", 1)), "a on y lacks 3 devices;"),
+        ((Island("a", 4, kind="big"),), (Island("x", 4, kind="small"),), "x has the devices for a, but not its kind"),
+        ((Island("a", 3, memory=9),), (Island("x", 4, memory=8),), "x has the devices for a, but not its kind"),
+    ],
+)
+def test_what_is_missing_on_the_nearest_island_is_named(
+    needed: tuple[Island, ...], offered: tuple[Island, ...], advice: str
+) -> None:
+    with pytest.raises(PathwaysError, match="PWC0607") as caught:
+        found(needed, offered)
+    assert advice in str(caught.value) and "pwc compile model.py --topology" in str(caught.value)
+
+
+def test_an_island_that_does_not_suit_is_shown_with_its_memory() -> None:
+    with pytest.raises(PathwaysError) as caught:
+        found(
+            (Island("a", 2, hosts=2, memory=16 * 10**9), Island("b", 9)), (Island("x", 3, kind="cpu"), Island("y", 1))
+        )
+    message = str(caught.value)
+    assert "b: 9 x any + a: 4 x any (16 GB)" in message and "x: 3 x cpu + y: 1 x any" in message

@@ -70,6 +70,17 @@ def test_the_peak_is_on_the_fullest_device_by_owner() -> None:
     assert peak(kept, "left") == peak_of(STREAM, MESHES, NONE)
 
 
+def test_owners_of_equal_size_are_in_order_of_their_names() -> None:
+    found = peak_of(stream("left", (kind(0, 1),), (group("z", 0), group("a", 0))), MESHES, NONE)
+    assert found == Peak(2, -1, 0, (("a", 1), ("z", 1)))
+
+
+def test_a_peak_may_be_a_byte_or_none() -> None:
+    for size in (0, 1):
+        found = stream("left", (kind(0, size),), (group("x", 0),))
+        assert peak_of(found, MESHES, NONE).bytes == size and peaks(found, MESHES, NONE) == {0: size, 1: size}
+
+
 def test_temporaries_count_for_the_peak() -> None:
     found = peak_of(stream("left", KINDS, GROUPS, replace(RUN, temporaries=30)), MESHES, NONE)
     assert found == Peak(140, 0, 1, (("y", 100), ("temporaries of f", 30), ("x", 10)))
