@@ -33,6 +33,11 @@ def branched(x: Any) -> Any:
     return jax.lax.cond(x[0, 0] > 0, lambda: twice(x), lambda: squares(x).at[0].add(1))
 
 
+def captured(x: Any) -> Any:
+    """Calls a function whose branches read a value from outside of them."""
+    return jit(branched)(2 * x)
+
+
 def several(x: Any) -> Any:
     return jnp.take(x, jnp.array([1, 0]), axis=0), jax.grad(lambda x: twice(x).sum())(x)
 
@@ -42,7 +47,7 @@ def run(module: str) -> list[Any]:
     return [np.asarray(shards[0]) for shards in out.disassemble_into_single_device_arrays()]
 
 
-@pytest.mark.parametrize("function", [twice, looped, branched, several])
+@pytest.mark.parametrize("function", [twice, looped, branched, captured, several])
 def test_an_inlined_module_has_no_calls_and_gives_equal_results(function: Any) -> None:
     lowered = jit(function).lower(X)
     before = lowered.as_text()

@@ -55,6 +55,7 @@ FUNCTIONS: dict[str, tuple[Any, dict[int, int | None]]] = {
     "through a call": (calls, {0: 1, 1: 0}),
     "carried by a loop": (loops, {0: 1, 1: 0}),
     "part of it": (lambda a, b: (a * 2, lax.dynamic_update_slice(b, a[:1], (0, 0))), {0: 0, 1: 1}),
+    "written over": (lambda a, b: lax.dynamic_update_slice(b, a, (0, 0)), {1: 0}),
     "reshaped": (lambda a, b: (b.T, (a.reshape(16) * 2).reshape(4, 4)), {0: 1, 1: None}),
     "no element by element": (lambda a, b: (a @ b, b.T), {0: None, 1: None}),
     "none": (lambda a: a.sum(), {}),
@@ -65,6 +66,34 @@ FUNCTIONS: dict[str, tuple[Any, dict[int, int | None]]] = {
 def test_arguments_are_paired_with_the_results_that_update_them(name: str) -> None:
     function, wanted = FUNCTIONS[name]
     assert pairs(function, *[X] * function.__code__.co_argcount) == wanted
+
+
+CHAIN = """
+func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) {
+  %n = stablehlo.negate %a : tensor<f32>
+  %c = stablehlo.add %n, %a : tensor<f32>
+  %d = stablehlo.add %c, %b : tensor<f32>
+  %e = call @twice(%n) : (tensor<f32>) -> tensor<f32>
+  return %a, %c, %d, %e : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
+}
+func.func private @twice(%a: tensor<f32>) -> tensor<f32> {
+  %b = stablehlo.negate %a : tensor<f32>
+  %c = stablehlo.negate %b : tensor<f32>
+  return %c : tensor<f32>
+}
+"""
+
+
+def test_a_result_is_as_far_from_an_argument_as_the_shortest_way() -> None:
+    """A call is one operation beside those inside of it."""
+    found = updates_of(parse(CHAIN, make_context()).operation, (0, 1))
+    assert found == [{0: 0}, {0: 1}, {0: 2, 1: 1}, {0: 4}]
+    assert updates_of(parse(CHAIN, make_context()).operation, (1,)) == [{}, {}, {1: 1}, {}]
+
+
+def test_pairs_are_listed_by_argument_and_others_are_left_out() -> None:
+    assert list(pair_updates({2: "f", 0: "f"}, ["f", "f"], [{2: 1, 7: 0}, {}]).items()) == [(0, None), (2, 0)]
+    assert pair_updates({0: "f"}, ["g", "f"], [{0: 0}, {0: 3}]) == {0: 1}
 
 
 def test_only_results_of_the_same_shape_overwrite_an_argument() -> None:

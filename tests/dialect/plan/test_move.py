@@ -1,5 +1,7 @@
 """A plan that moves one array: within its place, to another mesh of the island, or to another island."""
 
+from dataclasses import replace
+
 from support.plans_by_hand import TOPOLOGY
 
 from pathways.dialect.dtypes import ArrayType
@@ -8,6 +10,7 @@ from pathways.dialect.plan.instructions import Copy, Recv, Send
 from pathways.dialect.plan.move import ArrayPlace, move_plan
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import edges_of
+from pathways.dialect.topology import Island, Topology
 
 TYPE = ArrayType((8,), "float32")
 HALVES = ArrayPlace("left", (3, 1), (("x", 2),), (("x",),))
@@ -53,3 +56,10 @@ def test_an_array_is_sent_to_another_island() -> None:
     assert [(b.bytes, b.birth) for s in plan.streams for b in s.buffers] == [(16, -1), (8, 0)]
     assert [(e.source, e.target) for e in edges_of(plan)] == [("left", "right")]
     assert [(s.island, s.devices) for s in plan.slices] == [("left", (1, 3)), ("right", (0, 1, 2, 3))]
+
+
+def test_devices_of_a_slice_are_in_order() -> None:
+    wide = Topology((Island("left", 64),))
+    far = ArrayPlace("left", (40, 8), (("x", 2),), (("x",),))
+    plan = move_plan("cpu", wide, TYPE, far, replace(far, devices=(33, 1)))
+    assert [s.devices for s in plan.slices] == [(1, 8, 33, 40)]

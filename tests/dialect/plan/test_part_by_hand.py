@@ -7,7 +7,7 @@ import pytest
 from support.plans_by_hand import body, branch, group, kind, plan, port, stream
 
 from pathways.dialect.plan.instructions import Copy, Recv, Run, Send
-from pathways.dialect.plan.nouns import Body, Stream
+from pathways.dialect.plan.nouns import Body, ConstantData, Stream
 from pathways.dialect.plan.order import Joined
 from pathways.dialect.plan.part import (
     branch_number,
@@ -107,6 +107,15 @@ def test_a_value_that_a_computation_donates_may_be_overwritten() -> None:
     assert not edges_of(kept)[0].may_be_overwritten
 
 
+def test_a_partition_has_the_constants_of_its_islands() -> None:
+    held = tuple(ConstantData(island, 0, "c") for island in ("left", "right", "left"))
+    found = plan(*crossing(8), constant_buffers=held, inputs=(port("left", 0), port("right", 0)))
+    part = part_of(found, {"left"})
+    assert part.plan.constant_buffers == held[::2] and part.inputs == (0,)
+    assert (set(part.sent), set(part.received)) == ({0}, set())
+    assert part_of(found, {"left", "right"}).sent == {}
+
+
 def test_branches_have_numbers_of_their_own() -> None:
     numbers = [branch_number(b, s) for b, s in itertools.product(range(-1, 4), (0, 1, 2, 3, (1 << 32) - 1))]
     assert len(set(numbers)) == len(numbers) and min(numbers) == 0 and branch_number(-1, 7) == 7
@@ -135,7 +144,7 @@ def test_a_branch_with_parts_on_other_hosts_is_away() -> None:
     }
     (at, whole), (alone, away) = parts["left", "right"][0], parts["right",][0]
     assert parts[()] == () and isinstance(whole, Joined) and isinstance(away, Joined)
-    assert (at, len(whole.parts), whole.away) == (0, 2, False)
+    assert (at, len(whole.parts), whole.away) == (0, 2, False) and whole.branch is whole.parts[0][1]
     assert (alone, [stream for stream, _ in away.parts], away.away) == (0, [0], True)
     ((_, of_ranks),) = part_of(found, ("left", "right"), "plan", RANKS).order
     assert isinstance(of_ranks, Joined) and of_ranks.away
