@@ -1,4 +1,4 @@
-"""Arguments of a call are put in the order of the parameters that were compiled. Wrong calls are refused as Python does."""
+"""Arguments of a call are put in the order of the compiled parameters. Wrong calls are refused with the reason."""
 
 from typing import Any
 

@@ -1,0 +1,72 @@
+"""The depth of MLIR text is found at its limits: brackets, aliases, and sums of affine maps."""
+
+from typing import Any
+
+import pytest
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.text_depth import DEEPEST_TEXT, LARGEST_TEXT, check_nesting
+
+
+def nested(depth: int, inside: str = "", begin: str = "(", end: str = ")") -> str:
+    return begin * depth + inside + end * depth
+
+
+def refused(text: str) -> Any:
+    """Returns the diagnostic for a text, or None for one that may be parsed."""
+    try:
+        check_nesting(text, "it")
+    except PathwaysError as error:
+        return error.diagnostic
+    return None
+
+
+@pytest.mark.parametrize("brackets", ["()", "[]", "{}", "<>"])
+def test_brackets_of_each_kind_nest_to_the_limit(brackets: str) -> None:
+    assert refused(f"module {nested(DEEPEST_TEXT, '', *brackets)}") is None
+    found = refused(f"\n\nmodule\n{nested(DEEPEST_TEXT + 1, '', *brackets)}")
+    assert found.problem == f"brackets {DEEPEST_TEXT + 1} deep" and found.where.line == 4 and found.where.file == "it"
+
+
+def test_closed_brackets_do_not_count() -> None:
+    assert refused("module " + "()[]{}" * 400) is None
+    assert refused("module " + "(]" * (DEEPEST_TEXT + 1)) is not None
+    assert refused(f"module {'(' * (DEEPEST_TEXT - 1)} -> () -> ()") is None
+
+
+def test_strings_and_comments_hold_no_brackets() -> None:
+    many = "(" * (DEEPEST_TEXT + 1)
+    assert refused(f'"{many}" // {many}\n"\\"{many}"') is None
+    assert refused(f'"{many}\n{many}') is not None
+
+
+@pytest.mark.parametrize("mark", ["#", "!"])
+def test_an_alias_is_as_deep_as_what_it_stands_for(mark: str) -> None:
+    defined = f"{mark}a = {nested(100, begin='[', end=']')}\n{mark}b = [{mark}a]\nmodule "
+    assert refused(defined + nested(DEEPEST_TEXT - 101, f"{mark}b")) is None
+    found = refused(defined + nested(DEEPEST_TEXT - 100, f"{mark}b"))
+    assert found.problem == f"brackets {DEEPEST_TEXT + 1} deep" and found.where.line == 3
+    assert refused(defined + nested(DEEPEST_TEXT, f"{mark}c")) is None
+
+
+def test_an_alias_is_as_large_as_what_it_stands_for() -> None:
+    aliases = ["#a0 = [1]", *(f"#a{n + 1} = [#a{n}, #a{n}]" for n in range(40))]
+    found = refused("\n".join(aliases))
+    assert found.problem == "aliases that stand for far more than the text is long"
+    assert 10 < found.where.line < 20  # 2^13 is the first power of two near the limit
+    assert refused("\n".join(aliases[:11])) is None
+    unused = "#a = [" + "(), " * (LARGEST_TEXT // 4) + "]\nmodule {}"
+    assert refused(unused) is None and refused(unused.replace("(), ", "(), (), (), ")) is not None
+    used = "#a = [" + "(), " * 1000 + "]\nmodule {}\n"
+    assert refused(used + "%a = x.y #a\n" * 4) is None
+    assert refused(used + "%a = x.y #a\n" * 1000) is not None
+
+
+@pytest.mark.parametrize(("sign", "head"), [(" + ", "affine_map<(d0) -> "), (" floordiv ", "affine_set<(d0) : ")])
+def test_sums_of_an_affine_map_nest_without_brackets(sign: str, head: str) -> None:
+    def sums(count: int) -> str:
+        return f"{head}({sign.join(['d0'] * (count + 1))})>"
+
+    assert refused(sums(DEEPEST_TEXT - 3)) is None and refused(sums(DEEPEST_TEXT + 1)) is not None
+    assert refused("\n".join([sums(200)] * 3)) is None
+    assert refused(f"module {{}} {sign.join(['d0'] * 300)}") is None
