@@ -53,12 +53,6 @@ def in_one(pieces: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]
     return [b"".join(pieces)]
 
 
-def send_frame(stream: ByteStream, kind: int, payload: bytes, blob: bytes | memoryview = b"") -> None:
-    """Writes one frame; raises ConnectionEnded where the other end is gone."""
-    for data in frame_of(kind, payload, blob):
-        send_all(stream, data)
-
-
 def send_all(stream: ByteStream, data: bytes | memoryview) -> None:
     """Writes all bytes; raises ConnectionEnded where the other end is gone."""
     try:

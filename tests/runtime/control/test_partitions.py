@@ -38,3 +38,10 @@ def test_both_islands_receive_a_request_to_reconnect() -> None:
     assert {read_diagnostic(mend.cause) for mend in told.values()} == {cause}
     first, second = ({mend.anew for mend in each.values()} for each in (told, partitions.mends(cause)))
     assert len(first) == len(second) == 1 and max(first) < min(second)  # one number for both
+
+
+def test_pairs_with_one_island_in_common_reconnect_on_their_own() -> None:
+    partitions = Partitions()
+    pairs = [("a", "b"), ("a", "c"), ("b", "c"), ("d", "b")]
+    found = [partitions.found(m.Missing(7, source, "30"), target, [31.0]) for source, target in pairs]
+    assert [(said.source, said.target) for said in found if said is not None] == pairs

@@ -91,3 +91,15 @@ def test_a_cancelled_run_ends_all_loops() -> None:
     relay.hear("a/1", m.Reached(7, OWN, 10))
     names = [(said.name, said.loop) for said in hosts["a/1"].received]
     assert names == [(11, 10), (DOOMED, 0), (ENDED, 10), (CANCELLED, 0)]
+
+
+def test_the_loss_of_an_island_ends_loops_that_two_islands_of_several_hosts_share() -> None:
+    islands = {host: host[0] for host in ("a/0", "a/1", "c/0", "c/1")}
+    hosts = {name: Host() for name in islands}
+    relay = Relay(7, hosts, {SHARED: ("while", frozenset(islands))}, islands)
+    relay.begin()
+    relay.hear("a/0", m.Decided(7, SHARED, 20, 21, 1))
+    relay.doom(HOST_LOST)
+    for host in hosts.values():
+        assert [(said.name, said.loop) for said in host.received] == [(21, 20), (ENDED, 20), (DOOMED, 0)]
+    assert relay.loops == 0

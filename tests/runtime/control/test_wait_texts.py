@@ -20,3 +20,9 @@ def test_clients_that_hold_memory_are_listed_largest_first() -> None:
     assert lacking("island0", 1 << 20, {}) == "lacks 1.0 MiB on island0"
     said = lacking("island0", 1 << 20, {"a": 1 << 10, "b": 1 << 20, "none": 0})
     assert said == "lacks 1.0 MiB on island0; b holds 1.0 MiB, a holds 1.0 KiB"
+
+
+def test_up_to_three_clients_are_named() -> None:
+    assert before_it(runs(a=3, b=2, c=1)) == "behind 3 runs of a, 2 of b, 1 of c"
+    said = lacking("island0", 1 << 10, {name: 1 << size for size, name in enumerate("abcd", 10)})
+    assert said == "lacks 1.0 KiB on island0; d holds 8.0 KiB, c holds 4.0 KiB, b holds 2.0 KiB"

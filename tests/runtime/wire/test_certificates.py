@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import certificates as c
 from pathways.runtime.wire.identity import ROLES, Identity, read_cluster, read_identity
-from pathways.runtime.wire.tls import read_keys
+from pathways.runtime.wire.tls import identity_of, read_keys
 
 
 @pytest.fixture
@@ -177,3 +177,102 @@ def test_an_identity_is_parsed_from_its_own_uri(cluster: str, role: Any, name: s
 )  # fmt: skip
 def test_a_malformed_uri_is_no_identity(uri: str) -> None:
     assert read_identity(uri) is None
+
+
+@pytest.mark.parametrize("name", ["x", "x" * 200])
+def test_a_name_has_1_to_200_characters(name: str, authority: Path, tmp_path: Path) -> None:
+    assert c.issue(authority, tmp_path / "me", "client", name).name == name
+
+
+def test_keys_are_not_made_in_a_folder_that_others_may_enter(authority: Path, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    for make in (
+        lambda: c.make_authority(tmp_path / "open", "demo"),
+        lambda: c.issue(authority, tmp_path / "open", "host", "island0"),
+    ):
+        assert refusal(make).code == "PWC0914" and not list((tmp_path / "open").iterdir())
+
+
+def extension(found: x509.Certificate, kind: Any) -> tuple[Any, bool]:
+    """Returns an extension of a certificate, and whether it is critical."""
+    one = found.extensions.get_extension_for_class(kind)
+    return one.value, one.critical
+
+
+USES = ("digital_signature", "key_cert_sign", "content_commitment", "key_encipherment", "data_encipherment",
+        "key_agreement", "crl_sign")  # fmt: skip
+
+
+def test_an_authority_signs_members_alone_and_a_member_signs_no_certificate(authority: Path, tmp_path: Path) -> None:
+    c.issue(authority, tmp_path / "me", "client", "me")
+    signer = x509.load_pem_x509_certificate((authority / c.AUTHORITY).read_bytes())
+    member = x509.load_pem_x509_certificate((tmp_path / "me" / c.MEMBER).read_bytes())
+    for found, use in ((signer, "key_cert_sign"), (member, "digital_signature")):
+        usage, is_critical = extension(found, x509.KeyUsage)
+        assert [name for name in USES if getattr(usage, name)] == [use] and is_critical
+    constraints, is_critical = extension(signer, x509.BasicConstraints)
+    assert (constraints.ca, constraints.path_length, is_critical) == (True, 0, True)
+    constraints, _ = extension(member, x509.BasicConstraints)
+    assert (constraints.ca, constraints.path_length) == (False, None)
+    purposes, _ = extension(member, x509.ExtendedKeyUsage)
+    assert {purpose.dotted_string for purpose in purposes} == {"1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    """Folders of members, with files in place of keys."""
+    for name in ("controller", "host.island1", "host.island0", "client.me", "hostess.a", "host.empty"):
+        (tmp_path / name).mkdir()
+        if name != "host.empty":
+            (tmp_path / name / c.MEMBER).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "found"),
+    [("controller", "", "controller"), ("host", "island0", "host.island0"), ("host", "island1", "host.island1"),
+     ("client", "", "client.me"), ("client", "me", "client.me")],
+)  # fmt: skip
+def test_the_folder_of_a_member_is_found_by_its_role_and_name(role: Any, name: str, found: str, folders: Path) -> None:
+    assert c.member_folder(folders, role, name) == folders / found
+    assert c.member_folder(folders / found, role, "any") == folders / found, "the folder may be named itself"
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "said"),
+    [
+        ("host", "", "host.island0, host.island1: one of them must be chosen"),
+        ("host", "island2", "neither member.pem nor one folder of a host island2"),
+        ("host", "empty", "neither member.pem nor one folder of a host empty"),
+        ("client", "you", "client.you, as `pwc cluster keys` makes it"),
+    ],
+)
+def test_a_folder_of_no_member_or_several_is_refused(role: Any, name: str, said: str, folders: Path) -> None:
+    error = refusal(lambda: c.member_folder(folders, role, name))
+    assert error.code == "PWC0914" and said in str(error)
+
+
+def test_the_folders_of_a_cluster_are_made_once_and_later_members_are_added(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    made = c.make_folders(keys, "demo", ["island0", "pod/1"], ["me"])
+    assert [path.name for path in made] == ["authority", "controller", "host.island0", "host.pod.1", "client.me"]
+    assert {path.parent for path in made} == {keys}
+    found = [str(identity_of(read_keys(path), path)) for path in made[1:]]
+    assert found == ["controller controller of demo", "host island0 of demo", "host pod/1 of demo", "client me of demo"]
+    before = {path: path.read_bytes() for path in keys.rglob("*.*") if path.is_file()}
+    assert c.make_folders(keys, "another", [], ["you"]) == [keys / "client.you"]
+    assert read_keys(keys / "client.you").cluster == "demo", "the authority is that of the first time"
+    for hosts in (["island0"], ["new", "new"]):
+        assert refusal(lambda hosts=hosts: c.make_folders(keys, "demo", hosts, [])).code == "PWC0914"
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("uri", ["", "pathways://", "pathways://%61", "pathways://a/b", "http://a", "pathways://%FF"])
+def test_a_malformed_uri_names_no_cluster(uri: str) -> None:
+    assert read_cluster(uri) is None
+
+
+def test_what_a_member_has_signs_nothing_for_it_is_not_of_a_cluster(authority: Path, tmp_path: Path) -> None:
+    c.issue(authority, tmp_path / "one", "host", "one")
+    (authority / c.AUTHORITY_KEY).write_bytes((tmp_path / "one" / c.MEMBER).read_bytes())
+    assert "it is not of a cluster" in str(refusal(lambda: c.issue(authority, tmp_path / "two", "host", "two")))

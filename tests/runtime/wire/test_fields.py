@@ -1,5 +1,6 @@
 """Tests that a message of a client is refused if a field names what is another client's, or breaks its rule."""
 
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 import pytest
@@ -11,7 +12,21 @@ from pathways.runtime.host.clients import MAY
 from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.fields import MOST_NAME, MOST_TEXT, Cause, ItsClient, Number, Owned, check_fields, rules_of
+from pathways.runtime.wire.fields import (
+    MOST_NAME,
+    MOST_TEXT,
+    Cause,
+    Count,
+    Id,
+    ItsClient,
+    Number,
+    Owned,
+    Rule,
+    Text,
+    check_fields,
+    named,
+    rules_of,
+)
 from pathways.runtime.wire.ids import MOST_CLIENTS, MOST_RESULTS, NONE, client_of, first_id
 
 CAUSE = write_diagnostic(BadMessage("a test", "none"))
@@ -122,3 +137,43 @@ def test_client_numbers_start_at_zero_and_are_limited() -> None:
     for client in (-1, MOST_CLIENTS):
         with pytest.raises(ValueError, match="client"):
             first_id(client)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "accepted"),
+    [
+        (Number(-1, 5), -2, False), (Number(-1, 5), -1, True), (Number(-1, 5), 5, True), (Number(-1, 5), 6, False),
+        (Text(3), "abc", True), (Text(3), "abcd", False), (Text(3), "a\nb", True), (Text(3, line=True), "a\nb", False),
+        (Cause(), CAUSE.ljust(MOST_TEXT), True), (Cause(), CAUSE.ljust(MOST_TEXT + 1), False),
+        (ItsClient(), 3, True), (ItsClient(), 2, False),
+        (Owned(may_be_none=True), (NONE, first_id(3), NONE), True),
+        (Owned(may_be_none=True), (NONE, first_id(4)), False),
+        (Owned(), (), True),
+    ],
+)  # fmt: skip
+def test_a_rule_accepts_all_values_up_to_its_limit(rule: Rule, value: Any, accepted: bool) -> None:
+    assert (rule.broken(value, 3) is None) == accepted
+
+
+def test_the_first_id_that_is_not_the_clients_is_named() -> None:
+    theirs = first_id(4), first_id(5)
+    assert Owned().broken((first_id(3), *theirs), 3) == theirs[0]
+    assert Owned(following=2).broken(first_id(4) - 3, 3) == first_id(4) - 1
+
+
+def test_rules_are_listed_for_annotated_fields_alone() -> None:
+    @dataclass(frozen=True)
+    class Made:
+        request: int
+        array: Id
+        most: Count
+        blob: bytes
+
+    assert rules_of(Made) == (("array", Owned()), ("most", Number(0, 1 << 31)))
+
+
+@pytest.mark.parametrize("text", ["", "plain", "two\nlines", "\x1b[2J", "x" * (MOST_NAME + 1), "\n" * MOST_NAME])
+def test_any_text_is_converted_to_a_valid_name(text: str) -> None:
+    made = named(text)
+    check_fields(message_of(m.ComeIn, 3, name=made), 3, "client three")
+    assert made == text or len(text) == MOST_NAME + 1 == len(made) + 1 or not text.isprintable()
