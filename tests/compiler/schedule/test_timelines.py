@@ -68,6 +68,13 @@ def test_the_bound_puts_the_node_last_that_least_follows() -> None:
     assert early.seconds == 8 and early.fraction == late.bound == early.bound == pytest.approx(1 - 8 / 16)
 
 
+def test_the_bound_begins_with_the_node_that_can_start_first() -> None:
+    """A node starts behind the longer of two transfers; another node of its slice waits for nothing."""
+    graph = Precedence([[], [], [0, 1], []], [-1, -1, 0, 0], [4.0, 1.0, 2.0, 1.0])
+    assert bubble(graph, play(graph), [2]) == Bubble(6.0, 1 - 2 / 6, 1 - 2 / 6)
+    assert bubble(graph, play(graph)) == Bubble(6.0, 0.5, 0.0)
+
+
 def test_the_bound_of_one_busy_slice_has_no_bubble() -> None:
     graph = Precedence([[], []], [0, 0], [1.0, 2.0])
     assert bubble(graph, play(graph, [(), (0,)])) == Bubble(3.0, 0.0, 0.0)

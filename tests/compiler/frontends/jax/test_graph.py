@@ -121,6 +121,7 @@ def test_nodes_with_effects_stay() -> None:
     silent = ControlFlow("while", [graph([a], [quiet], [])], [a], [], None)
     nodes: list[GraphNode] = [prints, quiet, calls, move(mesh, a), inside, silent, loose(_lax.tanh, a)]
     assert [has_effects(n) for n in nodes] == [True, False, True, False, True, False, False]
+    assert has_effects(joined([loose(_lax.tanh, a), loose(printing, a)]))
     made = graph([a], nodes, [])
     made.prune()
     assert made.nodes == [prints, calls, inside]

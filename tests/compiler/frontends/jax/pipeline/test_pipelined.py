@@ -249,6 +249,8 @@ def test_a_cut_fits_the_memory_or_the_error_says_what_is_needed() -> None:
     text = str(error)
     assert f"at most {weights} B a device" in text and "1.0 KiB are parameters and their gradients" in text
     line = inspect.getsourcelines(loss)[1] + 3
+    where = error.diagnostics[0].where
+    assert where is not None and where.line == line
     assert f"at best stage 1 ({__file__}:{line} to {__file__}:{line + 1}) needs 1.8 KiB a device" in text
 
 

@@ -37,7 +37,7 @@ def loss(params: Any, x: Any) -> Any:
 
 
 def row(number: int, share: float, **other: Any) -> StageRow:
-    given = {"bytes_in": 2048, "bytes_out": 0, "parameters": 3 << 20, "memory": 5 << 30, "seconds": 1.0}
+    given: dict[str, Any] = {"bytes_in": 2048, "bytes_out": 0, "parameters": 3 << 20, "memory": 5 << 30, "seconds": 1.0}
     return StageRow(number, f"s{number}", 1.5, 1234567.0, share, **{**given, **other}, begins="m.py:3", module="net/b")
 
 
