@@ -1,5 +1,7 @@
 """Streams stated by hand are merged to one order, and streams that wait for each other are refused."""
 
+from collections.abc import Sequence
+
 import pytest
 from support.plans_by_hand import branch, plan, stream
 
@@ -10,7 +12,7 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, linearize
 
 
-def streams(left: list[Instruction], right: list[Instruction], *more: list[Instruction]) -> Plan:
+def streams(left: Sequence[Instruction], right: Sequence[Instruction], *more: Sequence[Instruction]) -> Plan:
     islands = ("left", "right", *(f"more{n}" for n in range(len(more))))
     made = (stream(island, (), (), *given) for island, given in zip(islands, (left, right, *more), strict=True))
     return plan(*made)

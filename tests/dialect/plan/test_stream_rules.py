@@ -1,5 +1,6 @@
 """A plan stated by hand breaks one rule of places, buffers, ports or instructions at a time."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_buffers_have_kinds_deaths_and_the_bytes_of_their_shards() -> None:
 
 
 def test_channels_have_two_ends_that_name_each_other() -> None:
-    def channels(left: list[Instruction], right: list[Instruction]) -> list[tuple[str, str]]:
+    def channels(left: Sequence[Instruction], right: Sequence[Instruction]) -> list[tuple[str, str]]:
         there = stream("right", (kind(2, 32), replace(KINDS[2])), (group("r", 0, 1),), *right)
         return list(channel_problems(plan(stream("left", KINDS, GROUPS, *left), there)))
 
