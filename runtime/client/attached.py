@@ -21,7 +21,7 @@ from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.held_bytes import HeldBytes
-from pathways.runtime.client.hosts import Branches, HostedIslands, StartedRun
+from pathways.runtime.client.hosts import HostedIslands, StartedRun
 from pathways.runtime.client.places import HostPlace, come_in, host_place
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.run_window import RunWindow
@@ -41,7 +41,7 @@ from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer
 from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
-from pathways.runtime.wire.load_proofs import digest_of
+from pathways.runtime.wire.load_proofs import Branches, digest_of
 
 UNREACHED = 15.0
 """Seconds for which a host is tried that is there, as the controller says, and is not reached."""
@@ -192,7 +192,7 @@ class Attached(HostedIslands):
             return [name for name, place in self._places.items() if place.addresses or name in self._there]
 
     def get_ready(self, hosts: Iterable[IslandHost]) -> None:
-        """Waits while too many runs are under way on these hosts. Raises PWC0917 where the controller is gone."""
+        """Waits while too many runs are under way on these islands. Raises PWC0917 if the controller is lost."""
         self._window.wait([host.island for host in hosts], lambda: self.ended is not None, self._post)
         self._check_there()
 
@@ -200,14 +200,13 @@ class Attached(HostedIslands):
         parcels = [(self._there[host.island], message) for host, message in parcels]
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
-        islands = [host.island for host, _ in parcels]
-        self._window.begin(run.number, islands, sum(len(host.members) for host, _ in parcels))
+        self._window.begin(run.number, {host.island: len(host.members) for host, _ in parcels})
         there = [host.expect(message.run, part) for (host, message), part in zip(parcels, runs, strict=True)]
         if not all(there):
             cause = next(host.lost for host, _ in parcels if host.lost is not None)
             for host, _ in parcels:
                 host.refuse(run.number, cause)
-            self._window.end(run.number)
+            self._window.drop(run.number)
             return runs
         inside = 0 if run.request is None else self._label(run.request.client)
         hosts = [host for host, _ in parcels]
@@ -296,14 +295,14 @@ class Attached(HostedIslands):
                 if host is not None and host.epoch == message.epoch:
                     host.members[message.rank].receive(said)
                 if isinstance(said, m.Done | m.Failed):
-                    self._window.end(said.run, parts=1)
+                    self._window.end_part(said.run, self._by_number[message.island])
             case m.RunRefused(run=0):  # of all that this process sends
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
                 cause = read_diagnostic(message.cause)
                 for host in list(self._there.values()):
                     host.refuse(message.run, cause)
-                self._window.end(message.run)
+                self._window.drop(message.run)
             case m.HostGone():
                 self._gone(message.island, message.epoch, read_diagnostic(message.cause))
             case m.HostCame():
@@ -334,9 +333,8 @@ class Attached(HostedIslands):
             host = self._there.get(name)
         if host is not None and host.epoch == epoch:
             self.faults += isinstance(cause, Hang)  # which a fault on purpose may be
-            for run in (run for member in host.members for run in member.runs()):
-                self._window.end(run, parts=1)
             host.lose("", cause)
+        self._window.lose(name)  # after the host: a run that begins now fails at once, and is not counted
 
     def _lost(self, host: IslandHost) -> None:
         island = self.named(host.island)

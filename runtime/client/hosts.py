@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
@@ -20,6 +20,7 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.ids import MOST_RUNS
+from pathways.runtime.wire.load_proofs import Branches
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,6 @@ class RemoteDevice:
 
     def __str__(self) -> str:
         return f"{self.island}[{self.position}]"
-
-
-Branches: TypeAlias = Mapping[int, tuple[str, frozenset[str]]]
-"""What several hosts of a plan decide together, by number: of which kind, and which hosts."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class Hosts(Machine, abc.ABC):
         self.faults = 0
         """Faults that happened on hosts that are gone."""
         self.telling = threading.Lock()
-        """Held while several hosts are told of one thing: all of them hear of such things in one order."""
+        """Held while several hosts, or a controller, are told of one thing: they hear of such things in one order."""
         self._moving: dict[int, tuple[frozenset[str], Sequence[RemoteRun]]] = {}
         """Moves of arrays between programs that may be under way, by number: between which islands."""
 

@@ -77,7 +77,6 @@ class RemoteEngine:
         self.types = {offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)}
         self.size = len(self.types)
         self._hosts = hosts
-        self._number = hosts.numbers.take()
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)
         branches = shared_branches(plan, hosts.host_of, hosts.ranks)
         self._branches = branches if branches or plan.bodies else None
@@ -96,7 +95,9 @@ class RemoteEngine:
         """Bytes that a run takes on each device that has a limit."""
         self._loading = threading.Lock()
         """One thread loads a plan on a host that was started anew."""
-        hosts.introduce(self._number, plan.name, self._raw, self._branches)
+        with hosts.telling:  # a controller takes plans in the order of their numbers
+            self._number = hosts.numbers.take()
+            hosts.introduce(self._number, plan.name, self._raw, self._branches)
         weakref.finalize(self, _unload, hosts, list(self._shares), self._number)
         with ThreadPoolExecutor(len(self._shares), "pathways-load") as pool:
             list(pool.map(self._load, self._shares.values()))

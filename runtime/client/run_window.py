@@ -1,59 +1,78 @@
-"""Bounds the runs of a client that are under way on each island of a shared cluster."""
+"""Limits the runs of a client that are under way on each island of a shared cluster."""
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
-WINDOW = 32
-"""The most runs of a client that are under way on an island: a call that needs the island waits for fewer."""
-ROOM = 24
-"""Waiting calls go on when this many are left: to be woken for the end of each would take longer than a small run."""
+MAX_RUNS_PER_ISLAND = 32
+"""A call that needs an island waits while so many runs of its client are under way there."""
+RESUME_AT_RUNS = 24
+"""Waiting calls continue when so few runs are left: waking them for each end would take longer than a small run."""
 
 
 class RunWindow:
-    """Counts the runs under way by island: an island that is frozen delays only the calls that need it."""
+    """Counts the runs under way on each island, so that a frozen island delays only the calls that need it."""
 
     def __init__(self, changed: threading.Condition) -> None:
-        """`changed` guards the counts; it is notified when waiting calls can go on."""
+        """`changed` guards the counts; it is notified when waiting calls can continue."""
         self._changed = changed
-        self._runs: dict[int, tuple[Collection[str], int]] = {}
-        """By run: its islands, and how many hosts have not ended their part."""
+        self._left: dict[int, dict[str, int]] = {}
+        """By run and island: how many hosts have not ended their part."""
         self._under_way = Counter[str]()
-        self._full = set[str]()
+        self._blocked = set[str]()
         """Islands for which calls wait."""
-        self._rooms = Counter[str]()
-        """How often each island was full, and had room again."""
+        self._times_freed = Counter[str]()
+        """How often each island was blocked, and had few runs again."""
 
-    def begin(self, run: int, islands: Collection[str], parts: int) -> None:
-        """Counts a run on islands, which so many hosts have a part of."""
+    def begin(self, run: int, hosts: Mapping[str, int]) -> None:
+        """Counts a run on islands, each with the number of hosts that execute it there."""
         with self._changed:
-            self._runs[run] = islands, parts
-            self._under_way.update(islands)
+            self._left[run] = dict(hosts)
+            self._under_way.update(hosts.keys())
 
-    def end(self, run: int, parts: int | None = None) -> None:
-        """Notes that hosts have ended their parts of a run; without `parts` all have."""
+    def end_part(self, run: int, island: str) -> None:
+        """Notes that one host of an island has ended its part of a run."""
         with self._changed:
-            islands, left = self._runs.get(run, ((), 0))
-            if parts is not None and left > parts:
-                self._runs[run] = islands, left - parts
-                return
-            self._runs.pop(run, None)
-            self._under_way.subtract(islands)
-            for island in islands:
-                if island in self._full and self._under_way[island] <= ROOM:
-                    self._full.remove(island)
-                    self._rooms[island] += 1
-                    self._changed.notify_all()
+            left = self._left.get(run, {}).get(island, 0) - 1
+            if left > 0:
+                self._left[run][island] = left
+            else:
+                self._end(run, island)
 
-    def wait(self, islands: Collection[str], is_over: Callable[[], bool], at_first: Callable[[], object]) -> None:
-        """Waits while an island is full, or until `is_over`; does `at_first` before that.
+    def drop(self, run: int) -> None:
+        """Forgets a run that no host executes."""
+        with self._changed:
+            for island in list(self._left.get(run, ())):
+                self._end(run, island)
 
-        All calls that come until there is room wait: none passes another.
+    def lose(self, island: str) -> None:
+        """Ends all parts of runs on an island whose hosts are lost."""
+        with self._changed:
+            for run in [run for run, left in self._left.items() if island in left]:
+                self._end(run, island)
+
+    def _end(self, run: int, island: str) -> None:
+        """Counts a run less on an island, unless it has ended there; wakes waiting calls."""
+        left = self._left.get(run, {})
+        if left.pop(island, None) is None:
+            return
+        if not left:
+            del self._left[run]
+        self._under_way[island] -= 1
+        if island in self._blocked and self._under_way[island] <= RESUME_AT_RUNS:
+            self._blocked.remove(island)
+            self._times_freed[island] += 1
+            self._changed.notify_all()
+
+    def wait(self, islands: Collection[str], is_over: Callable[[], bool], before_waiting: Callable[[], object]) -> None:
+        """Waits until none of the islands has too many runs, or `is_over`. Calls `before_waiting` if it waits.
+
+        Later calls wait too, so that no call overtakes another.
         """
         with self._changed:
-            self._full.update(island for island in islands if self._under_way[island] >= WINDOW)
-            if before := {island: self._rooms[island] for island in islands if island in self._full}:
-                at_first()
+            self._blocked.update(island for island in islands if self._under_way[island] >= MAX_RUNS_PER_ISLAND)
+            if before := {island: self._times_freed[island] for island in islands if island in self._blocked}:
+                before_waiting()
                 self._changed.wait_for(
-                    lambda: is_over() or all(self._rooms[island] > was for island, was in before.items())
+                    lambda: is_over() or all(self._times_freed[island] > was for island, was in before.items())
                 )

@@ -20,8 +20,8 @@ _SINGLE = 5
 def checked_run(kind: int, payload: bytes, told: m.Submit, client: int, transfers: int) -> tuple[int, bytes]:
     """Returns the first id of a run's results, and its message with a first transfer number of the controller's own.
 
-    A client that used one number for two runs would have the values of the second dropped as sent twice. Raises PWC0911
-    for what is not a run's message to a host, PWC0916 where it names what is another client's.
+    If a client used one number for two runs, hosts would drop the values of the second run as duplicates. Raises
+    PWC0911 for what is not a run's message to a host, PWC0916 where it names what is another client's.
     """
     fits = kind == _RUN and len(payload) % 8 == 0 and len(payload) >= 8 * _SINGLE
     numbers = struct.unpack(f"<{len(payload) // 8}q", payload) if fits else (0,) * _SINGLE

@@ -209,12 +209,13 @@ class ClusterController:
                 if len(session.plans) + len(session.inside) >= MOST_INTRODUCED:
                     have = f"{MOST_INTRODUCED:,} plans and clients of {session.label(0)}"
                     raise PathwaysError(BadMessage(have_=have, rule="fewer, or plans that are unloaded"))
-                if message.plan in session.unloaded:
-                    have = f"plan {message.plan} of {session.label(0)}, which was unloaded"
-                    raise PathwaysError(BadMessage(have_=have, rule="a number that no plan has had"))
                 if message.plan < 0:
                     session.inside[message.number] = message.name
+                elif message.plan <= session.last_plan:
+                    have = f"plan {message.plan} of {session.label(0)} after {session.last_plan}"
+                    raise PathwaysError(BadMessage(have_=have, rule="numbers of plans that rise"))
                 else:
+                    session.last_plan = message.plan
                     session.plans[message.plan] = KnownPlan(
                         message.name, _branches(message.branches), self.dispatcher.cost_of(message.digest)
                     )

@@ -28,7 +28,7 @@ from pathways.runtime.wire.encoding import read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.fields import MOST_TRANSFERS
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.load_proofs import is_of_islands, proven
+from pathways.runtime.wire.load_proofs import has_shape, proven
 
 MOST_HELD = 1 << 50
 """The most bytes that a client may say it holds on a device."""
@@ -87,13 +87,18 @@ class Dispatcher:
         if member.is_up and len(keys) == len(proofs):
             loaded = {proven(key, message.plan, proof) for key, proof in zip(keys, proofs, strict=True)}
             if len(loaded) == 1 and "" not in loaded:
-                plan.loaded[message.island] = member.epoch.number, loaded.pop()
+                plan.loaded[message.island], plan.fits = (member.epoch.number, loaded.pop()), None
 
     def _is_loaded(self, run: ClusterRun) -> bool:
-        """Whether all hosts of a run have loaded the same plan, one of just the islands of the run."""
+        """Whether all hosts of a run have loaded the same plan, of exactly its islands and known branches."""
         found = [(*run.plan.loaded.get(number, (-1, "")), epoch) for number, (epoch, _) in run.parcels.items()]
         loaded = {what if at == epoch else "" for at, what, epoch in found}
-        return len(loaded) == 1 and is_of_islands(loaded.pop(), run.request.islands)
+        if len(loaded) != 1 or "" in loaded:
+            return False
+        plan, islands = run.plan, run.request.islands
+        if plan.fits != islands and has_shape(loaded.pop(), islands, plan.branches):
+            plan.fits = islands
+        return plan.fits == islands
 
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
@@ -153,7 +158,6 @@ class Dispatcher:
         behind = check_behind(message.blob, session.number)
         if isinstance(behind, m.UnloadPlan):
             session.plans.pop(behind.plan, None)
-            session.unloaded.add(behind.plan)
         if not 0 <= message.island < len(self._members):
             raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
         line = session.lines[message.island]
@@ -208,8 +212,9 @@ class Dispatcher:
         members = {island: self._members[island] for island in run.parcels}
         gone = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n][0]), None)
         if gone is None and not self._is_loaded(run):
-            rule = "all islands of a plan that their hosts have loaded"
-            following = self._drop(run, BadMessage(have_=f"a run of {run.plan.name}", rule=rule))
+            have = f"a run of {run.plan.name} on {', '.join(sorted(run.request.islands))}"
+            rule = "exactly the islands and branches of its plan, after all their hosts have loaded it"
+            following = self._drop(run, BadMessage(have_=have, rule=rule))
         elif gone is not None:
             cause = gone.lost or HostLost(island=gone.name, reason="another has taken its place")
             following = self._drop(run, cause)

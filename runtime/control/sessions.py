@@ -59,6 +59,8 @@ class KnownPlan:
     cost: Cost
     loaded: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
     """By the number of an island: the epoch in which its hosts have loaded the plan, and what they have loaded."""
+    fits: frozenset[str] | None = None
+    """The islands of the plan, once a proof has shown them: with `branches`, it is compared once."""
 
 
 @dataclass(eq=False, slots=True)
@@ -100,8 +102,8 @@ class ClientSession:
     inside: dict[int, str] = field(default_factory=dict[int, str])
     """Names of the clients inside of the process, by number."""
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
-    unloaded: set[int] = field(default_factory=set[int])
-    """The numbers of plans that were unloaded: none is used again, or the proofs of before would do."""
+    last_plan: int = -1
+    """The number of the last plan. Numbers rise: if one came again after its plan was unloaded, old proofs would do."""
     runs: int = 0
     """Counts the runs that have not ended."""
     waiting_bytes: int = 0

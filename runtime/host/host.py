@@ -271,7 +271,7 @@ class Host:
             return json.dumps({n: self.neighbors.invite(n) for n, said in message.invitations.items() if not said})
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
-        proving = self._proven.check(message, frozenset(stream.island for stream in plan.streams))
+        proving = self._proven.check(message, plan, self.neighbors.ranks)
         islands = self._islands_of(plan)
         plan = with_functions(plan, message.functions, client_of(message.plan), self.calls)
         self._plans[message.plan] = loaded = load_part(
@@ -295,7 +295,7 @@ class Host:
 
     def _unload(self, plan: int) -> None:
         """Drops a plan behind all that its client has asked to load."""
-        self._loads.put(client_of(plan), lambda: self._plans.pop(plan, None))
+        self._loads.put(client_of(plan), lambda: (self._plans.pop(plan, None), self._proven.unload(plan)))
 
     def _load(self, message: m.LoadPlan | m.CountCosts, post: Post) -> None:
         """Loads a plan, or counts its costs, for a client that is still there."""

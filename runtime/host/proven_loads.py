@@ -4,6 +4,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.part import shared_branches
+from pathways.dialect.ranks import RankTable
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.ids import client_of
@@ -14,8 +17,8 @@ from pathways.runtime.wire.load_proofs import loaded_as, prove
 class ProvenLoads:
     """Holds the keys of clients, and what each has loaded under which number.
 
-    A number stands for one plan as long as its client is there: the proof of before would do for another plan. A client
-    whose connection has ended loads its plans again, under their numbers.
+    A number stands for one plan until this plan is unloaded: the proof of before would do for another plan. After that
+    the controller takes no other plan under the number. A client whose connection has ended loads its plans again.
     """
 
     _keys: dict[int, str] = field(default_factory=dict[int, str])
@@ -26,15 +29,17 @@ class ProvenLoads:
         """Takes the key of a client from the controller."""
         self._keys[message.client] = message.key
 
-    def check(self, message: m.LoadPlan, islands: frozenset[str]) -> str:
-        """Returns the name of a plan of these islands that is to be loaded, for its proof; nothing if there is no key.
+    def check(self, message: m.LoadPlan, plan: Plan, ranks: RankTable) -> str:
+        """Returns the text that a proof of this load will sign; empty if the controller gave no key for the client.
 
         Raises PWC0911 for another plan under a number that its client has used before.
         """
         client = client_of(message.plan)
         if client not in self._keys:  # its controller has no other clients
             return ""
-        loaded = loaded_as(message.blob, islands, sequential=message.sequential)
+        branches = shared_branches(plan, lambda island: island, ranks)
+        islands, shared = {stream.island for stream in plan.streams}, branches if branches or plan.bodies else None
+        loaded = loaded_as(message.blob, islands, shared, sequential=message.sequential)
         if self._had[client].get(message.plan, loaded) != loaded:
             rule = "a number that no other plan has had"
             raise PathwaysError(BadMessage(have_=f"another plan {message.plan}", rule=rule))
@@ -48,6 +53,10 @@ class ProvenLoads:
             return b""
         self._had[client][plan] = loaded
         return prove(key, plan, loaded).encode()
+
+    def unload(self, plan: int) -> None:
+        """Drops what is known of a plan that its client has unloaded."""
+        self._had.get(client_of(plan), {}).pop(plan, None)
 
     def forget(self, client: int) -> None:
         """Drops what is known of a client that is gone; its number may be used again."""

@@ -87,15 +87,22 @@ def serve() -> None:
     host.start()
     folder = Path(chosen.socket).parent if chosen.socket and not chosen.listen else None
 
+    def clean_up() -> None:
+        """Removes what this host has in its folder: the controller may be dead. Other hosts may still log there."""
+        if folder is None:
+            return
+        own = [log_of(folder, name), Path(chosen.socket)]
+        if rank == 0:
+            own.append(log_of(folder, island.name))  # of the service where the hosts of the island meet
+        with contextlib.suppress(OSError):
+            for path in own:
+                path.unlink(missing_ok=True)
+            folder.rmdir()
+
     def at_end(error: ConnectionEnded) -> None:
         if chosen.foreground:
             print(f"note: the controller has ended the connection: {error}", file=sys.stderr, flush=True)
-        if folder:  # its controller may be unable to, and other hosts have their logs there
-            with contextlib.suppress(OSError):
-                log_of(folder, name).unlink(missing_ok=True)
-                if rank == 0:
-                    log_of(folder, island.name).unlink(missing_ok=True)  # of the service where its hosts meet
-                folder.rmdir()
+        clean_up()
 
     threading.Thread(
         target=_read, args=(connection, clients, check, at_end), name="pathways-reader", daemon=True
@@ -104,6 +111,7 @@ def serve() -> None:
         try:
             host.receive(*todo.get())
         except ConnectionEnded:
+            clean_up()
             os._exit(0)
         except BaseException:  # what a controller relies on is not there any more
             traceback.print_exc()

@@ -53,7 +53,7 @@ class HostProcess:
             self.meeting.kill()
 
     def end(self, seconds: float = 5.0) -> None:
-        """Waits for its end, now that its stream has ended; kills it where it does not end by that. Its log goes."""
+        """Waits for its end, now that its stream has ended; kills it where it does not end by that. Removes its log."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -63,7 +63,7 @@ class HostProcess:
             self.meeting.end()
             self.meeting.log.unlink(missing_ok=True)
         self.log.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # it has logs of hosts that were started with this one
+        with contextlib.suppress(OSError):  # the folder still has logs of hosts that were started with this one
             self.log.parent.rmdir()
 
 

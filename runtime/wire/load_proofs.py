@@ -1,15 +1,20 @@
 """Proofs that a host has loaded a plan: made by the host, shown by the client, checked by the controller.
 
-A run whose hosts have loaded different plans, or none, would wait on one host for a value that no other sends, and the
-runs of other clients would wait behind it; so would they behind a run that names some of the islands of its plan. The
-controller gives each host a key for each client, which clients never see. It schedules a run if all of its hosts have
-proven that they loaded the same plan, and that this plan is one of just the run's islands.
+A run on only some islands of its plan would wait for values that no host sends, and so would a run whose hosts have
+loaded different plans. Runs of other clients would wait after it. A branch whose decision the controller does not pass
+on would wait for ever. The controller therefore schedules a run only if each host of the run has proven that it loaded
+the same plan, and if the run names exactly the islands of this plan, and the client exactly its branches. The keys of
+the proofs go from the controller to the hosts; clients never see them.
 """
 
 import hashlib
 import hmac
 import json
-from functools import lru_cache
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
+
+Branches: TypeAlias = Mapping[int, tuple[str, frozenset[str]]]
+"""By number, the branches of a plan that several hosts have a part of: the kind and the hosts of each."""
 
 
 def new_key(of_host: bytes, ticket: str) -> str:
@@ -22,19 +27,22 @@ def digest_of(plan: bytes) -> str:
     return hashlib.blake2b(plan, digest_size=16).hexdigest()
 
 
-def loaded_as(plan: bytes, islands: frozenset[str], *, sequential: bool) -> str:
-    """Names what a host loads: the digests of a plan and of its islands, and whether it is enqueued sequentially."""
-    return f"{digest_of(plan)}/{sequential:d}/{_digest_of_islands(islands)}"
+def loaded_as(plan: bytes, islands: Collection[str], branches: Branches | None, *, sequential: bool) -> str:
+    """Names what a host loads: a plan, its islands and branches, and whether it is enqueued sequentially.
+
+    `branches` is None for a plan without any, whose runs end by themselves.
+    """
+    return f"{digest_of(plan)}/{sequential:d}/{_digest_of_shape(islands, branches)}"
 
 
-def is_of_islands(loaded: str, islands: frozenset[str]) -> bool:
-    """Whether what a host has loaded (`loaded_as`) is a plan of just these islands."""
-    return loaded.rpartition("/")[2] == _digest_of_islands(islands)
+def has_shape(loaded: str, islands: Collection[str], branches: Branches | None) -> bool:
+    """Whether what a host has loaded (`loaded_as`) is a plan of exactly these islands and branches."""
+    return loaded.rpartition("/")[2] == _digest_of_shape(islands, branches)
 
 
-@lru_cache(1 << 12)
-def _digest_of_islands(islands: frozenset[str]) -> str:
-    return digest_of(json.dumps(sorted(islands)).encode())
+def _digest_of_shape(islands: Collection[str], branches: Branches | None) -> str:
+    listed = None if branches is None else sorted((n, kind, sorted(hosts)) for n, (kind, hosts) in branches.items())
+    return digest_of(json.dumps([sorted(islands), listed]).encode())
 
 
 def prove(key: str, plan: int, loaded: str) -> str:

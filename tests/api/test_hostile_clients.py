@@ -157,7 +157,11 @@ def test_a_run_of_some_islands_of_its_plan_is_refused(cluster: SharedCluster) ->
             run = m.RunPlan(plan, client.ids(100 + number), 7, client.ids(200 + 10 * number), ())
             client.control.post(client.submitted(chosen, run))
             said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.RunRefused | m.Relayed))
-            assert isinstance(said, m.RunRefused) == (" " not in chosen)
+            if " " in chosen:
+                assert isinstance(said, m.Relayed)
+            else:
+                assert isinstance(said, m.RunRefused) and said.run == run.run
+                assert read_diagnostic(said.cause).code == "PWC0911"
         for one in (client, *hosts):
             one.close()
 

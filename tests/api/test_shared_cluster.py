@@ -21,7 +21,7 @@ from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
 from support.two_islands import X, both, double, f, g, here, square, there
 
 import pathways as pw
-from pathways.runtime.client.run_window import WINDOW
+from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND
 
 
 @pw.program
@@ -239,25 +239,28 @@ np.testing.assert_array_equal(np.asarray(program(x)), there)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_frozen_island_does_not_delay_calls_on_others() -> None:
+def test_a_frozen_island_does_not_delay_calls_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """More calls than a client may have under way on an island wait for the frozen one, and others pass them."""
+    monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "60")
     with shared_cluster() as cluster, pw.connect(cluster.address):
         jax.block_until_ready(both(X))  # its slices are placed on two islands
         a, hosts = there(X), cluster.hosts()
         want, frozen = np.asarray(there(a)), a.handle.buffer.origin[1]
         assert here(X).handle.buffer.origin[1] != frozen
         results: list[Any] = []
-        calls = threading.Thread(target=lambda: results.extend(there(a) for _ in range(2 * WINDOW)))
+        calls = threading.Thread(
+            target=lambda: results.extend(there(a) for _ in range(2 * MAX_RUNS_PER_ISLAND)), daemon=True
+        )
         cluster.send(frozen, signal.SIGSTOP)
         try:
             calls.start()
-            assert becomes(lambda: len(results) == WINDOW), "no more are under way there"
-            for _ in range(2 * WINDOW):
+            assert becomes(lambda: len(results) == MAX_RUNS_PER_ISLAND), "no more are under way there"
+            for _ in range(2 * MAX_RUNS_PER_ISLAND):
                 np.testing.assert_array_equal(np.asarray(here(X)), double(X))
-            assert len(results) == WINDOW
+            assert len(results) == MAX_RUNS_PER_ISLAND
         finally:
             cluster.send(frozen, signal.SIGCONT)
         calls.join(60)
-        assert len(results) == 2 * WINDOW and cluster.hosts() == hosts
+        assert len(results) == 2 * MAX_RUNS_PER_ISLAND and cluster.hosts() == hosts
         for result in results:
             np.testing.assert_array_equal(np.asarray(result), want)

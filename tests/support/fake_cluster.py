@@ -64,8 +64,9 @@ class FakeCluster:
         *, sequential: bool = False,
     ) -> None:  # fmt: skip
         """Proves to the dispatcher that a host has loaded a plan of the islands of `hosts`."""
-        islands = frozenset(self.members[each].name for each in hosts)
-        keys, loaded = map(session.key_of, self.members[host].ranks), loaded_as(text, islands, sequential=sequential)
+        islands, known = {self.members[each].name for each in hosts}, session.plans[number]
+        loaded = loaded_as(text, islands, known.branches, sequential=sequential)
+        keys = map(session.key_of, self.members[host].ranks)
         proofs = " ".join(prove(key, number, loaded) for key in keys)
         self.dispatcher.loaded(session, m.Loaded(number, host, proofs))
 

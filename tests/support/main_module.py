@@ -15,6 +15,7 @@ from typing import Any
 from support import forked_python
 from support.forked_python import ROOT, Job
 
+SAVE_TIMEOUT_S = 10.0
 SAVE_INTERVAL_S = 1.0
 """How often a measured process writes which lines it has run: a signal can end it at any time."""
 
@@ -56,11 +57,13 @@ def _keep_lines_measured() -> None:
     if measured is None:
         return
     measured.switch_context(f"process of {os.environ.get('PYTEST_CURRENT_TEST', '').rpartition(' ')[0]}")
-    exit_at_once, save_once, saving = os._exit, measured.save, threading.Lock()
+    exit_at_once, save_once, saving = os._exit, measured.save, threading.RLock()
 
     def save() -> None:
-        with saving, contextlib.suppress(Exception):  # another thread may run a new line meanwhile
-            save_once()
+        if saving.acquire(timeout=SAVE_TIMEOUT_S):  # a fork may have come while a thread had it
+            with contextlib.suppress(Exception):  # another thread may run a new line meanwhile
+                save_once()
+            saving.release()
 
     def exit_with_lines(code: int) -> None:
         save()

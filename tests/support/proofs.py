@@ -26,4 +26,4 @@ class KeysOfHosts:
         with self._changed:
             assert self._changed.wait_for(lambda: (host, client) in self._keys, PATIENCE)
             key = self._keys[host, client]
-        return m.Loaded(plan, number, prove(key, plan, loaded_as(b"", frozenset([host]), sequential=False)))
+        return m.Loaded(plan, number, prove(key, plan, loaded_as(b"", [host], None, sequential=False)))

@@ -36,6 +36,8 @@ from pathways.runtime.wire.addresses import show_address
 
 CONNECT_S = 5.0
 """Limits the wait for the address of another host's transfer server, in seconds; then the pull fails."""
+CONNECT_AGAIN_S = 0.2
+"""Limits that wait for the later pulls from a host that has not said its address in `CONNECT_S`."""
 MEETING_S = 2.0
 """Limits the wait until both ends of a connection are ready, in seconds; then they are taken to be."""
 _transfer: Any = importlib.import_module("jax.experimental.transfer")
@@ -113,7 +115,7 @@ class TransferSource:
         if self._connection is None:
             wait_at_most([self._mailbox.pulls], self._patience_s)
             if not self._mailbox.pulls.is_there():
-                self._patience_s = 0.0  # other clients' runs wait behind each pull
+                self._patience_s = CONNECT_AGAIN_S  # runs of other clients wait after each pull
                 raise RuntimeError("the other host has not said where its values are pulled")
             if self._is_closed:  # to connect with a process that is gone ends this one
                 raise RuntimeError("the connection was closed")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pathways.runtime.client.run_window import ROOM, WINDOW, RunWindow
+from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND, RESUME_AT_RUNS, RunWindow
 
 PATIENCE_S = 60.0
 
@@ -32,11 +32,11 @@ class Waiting:
         return not self.thread.is_alive()
 
 
-def filled(*islands: str, runs: int = WINDOW) -> tuple[RunWindow, threading.Condition]:
+def filled(*islands: str, runs: int = MAX_RUNS_PER_ISLAND) -> tuple[RunWindow, threading.Condition]:
     changed = threading.Condition()
     window = RunWindow(changed)
     for run in range(runs):
-        window.begin(run, islands, parts=len(islands))
+        window.begin(run, dict.fromkeys(islands, 1))
     return window, changed
 
 
@@ -54,9 +54,9 @@ def test_a_full_island_delays_only_the_calls_that_need_it() -> None:
 
 
 def test_calls_wait_only_for_islands_with_a_full_window() -> None:
-    window, _ = filled("a", runs=WINDOW - 1)
+    window, _ = filled("a", runs=MAX_RUNS_PER_ISLAND - 1)
     assert not waits(window, "a")
-    window.begin(WINDOW, ["a", "b"], parts=2)
+    window.begin(MAX_RUNS_PER_ISLAND, {"a": 1, "b": 1})
     assert waits(window, "a") and not waits(window, "b")
 
 
@@ -64,32 +64,54 @@ def test_a_waiting_call_goes_on_when_few_runs_are_left_and_others_wait_until_the
     window, changed = filled("a")
     first = Waiting(window, ["a"])
     assert first.has_begun.wait(PATIENCE_S)
-    for run in range(WINDOW - ROOM - 1):
-        window.end(run, parts=1)
+    for run in range(MAX_RUNS_PER_ISLAND - RESUME_AT_RUNS - 1):
+        window.end_part(run, "a")
     assert waits(window, "a"), "a later call does not pass the first"
     with changed:
         assert first.thread.is_alive()
-    window.end(WINDOW - 1)
+    window.drop(MAX_RUNS_PER_ISLAND - 1)
     assert first.goes_on() and not waits(window, "a")
 
 
-def test_a_run_is_under_way_until_all_its_hosts_have_ended_it() -> None:
-    window, _ = filled("a", "b")
-    waiting = Waiting(window, ["b"])
+def test_an_island_that_has_done_its_parts_is_not_delayed_by_a_frozen_one() -> None:
+    window, _ = filled("frozen", "healthy")
+    waiting = Waiting(window, ["healthy"])
     assert waiting.has_begun.wait(PATIENCE_S)
-    for run in range(WINDOW):
-        window.end(run, parts=1)
+    for run in range(MAX_RUNS_PER_ISLAND):
+        window.end_part(run, "healthy")
+    assert waiting.goes_on() and waits(window, "frozen") and not waits(window, "healthy")
+
+
+def test_a_run_is_under_way_until_all_hosts_of_the_island_have_ended_it() -> None:
+    window = RunWindow(threading.Condition())
+    for run in range(MAX_RUNS_PER_ISLAND):
+        window.begin(run, {"a": 2})
+        window.end_part(run, "a")
     assert waits(window, "a"), "the other host has not ended them"
-    for run in range(WINDOW):
-        window.end(run, parts=1)
-    assert waiting.goes_on() and not waits(window, "a", "b")
+    for run in range(MAX_RUNS_PER_ISLAND):
+        window.end_part(run, "a")
+    assert not waits(window, "a")
+
+
+def test_the_parts_of_a_lost_island_have_ended() -> None:
+    window, _ = filled("lost", "other")
+    waiting = Waiting(window, ["lost"])
+    assert waiting.has_begun.wait(PATIENCE_S)
+    window.lose("lost")
+    assert waiting.goes_on() and not waits(window, "lost") and waits(window, "other")
+    for run in range(MAX_RUNS_PER_ISLAND):
+        window.end_part(run, "lost")  # said before the loss, and read after it
+        window.end_part(run, "other")
+    for run in range(MAX_RUNS_PER_ISLAND):
+        window.begin(run, {"lost": 1, "other": 1})
+    assert waits(window, "lost") and waits(window, "other"), "none is counted twice, or less than none"
 
 
 def test_a_run_that_has_ended_counts_once() -> None:
     window, _ = filled("a")
     for _ in range(3):
-        window.end(0)
-    window.begin(WINDOW, ["a"], parts=1)
+        window.drop(0)
+    window.begin(MAX_RUNS_PER_ISLAND, {"a": 1})
     assert waits(window, "a")
 
 

@@ -379,3 +379,21 @@ def test_runs_have_transfer_numbers_of_the_controllers_own() -> None:
     assert all(len(of_run) == 1 for of_run in numbers), "all islands of a run use the same"
     assert len({number for of_run in numbers for number in of_run}) == 20
     assert len({number % 3 for of_run in numbers for number in of_run}) > 1, "other processes cannot guess them"
+
+
+def test_a_run_whose_client_hides_a_branch_of_its_plan_is_refused() -> None:
+    """Its hosts would wait for ever for decisions that the controller does not pass on."""
+    cluster = FakeCluster(2)
+    client, other = cluster.client(), cluster.client()
+    known = client.plans[PLAN]
+    real = KnownPlan("work", {4: ("cond", frozenset(("island0", "island1")))}, known.cost)
+    for hidden in (None, {}, {4: ("while", frozenset(("island0", "island1")))}):
+        client.plans[PLAN] = real
+        cluster.load(client, 0, [0, 1])
+        cluster.load(client, 1, [0, 1])
+        client.plans[PLAN] = KnownPlan("work", hidden, known.cost, dict(real.loaded))
+        run = cluster.submit(client, 1, [0, 1], loads=False)
+        assert refused(client)[run] == "PWC0911"
+    client.plans[PLAN] = real
+    run = cluster.submit(client, 2, [0, 1], loads=False)
+    assert run not in refused(client) and not refused(other)

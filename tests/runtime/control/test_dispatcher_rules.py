@@ -42,7 +42,7 @@ class Gang(FakeCluster):
 
     def prove(self, session: ClientSession, *plans: bytes) -> None:
         """Each of the two hosts proves that it has loaded a plan."""
-        loaded = [loaded_as(plan, frozenset(("island0",)), sequential=False) for plan in plans]
+        loaded = [loaded_as(plan, ["island0"], session.plans[PLAN].branches, sequential=False) for plan in plans]
         keys = map(session.key_of, self.members[0].ranks)
         proofs = [prove(key, PLAN, what) for key, what in zip(keys, loaded, strict=True)]
         self.dispatcher.loaded(session, m.Loaded(PLAN, 0, " ".join(proofs)))
@@ -170,15 +170,6 @@ def test_messages_after_runs_go_at_once_if_no_run_waits() -> None:
     assert got(cluster, 1) == [m.FreeArrays((first_id(1) + 3,))] and not got(cluster, 0)
     frame = b"".join(bytes(piece) for piece in frame_of(*encode(m.FreeArrays((first_id(1),)))))
     assert code(client, cluster, m.Relayed(2, 0, 0, frame)) == "PWC0911"
-
-
-def test_an_unloaded_plan_is_remembered_as_such() -> None:
-    cluster = FakeCluster(1)
-    client = cluster.client()
-    plan = first_id(client.number)
-    frame = b"".join(bytes(piece) for piece in frame_of(*encode(m.UnloadPlan(plan))))
-    cluster.dispatcher.pass_on(client, m.Relayed(0, 0, 0, frame))
-    assert client.unloaded == {plan}
 
 
 def test_the_bytes_in_line_of_a_client_are_counted_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:

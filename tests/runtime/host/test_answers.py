@@ -4,10 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.hand_plans import cond, plan_of
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.part import branch_number
+from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.runtime.errors import ComputationFailed, NotANumber
 from pathways.runtime.host.load.loaded_part import PartInput, PartResult, copy_if_array
 from pathways.runtime.host.observe.numbers import NANS, NumbersOnHost
@@ -22,7 +25,8 @@ from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.load_proofs import loaded_as, new_key, proven
 
 KEY = new_key(b"host", "ticket")
-ISLANDS = frozenset({"island0", "island1"})
+ISLANDS = ("island0", "island1")
+STATED = plan_of(dict.fromkeys(ISLANDS, ()))
 PLAN = first_id(3) + 2
 
 
@@ -38,7 +42,7 @@ def expecting() -> ProvenLoads:
 
 def code_of(loads: ProvenLoads, message: m.LoadPlan) -> str:
     try:
-        loads.check(message, ISLANDS)
+        loads.check(message, STATED, ONE_EACH)
     except PathwaysError as error:
         return str(error.code)
     return ""
@@ -46,18 +50,43 @@ def code_of(loads: ProvenLoads, message: m.LoadPlan) -> str:
 
 def test_a_proof_is_for_the_plan_the_islands_and_the_order_that_were_loaded() -> None:
     loads = expecting()
-    named = loads.check(load(b"plan"), ISLANDS)
-    assert named == loaded_as(b"plan", ISLANDS, sequential=False)
+    named = loads.check(load(b"plan"), STATED, ONE_EACH)
+    assert named == loaded_as(b"plan", ISLANDS, None, sequential=False)
     assert proven(KEY, PLAN, loads.prove(PLAN, named).decode()) == named
-    others = [loads.check(load(b"other"), ISLANDS) for loads in [expecting()]]
-    others.append(expecting().check(load(b"plan", sequential=True), ISLANDS))
-    others.append(expecting().check(load(b"plan"), frozenset({"island0"})))
+    others = [loads.check(load(b"other"), STATED, ONE_EACH) for loads in [expecting()]]
+    others.append(expecting().check(load(b"plan", sequential=True), STATED, ONE_EACH))
+    others.append(expecting().check(load(b"plan"), plan_of({"island0": ()}), ONE_EACH))
     assert named not in others and len(set(others)) == 3
+
+
+def test_a_proof_shows_the_branches_that_several_hosts_have_a_part_of() -> None:
+    both = dict.fromkeys(ISLANDS, (cond(4, (), ()),))
+    shared = {branch_number(-1, 4): ("cond", frozenset(ISLANDS))}
+    alone = plan_of({"island0": ()}, bodies=[{"island0": ()}])
+    for stated, ranks, branches in (
+        (plan_of(both), ONE_EACH, shared),
+        (plan_of({"island0": both["island0"], "island1": ()}), ONE_EACH, None),
+        (alone, ONE_EACH, {}),
+        (plan_of({"island0": ()}), RankTable({"island0": 2}), {-1: ("vote", frozenset({"island0/0", "island0/1"}))}),
+    ):
+        islands = [stream.island for stream in stated.streams]
+        named = expecting().check(load(b"plan"), stated, ranks)
+        assert named == loaded_as(b"plan", islands, branches, sequential=False)
+
+
+def test_a_number_of_an_unloaded_plan_is_forgotten() -> None:
+    loads = expecting()
+    loads.prove(PLAN, loads.check(load(b"plan"), STATED, ONE_EACH))
+    loads.unload(PLAN + 1)
+    assert code_of(loads, load(b"other")) == "PWC0911"
+    loads.unload(PLAN)
+    loads.unload(first_id(9))
+    assert code_of(loads, load(b"other")) == ""
 
 
 def test_a_number_stands_for_one_plan_once_it_is_proven() -> None:
     loads = expecting()
-    named = loads.check(load(b"plan"), ISLANDS)
+    named = loads.check(load(b"plan"), STATED, ONE_EACH)
     assert code_of(loads, load(b"other")) == ""  # the first was not loaded in the end
     loads.prove(PLAN, named)
     assert code_of(loads, load(b"other")) == "PWC0911" == code_of(loads, load(b"plan", sequential=True))
@@ -66,19 +95,19 @@ def test_a_number_stands_for_one_plan_once_it_is_proven() -> None:
 
 def test_without_a_key_nothing_is_named_or_proven() -> None:
     loads = ProvenLoads()
-    assert loads.check(load(b"plan"), ISLANDS) == "" and loads.prove(PLAN, "a plan") == b""
+    assert loads.check(load(b"plan"), STATED, ONE_EACH) == "" and loads.prove(PLAN, "a plan") == b""
     loads = expecting()
-    assert loads.check(load(b"plan", first_id(4)), ISLANDS) == "" and loads.prove(PLAN, "") == b""
+    assert loads.check(load(b"plan", first_id(4)), STATED, ONE_EACH) == "" and loads.prove(PLAN, "") == b""
 
 
 def test_a_client_that_is_gone_leaves_its_numbers_to_the_next() -> None:
     loads = expecting()
-    loads.prove(PLAN, loads.check(load(b"plan"), ISLANDS))
+    loads.prove(PLAN, loads.check(load(b"plan"), STATED, ONE_EACH))
     loads.forget(4)
     assert code_of(loads, load(b"other")) == "PWC0911"
     loads.forget(3)
     loads.forget(3)
-    assert loads.check(load(b"other"), ISLANDS) == ""
+    assert loads.check(load(b"other"), STATED, ONE_EACH) == ""
     loads.expect(m.Expect(3, "ticket", "member", KEY))
     assert code_of(loads, load(b"other")) == ""
 

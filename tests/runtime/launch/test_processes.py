@@ -4,11 +4,15 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clusters import PATIENCE
+from support.processes import start_python
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import RankTable
@@ -169,3 +173,29 @@ def test_the_end_of_one_island_leaves_the_logs_of_others(hosts: int) -> None:
                 host.connection.close()
                 host.end()
     assert not folder.exists()
+
+
+OWNER = """
+import sys
+from pathways.dialect.ranks import RankTable
+from pathways.dialect.topology import Island
+from pathways.runtime.launch.processes import start_hosts
+count = int(sys.argv[1])
+ranks = RankTable({"a": count, "b": count} if count > 1 else {})
+hosts = start_hosts([Island(name, devices=1, hosts=count) for name in "ab"], "cpu", ranks)
+print(hosts[0].log.parent, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_hosts_whose_owner_is_killed_leave_no_folder(count: int) -> None:
+    with start_python("-c", OWNER, str(count)) as owner:
+        assert owner.stdout is not None
+        folder = Path(owner.stdout.readline().strip())
+        assert folder.name.startswith("pathways-") and any(folder.iterdir())
+        owner.kill()
+    until = time.monotonic() + PATIENCE
+    while folder.exists():
+        assert time.monotonic() < until, [path.name for path in folder.iterdir()]
+        threading.Event().wait(0.02)
