@@ -169,7 +169,6 @@ def test_a_run_of_some_islands_of_its_plan_is_refused(cluster: SharedCluster) ->
 def test_a_run_of_several_hosts_is_refused_unless_all_have_loaded_its_plan(cluster: SharedCluster) -> None:
     with unharmed(cluster):
         client, host, plan = newcomer(cluster)
-        client.control.post(m.Introduce(0, plan, "half of it", "", ""))
         run = m.RunPlan(plan, client.ids(7), 0, client.ids(8), (-1,))
         client.control.post(client.submitted("island0 island1", run))
         said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.RunRefused))
@@ -183,6 +182,22 @@ def test_a_run_of_several_hosts_is_refused_unless_all_have_loaded_its_plan(clust
         client.control.post(m.Introduce(0, plan, "again, with the proofs of before", "", ""))
         assert refusal(client) == "PWC0911"
         host.close()
+
+
+def test_a_run_whose_client_hides_its_loop_from_the_controller_is_refused(cluster: SharedCluster) -> None:
+    """Its hosts would wait for ever for decisions that the controller does not pass on."""
+    with unharmed(cluster):
+        client = HostileClient(cluster.address)
+        islands = ("island0", "island1")
+        hosts, plan = [client.host(island) for island in islands], client.ids(1)
+        for island, host in zip(islands, hosts, strict=True):
+            client.load(host, plan, island, plan_of_two_islands(turns=3))
+        run = m.RunPlan(plan, client.ids(7), 0, client.ids(8), ())
+        client.control.post(client.submitted("island0 island1", run))
+        said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.RunRefused | m.Relayed))
+        assert isinstance(said, m.RunRefused) and read_diagnostic(said.cause).code == "PWC0911"
+        for one in (client, *hosts):
+            one.close()
 
 
 def test_absurd_claims_of_memory_are_refused(cluster: SharedCluster) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
+from jax import lax
 
 import pathways as pw
 from pathways.dialect.plan.plan_file import write_plan
@@ -117,9 +118,17 @@ def small_plan() -> bytes:
 
 
 @cache
-def plan_of_two_islands() -> bytes:
-    """Compiles a program without arguments whose value goes from island0 to island1, for a cluster of three islands."""
-    program = pw.program(lambda: g(f(np.ones((4, 4), np.float32))))
+def plan_of_two_islands(turns: int = 0) -> bytes:
+    """Compiles a program without arguments whose value goes from island0 to island1, for a cluster of three islands.
+
+    With `turns` it goes there in a loop on data.
+    """
+    ones = np.ones((4, 4), np.float32)
+
+    def loop() -> Any:
+        return lax.while_loop(lambda c: c[1] < turns, lambda c: (g(f(c[0])) * 0 + c[0] + 1, c[1] + 1), (ones, 0))
+
+    program = pw.program(loop if turns else lambda: g(f(ones)))
     return write_plan(program.lower().compile("islands=3,devices=2").plan)
 
 

@@ -386,8 +386,10 @@ def test_a_run_whose_client_hides_a_branch_of_its_plan_is_refused() -> None:
     cluster = FakeCluster(2)
     client, other = cluster.client(), cluster.client()
     known = client.plans[PLAN]
-    real = KnownPlan("work", {4: ("cond", frozenset(("island0", "island1")))}, known.cost)
-    for hidden in (None, {}, {4: ("while", frozenset(("island0", "island1")))}):
+    both = frozenset[str](("island0", "island1"))
+    real = KnownPlan("work", {4: ("cond", both)}, known.cost)
+    hidings: list[dict[int, tuple[str, frozenset[str]]] | None] = [None, {}, {4: ("while", both)}]
+    for hidden in hidings:
         client.plans[PLAN] = real
         cluster.load(client, 0, [0, 1])
         cluster.load(client, 1, [0, 1])

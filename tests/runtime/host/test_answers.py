@@ -1,5 +1,6 @@
 """Tests what a host proves, answers, and says of the end of a run, message by message."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ from support.hand_plans import cond, plan_of
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.instructions import Instruction
 from pathways.dialect.plan.part import branch_number
 from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.runtime.errors import ComputationFailed, NotANumber
@@ -60,7 +62,7 @@ def test_a_proof_is_for_the_plan_the_islands_and_the_order_that_were_loaded() ->
 
 
 def test_a_proof_shows_the_branches_that_several_hosts_have_a_part_of() -> None:
-    both = dict.fromkeys(ISLANDS, (cond(4, (), ()),))
+    both: dict[str, Sequence[Instruction]] = {island: [cond(4, (), ())] for island in ISLANDS}
     shared = {branch_number(-1, 4): ("cond", frozenset(ISLANDS))}
     alone = plan_of({"island0": ()}, bodies=[{"island0": ()}])
     for stated, ranks, branches in (
