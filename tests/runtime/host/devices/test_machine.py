@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from support.hand_plans import plan_of
+from support.plans_by_hand import plan_of
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named

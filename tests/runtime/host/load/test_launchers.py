@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.hand_plans import computation, run
+from support.plans_by_hand import computation, run
 
 from pathways.dialect.topology import Island
 from pathways.runtime.errors import ComputationFailed

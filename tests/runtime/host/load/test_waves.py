@@ -3,7 +3,7 @@
 from collections.abc import Container, Sequence
 
 import pytest
-from support.hand_plans import computation, cond, copy, plan_of, receive, run, send
+from support.plans_by_hand import computation, cond, copy, plan_of, receive, run, send
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Free, Instruction, Run

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from support.hand_plans import plan_of, run
+from support.plans_by_hand import plan_of, run
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.hand_plans import copy, plan_of, run
+from support.plans_by_hand import copy, plan_of, run
 
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType

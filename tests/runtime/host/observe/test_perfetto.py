@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.hand_plans import copy, plan_of, receive, run, send
+from support.plans_by_hand import copy, plan_of, receive, run, send
 
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.plan.instructions import Run

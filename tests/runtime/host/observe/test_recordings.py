@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.hand_plans import copy, plan_of, receive, run, send
+from support.plans_by_hand import copy, plan_of, receive, run, send
 
 from pathways.dialect.plan.instructions import Instruction
 from pathways.runtime.host.devices import pjrt

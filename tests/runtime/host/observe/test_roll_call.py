@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.hand_plans import run
+from support.plans_by_hand import run
 
 from pathways.dialect.diagnostics import Where
 from pathways.runtime.host.devices.callbacks import Inside, running

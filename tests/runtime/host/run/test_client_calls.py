@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.hand_plans import computation, plan_of
+from support.plans_by_hand import computation, plan_of
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.hand_plans import cond
+from support.plans_by_hand import cond
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch

@@ -1,7 +1,7 @@
 """Tests which computations fail with one of a plan: those that need its results, through any number of steps."""
 
 import pytest
-from support.hand_plans import cond, copy, plan_of, receive, run, send
+from support.plans_by_hand import cond, copy, plan_of, receive, run, send
 
 from pathways.dialect.plan.instructions import Instruction
 from pathways.runtime.host.run.dependents import dependents

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.hand_plans import run
+from support.plans_by_hand import run
 
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
