@@ -74,26 +74,42 @@ def test_a_doomed_run_knows_the_reason_for_all_that_was_not_decided(cancelled: b
     assert run.cancelled == (Poison(LOST) if cancelled else None)
 
 
+class WatchedCondition(threading.Condition):
+    """Notes that a thread waits. The thread has the lock until it does, so that no notification is too early."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_waited_for = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.is_waited_for.set()
+        return super().wait(timeout)
+
+
 @pytest.mark.parametrize("in_step", [False, True])
 def test_a_decision_wakes_the_thread_that_waits_for_it(in_step: bool) -> None:
     """The thread would wait for ever if a decision did not notify it."""
-    run = InStep(7, post_nothing) if in_step else RunDecisions(7, post_nothing)
+    changed = WatchedCondition()
+    run = (InStep if in_step else RunDecisions)(7, post_nothing, _changed=changed)
     run.expect(3, 1)
     thread = threading.Thread(target=run.wait, args=(3,), daemon=True)
     thread.start()
+    assert changed.is_waited_for.wait(10)
     run.hear(decided(3, 1))
     thread.join(10)
     assert not thread.is_alive() and run.take(3) == 1
 
 
 def test_the_next_decision_in_step_is_known_once_the_last_is_enqueued() -> None:
-    run = InStep(7, post_nothing)
+    changed = WatchedCondition()
+    run = InStep(7, post_nothing, _changed=changed)
     for name in (3, 4):
         run.expect(name, 1)
         run.hear(decided(name, 10 * name))
     assert run.is_known(3) and not run.is_known(4) and run.take(3) == 30 and not run.is_known(4)
     thread = threading.Thread(target=run.wait, args=(4,), daemon=True)
     thread.start()
+    assert changed.is_waited_for.wait(10)
     run.go_on()
     thread.join(10)
     assert not thread.is_alive() and run.take(4) == 40

@@ -104,18 +104,16 @@ def test_an_interrupt_before_the_thread_starts_leaves_no_run(monkeypatch: pytest
 
 def test_a_client_with_many_runs_waits_for_one_of_its_own_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "MOST_BACKGROUND", 2)
-    runs = BackgroundRuns()
+    runs, has_begun = BackgroundRuns(), list[bool]()
     work = Work(runs)
     work.start(promise(1), promise(2), promise(3, TWO), promise(4, TWO))  # no client has more than two
-    begun = threading.Event()
 
-    def third() -> None:
-        begun.set()
-        work.start(promise(5))
+    def pause(_: float) -> None:
+        has_begun.append(5 in runs.runs)
+        work.go.set()
 
-    thread = threading.Thread(target=third, daemon=True)
-    thread.start()
-    assert begun.wait(20) and 5 not in runs.runs
-    work.go.set()
-    thread.join(20)
+    monkeypatch.setattr(background.time, "sleep", pause)
+    work.start(promise(5))
+    assert has_begun and not any(has_begun)
+    monkeypatch.undo()
     assert runs.drain() and sorted(work.done) == [1, 2, 3, 4, 5]
