@@ -22,6 +22,12 @@ jit: Any = jax.jit
 Step = Callable[..., Any]
 
 
+def slices(count: int, devices: int = 1) -> list[Any]:
+    """Makes slices of one new set of devices."""
+    made = pw.make_virtual_device_set()
+    return [made.add_slice(devices=devices) for _ in range(count)]
+
+
 def block(params: Any, x: Any) -> Any:
     """Applies a transformer block: attention and a multilayer perceptron, without biases."""
     q, k, v = jnp.split(x @ params["qkv"], 3, axis=-1)

@@ -1,9 +1,10 @@
-"""Proofs, by hosts that tests play, that plans are loaded (runtime/wire/load_proofs.py)."""
+"""What a test needs to play a host: its messages, and proofs that plans are loaded (runtime/wire/load_proofs.py)."""
 
 import threading
 from dataclasses import dataclass, field
 
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.load_proofs import loaded_as, prove
 from support.clusters import PATIENCE
 
@@ -27,3 +28,8 @@ class KeysOfHosts:
             assert self._changed.wait_for(lambda: (host, client) in self._keys, PATIENCE)
             key = self._keys[host, client]
         return m.Loaded(plan, number, prove(key, plan, loaded_as(b"", [host], None, sequential=False)))
+
+
+def next_message(connection: Connection) -> m.Message:
+    """Receives the next message that is not a heartbeat."""
+    return next(said for said in iter(connection.receive, None) if not isinstance(said, m.Beat))

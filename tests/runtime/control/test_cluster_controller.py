@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.proofs import KeysOfHosts
+from support.proofs import KeysOfHosts, next_message
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
@@ -130,11 +130,6 @@ class RunningController:
         self.listener.close()
         self.loop.close()
         assert not self.thread.is_alive()
-
-
-def next_message(connection: Connection) -> m.Message:
-    """Receives the next message that is not a heartbeat."""
-    return next(said for said in iter(connection.receive, None) if not isinstance(said, m.Beat))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.clusters import PATIENCE
 from support.members import HERE, NOISE, Members
-from support.proofs import KeysOfHosts
+from support.proofs import KeysOfHosts, next_message
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
@@ -130,10 +130,6 @@ class RunningController:
         self.listener.close()
         self.loop.close()
         assert not self.thread.is_alive()
-
-
-def next_message(connection: Connection) -> m.Message:
-    return next(said for said in iter(connection.receive, None) if not isinstance(said, m.Beat))
 
 
 def answer_of(connection: Connection) -> str:

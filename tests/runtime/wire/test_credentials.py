@@ -1,24 +1,12 @@
 """A caller is judged by its certificate, if it has one; a process of this machine has none and needs none."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
+from support.codes import code_of
 
-from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.credentials import Caller
 from pathways.runtime.wire.identity import Identity
 
 HOST, CLIENT = (Caller(member=Identity("demo", role, "pod/1")) for role in ("host", "client"))
-
-
-def code_of(call: Callable[..., Any], *arguments: Any) -> str:
-    """Returns the code of the error that a call raises; '' if it raises none."""
-    try:
-        call(*arguments)
-    except PathwaysError as error:
-        return error.code
-    return ""
 
 
 @pytest.mark.parametrize(

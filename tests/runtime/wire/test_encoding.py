@@ -2,12 +2,11 @@
 
 import json
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.codes import code_of
 
-from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import (
     MESSAGES,
@@ -26,15 +25,6 @@ PARCELS: list[list[tuple[int, int, m.Message]]] = [
     [(0, 0, RUN)],
     [(2, 5, RUN), (1, 1 << 31, m.FreeArrays((3,))), (0, 1, m.FreeArrays(()))],
 ]
-
-
-def code_of(call: Callable[..., Any], *arguments: Any) -> str:
-    """Returns the code of the error that a call raises; '' if it raises none."""
-    try:
-        call(*arguments)
-    except PathwaysError as error:
-        return error.code
-    return ""
 
 
 def kind_of(cls: type[Any]) -> int:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 from jax.sharding import PartitionSpec as P
+from support.pipelines import slices
 
 import pathways as pw
 from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling
@@ -17,11 +18,6 @@ from pathways.dialect.topology import parse_topology
 WIDTH, ROWS = 64, 32
 X = jax.ShapeDtypeStruct((ROWS, WIDTH), jnp.float32)
 W = jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.float32)
-
-
-def slices(count: int, devices: int = 1) -> list[Any]:
-    made = pw.make_virtual_device_set()
-    return [made.add_slice(devices=devices) for _ in range(count)]
 
 
 def layer(w: Any, x: Any) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
+from support.pipelines import slices
 
 import pathways as pw
 from pathways.compiler.frontends.jax.pipeline.chosen import choosing, meshes_of_choice, noting_calls, param_specs_of
@@ -33,11 +34,6 @@ def loss(params: Any, x: Any) -> Any:
 
 
 PARAMS = {f"w{k}": W / (k + 1) for k in range(4)}
-
-
-def slices(count: int) -> list[Any]:
-    made = pw.make_virtual_device_set()
-    return [made.add_slice(devices=1) for _ in range(count)]
 
 
 def refused(function: Any, *args: Any, **options: Any) -> PathwaysError:

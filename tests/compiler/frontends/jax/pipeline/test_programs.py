@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from support.pipelines import slices
 
 import pathways as pw
 from pathways.api.process import process
@@ -17,11 +18,6 @@ from pathways.dialect.plan.instructions import Recv
 WIDTH, ROWS = 8, 16
 PARAMS = {f"w{i}": np.linspace(-1, 1 + i, WIDTH * WIDTH, dtype=np.float32).reshape(WIDTH, WIDTH) / 4 for i in range(4)}
 X = np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
-
-
-def slices(count: int) -> list[Any]:
-    made = pw.make_virtual_device_set()
-    return [made.add_slice(devices=1) for _ in range(count)]
 
 
 def layers(params: Any, x: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from support.pipelines import slices
 
 import pathways as pw
 from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling
@@ -18,11 +19,6 @@ X = jax.ShapeDtypeStruct((ROWS, WIDTH), jnp.float32)
 W = jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.float32)
 ACTIVATION, WEIGHT = 4 * ROWS * WIDTH, 4 * WIDTH * WIDTH
 PRODUCT, EACH = 2 * ROWS * WIDTH * WIDTH, ROWS * WIDTH
-
-
-def slices(count: int) -> list[Any]:
-    made = pw.make_virtual_device_set()
-    return [made.add_slice(devices=1) for _ in range(count)]
 
 
 def block(number: int, x: Any, w: Any) -> Any:
