@@ -59,6 +59,11 @@ def is_replaced(island: str, old: int) -> bool:
     return pid_of(island) != old and this_cluster().hosts[island].lost is None
 
 
+def is_noticed(old: dict[str, int]) -> bool:
+    """Whether this process knows that the hosts of these processes are lost: a call before that may use them."""
+    return all(pid_of(i) != pid or this_cluster().hosts[i].lost is not None for i, pid in old.items())
+
+
 def report(what: str, begun: float, codes: Any = ()) -> None:
     """Prints what happened, the seconds since `begun`, and the error codes."""
     print(f"\n{what}: {time.monotonic() - begun:.2f} s, {sorted(set(codes)) or 'no error'}", end="")
@@ -148,6 +153,7 @@ def test_all_hosts_are_replaced_when_killed_at_once() -> None:
         send(island, signal.SIGKILL)
     codes = codes_of(results)
     seen = time.monotonic() - begun
+    assert becomes(lambda: is_noticed(old))
     assert_right(both(X))
     report(f"all lost at once, known after {seen:.2f} s, right again after", begun, codes)
     assert codes <= {"", "PWC0910"} and all(is_replaced(i, pid) and not is_alive(pid) for i, pid in old.items())
@@ -158,6 +164,7 @@ def test_a_host_killed_while_another_host_starts_is_replaced() -> None:
     send("island0", signal.SIGKILL)
     assert becomes(lambda: this_cluster().hosts["island0"].lost is not None)
     send("island1", signal.SIGKILL)
+    assert becomes(lambda: is_noticed(old))
     assert_right(both(X))
     report("lost while another starts, right again after", begun)
     assert all(is_replaced(i, pid) and not is_alive(pid) for i, pid in old.items())
