@@ -168,10 +168,7 @@ class Host:
             case m.WriteArray():
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
-                if message.leaves:
-                    self.neighbors.forget_left(message.island)
-                else:
-                    self.neighbors.forget(message.island)
+                self.neighbors.end_loss(message.island, message.leaves)
             case m.Mend():
                 self.neighbors.mend(message.island, message.anew)
             case m.Inject():

@@ -153,6 +153,8 @@ class TransferServer:
         """Whether a plan offers values to be pulled: then the other is told where."""
         self._greeting = 0
         """The number of a byte that the other pulls to see that both ends are ready; 0 before it is told."""
+        self._losses = 0
+        """Counts the losses of the other for which runs that were sent before are still enqueued."""
         self._sends = sends
         self._way: EagerWay | None = None
         self._most = most
@@ -214,24 +216,30 @@ class TransferServer:
         wanted = Incoming.of(self._device.client, [ArrayType((1,), "uint8")], [pjrt.on_device(self._device)])
         return connection, connection._pull_flat(greeting, wanted.client, wanted.structs)
 
-    def forget(self) -> None:
-        """Drops all offers that were not pulled, and their arrays: the process that was to pull them is gone."""
-        with self._lock:
-            self._drop_offers()
-
-    def _drop_offers(self) -> None:
-        """Drops them, for a caller that has the lock."""
-        if self.is_open:
-            self._server._reset_rendevous_table()
-            if self._greeting:  # the process in its place may be there already, and is to pull it
-                self._greet()
-
     def lose(self) -> None:
-        """Ends what is sent: the other is gone. Until one in its place is invited, what would be sent is not."""
+        """Drops what is offered and ends what is sent: the other is gone.
+
+        Until one in its place is invited, what would be sent is not; until `end_loss`, what would be offered is not.
+        Offers are dropped now and not then: one in its place may have asked for values by then, and would get none.
+        """
         with self._lock:
-            way, self._way = self._way, None
+            self._losses += 1
+            way, self._way, self._greeting = self._way, None, 0
+            self._drop_offers()
         if way is not None:
             way.close()
+
+    def end_loss(self) -> None:
+        """Offers again: the runs that were sent before a loss are enqueued."""
+        with self._lock:
+            self._losses -= 1
+
+    def _drop_offers(self) -> None:
+        """Drops all offers that were not pulled, and their arrays, for a caller that has the lock."""
+        if self.is_open:
+            self._server._reset_rendevous_table()
+            if self._greeting:  # the other may have to pull it yet
+                self._greet()
 
     def begin_anew(self, anew: int) -> None:
         """Drops what has not come to the other, and goes on when it connects anew."""
@@ -245,8 +253,13 @@ class TransferServer:
         return Landing(types, shardings).bytes <= self._most
 
     def offer(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> None:
-        """Offers arrays under a number, in this order; what counts are their shards, one after another."""
-        self._server._await_pull_flat(name, list(arrays))
+        """Offers arrays under a number, in this order; what counts are their shards, one after another.
+
+        Does nothing where the process that was to pull them is gone.
+        """
+        with self._lock:
+            if not self._losses:
+                self._server._await_pull_flat(name, list(arrays))
 
     def parcel(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> Parcel:
         """As `offer`, to be sent unasked."""

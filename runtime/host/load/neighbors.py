@@ -55,8 +55,6 @@ class Neighbors:
     _senders: dict[tuple[pjrt.Device, ...], Sender] = field(default_factory=dict[tuple[pjrt.Device, ...], Sender])
     awaited: AwaitedValues = field(default_factory=AwaitedValues)
     """What the run that is being enqueued waits for."""
-    _left: list[TransferServer] = field(default_factory=list[TransferServer])
-    """Those for hosts that left, until the runs that may still offer there are enqueued."""
 
     @property
     def in_step(self) -> bool:
@@ -70,7 +68,7 @@ class Neighbors:
     @property
     def open_ports(self) -> int:
         """Counts the transfer servers that listen, each at a port which ends this process if it is sent garbage."""
-        return sum(server.is_open for server in (*self.servers.values(), *self._left))
+        return sum(server.is_open for server in self.servers.values())
 
     def rank_on(self, island: str) -> int:
         return self.rank if island == self.island else 0
@@ -135,8 +133,7 @@ class Neighbors:
                 self._anew[host] = anew
                 if not anew:
                     self._invitations.pop(host, None)
-                    if host in self.servers:
-                        self.servers[host].lose()
+                    self.server_for(host).lose()
                 source = self.sources.get(host)
                 if not anew:
                     self._ended[host].append(source)
@@ -165,17 +162,18 @@ class Neighbors:
             met.append(self._connected(host, invitation))
         wait_at_most([source.ready for source in met], MEETING_S)
 
-    def forget(self, island: str) -> None:
-        """Drops what goes to an island and comes from it: its hosts have ended, and runs sent before are enqueued."""
-        for host in self.ranks.names(island):
-            self._forget_ended(host)
-            self.server_for(host).forget()
+    def end_loss(self, island: str, leaves: bool) -> None:
+        """Sends to an island again, and takes what comes from it: runs that were sent before its loss are enqueued.
 
-    def _forget_ended(self, host: str) -> None:
-        with self._changed:
-            self._ended[host].popleft()
-            if not self._ended[host]:
-                del self._ended[host]
+        `leaves`: whether it was removed; the host in its place has a server of its own then.
+        """
+        for host in self.ranks.names(island):
+            with self._changed:
+                self._ended[host].popleft()
+                if not self._ended[host]:
+                    del self._ended[host]
+            if not leaves:
+                self.server_for(host).end_loss()
 
     def leave(self, island: str) -> None:
         """Gives up what there is for an island that was removed: one of the same name has servers of its own."""
@@ -184,14 +182,4 @@ class Neighbors:
                 self._invitations.pop(host, None)
                 self._anew.pop(host, None)
                 self.sources.pop(host, None)
-                if host in self.servers:
-                    self._left.append(self.servers.pop(host))
-
-    def forget_left(self, island: str) -> None:
-        """Does what `forget` does, for an island that was removed."""
-        for host in self.ranks.names(island):
-            self._forget_ended(host)
-        with self._changed:
-            left, self._left = self._left, []
-        for server in left:
-            server.forget()
+                self.servers.pop(host, None)

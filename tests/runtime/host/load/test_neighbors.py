@@ -81,7 +81,6 @@ def test_hosts_that_met_are_ready_and_connect_again_after_a_loss(waited: list[li
     a.lose("b", LOST)
     a.meet({"b": b.invite("a")})
     assert a.sources["b"] is not first
-    b.servers["a"].forget()  # of what was for a host before
     check_values_arrive(a, b, 17)
 
 
@@ -103,6 +102,26 @@ def test_meeting_a_lost_host_raises_no_error(waited: list[list[Any]]) -> None:
     assert waited[0] == [True] and len(waited) == 2
 
 
+def test_offers_of_runs_sent_before_a_loss_are_dropped_and_no_pulls_of_the_replacement() -> None:
+    a, b = pair()
+    server, number = a.server_for("b"), 70
+    server.open()
+    wanted = Incoming.of(b.device.client, [ArrayType((eager_limit(),), "int16")], [pjrt.on_device(b.device)])
+    values = jax.device_put(np.arange(eager_limit()).astype(np.int16), a.device)
+    server.offer(number, [values])  # to the process that is lost
+    for _ in range(2):
+        a.lose("b", LOST)
+    b.meet({"a": a.invite("b")})
+    pulled = b.sources["a"].pull(number, wanted)
+    for at in (1, 2):
+        server.offer(number, [values + at])  # of a run that was sent before the losses
+        a.end_loss("b", leaves=False)
+    assert not any(value.is_ready() for value in landed(pulled))
+    server.offer(number, [values + 3])
+    np.testing.assert_array_equal(np.asarray(landed(pulled)[0]), np.asarray(values + 3))
+    check_values_arrive(b, a, 7)
+
+
 def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "MEETING_S", 0.01)  # the other hosts never meet this one
     a, b = pair()
@@ -115,14 +134,14 @@ def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch
         a.lose("b", LOST)
         a.meet({"b": other.invite("a")})
     assert a.reached()["b"].lost is LOST  # a run that was sent before both losses
-    a.forget("b")
+    a.end_loss("b", leaves=False)
     assert a.reached()["b"].lost is LOST  # a run that was sent between them
-    a.forget("b")
+    a.end_loss("b", leaves=False)
     assert a.reached() == a.sources and a.reached()["b"].lost is None
     a.leave("b")
     a.lose("b", LOST)
     assert "b" not in a.reached()
-    a.forget_left("b")
+    a.end_loss("b", leaves=True)
     assert not a._ended  # pyright: ignore[reportPrivateUsage]
 
 
@@ -140,6 +159,7 @@ def test_a_replaced_host_reconnects_in_any_order_of_loss_reports() -> None:
         other = Neighbors(jax.devices()[0], "b")
         a.meet({"b": other.invite("a")})
         other.meet({"a": a.invite("b")})
+        a.end_loss("b", leaves=False)
         a.mend("b", 7)
         check_values_arrive(other, a, 100)
         check_values_arrive(a, other, 200)
