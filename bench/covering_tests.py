@@ -71,8 +71,9 @@ def _price(test: str, file: str, seconds: float) -> float:
     return seconds * (0.1 if Path(test).parent == Path("tests") / Path(file).parent else 1.0)
 
 
-def record(folders: tuple[str, ...]) -> None:
-    """Runs all tests once, with coverage by test of these folders."""
+def record(folders: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
+    """Runs all tests once, with coverage by test of these folders. With `files` of tests, adds these to the record."""
+    before: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"] if files else {}
     RECORD.mkdir(parents=True, exist_ok=True)
     settings = RECORD / "coveragerc"
     include = "".join(f"\n  {folder}/*" for folder in folders)
@@ -85,11 +86,12 @@ def record(folders: tuple[str, ...]) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     tests = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile"]
     measured = ["--cov", f"--cov-config={settings}", "--cov-branch", "--cov-context=test", "--cov-report="]
-    subprocess.run([*tests, "--all", "-p", "covering_tests", *measured], cwd=ROOT, env=environment, check=False)
+    added = ["--cov-append", *files] if files else []
+    subprocess.run([*tests, "--all", "-p", "covering_tests", *measured, *added], cwd=ROOT, env=environment, check=False)
     listed = [sys.executable, "-m", "pytest", "-q", "--collect-only"]
     lines = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     quick = {line for line in lines if "::" in line}
-    seconds: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"]
+    seconds: dict[str, float] = before | json.loads((RECORD / "seconds.json").read_text())["seconds"]
     text = json.dumps({"seconds": seconds, "long": sorted(set(seconds) - quick)})
     (RECORD / "seconds.json").write_text(text)
 

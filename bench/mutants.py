@@ -1,6 +1,7 @@
 """Measures what the tests notice: makes small mistakes in the code, one at a time, and counts those that no test sees.
 
     python bench/mutants.py record                 runs all tests once, noting which lines each runs, and its time
+    python bench/mutants.py record tests/NEW.py    adds the tests of this file to the record
     python bench/mutants.py run --count 1000       makes 1,000 mutants at random and runs the tests of each
     python bench/mutants.py run --only FILE:NUMBER one mutant again, with what pytest prints
     python bench/mutants.py run --again FILE --budget 120 --output OTHER
@@ -34,9 +35,10 @@ def main() -> None:
 
 
 @main.command()
-def record() -> None:
-    """Runs all tests once, with coverage by test."""
-    record_tests((*FOLDERS, "pathways", "cli", "viz"))
+@click.argument("files", nargs=-1)
+def record(files: tuple[str, ...]) -> None:
+    """Runs all tests once, with coverage by test; with FILES, adds these tests to the record."""
+    record_tests((*FOLDERS, "pathways", "cli", "viz"), files)
 
 
 @main.command()
