@@ -38,7 +38,10 @@ _OPTIONS = [
 ]
 _NEED_DEVICES = (
     "tests/api/test_arguments.py",
+    "tests/api/test_array_closed_over.py",
     "tests/api/test_array_interop.py",
+    "tests/api/test_array_lifetimes.py",
+    "tests/api/test_array_methods.py",
     "tests/api/test_pieces.py",
     "tests/api/test_snapshots.py",
     "tests/compiler/frontends/jax/pipeline/test_microbatches.py",

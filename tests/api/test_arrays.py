@@ -1,4 +1,4 @@
-"""Tests `pw.Array` as a future and as a handle of a buffer. Its use by JAX is tested in test_array_interop.py."""
+"""Tests `pw.Array` as a future and as a handle of a buffer. Its uses are tested in test_array_*.py."""
 
 import asyncio
 import gc
