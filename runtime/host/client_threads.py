@@ -3,11 +3,9 @@
 import queue
 import threading
 from collections.abc import Callable
-from typing import TypeAlias
 
 from pathways.runtime.threads import started
 
-Work: TypeAlias = Callable[[], object]
 IDLE_S = 5.0
 """Seconds after which a thread that has nothing to do ends."""
 
@@ -17,17 +15,17 @@ class ClientThreads:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._todo: dict[int, queue.SimpleQueue[Work]] = {}
+        self._todo: dict[int, queue.SimpleQueue[Callable[[], object]]] = {}
         """By client; only of those that have a thread."""
         self._lock = threading.Lock()
         """Guards those; nothing is waited for inside."""
 
-    def put(self, client: int, work: Work) -> None:
+    def put(self, client: int, work: Callable[[], object]) -> None:
         """Does something on a client's thread; at once, where no thread can be started."""
         with self._lock:
             todo = self._todo.get(client)
             if todo is None:
-                todo = queue.SimpleQueue[Work]()
+                todo = queue.SimpleQueue[Callable[[], object]]()
                 name = f"{self._name}-{client}"
                 if started(threading.Thread(target=self._serve, args=(client, todo), name=name, daemon=True)):
                     self._todo[client] = todo
@@ -36,7 +34,7 @@ class ClientThreads:
                 return
         work()
 
-    def _serve(self, client: int, todo: "queue.SimpleQueue[Work]") -> None:
+    def _serve(self, client: int, todo: "queue.SimpleQueue[Callable[[], object]]") -> None:
         while True:
             try:
                 work = todo.get(timeout=IDLE_S)

@@ -35,7 +35,7 @@ from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.part_enqueuer import PartEnqueuer
-from pathways.runtime.host.posting import ClientPost, Post, Work, post_answer
+from pathways.runtime.host.posting import ClientPost, MakeAnswer, Post, post_answer
 from pathways.runtime.host.proven_loads import ProvenLoads
 from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
@@ -276,7 +276,7 @@ class Host:
         )
         return loaded.digest, self._proven.prove(message.plan, proving)
 
-    def _answer(self, request: int, work: Work, post: Post, what: str = "a request") -> None:
+    def _answer(self, request: int, work: MakeAnswer, post: Post, what: str = "a request") -> None:
         post_answer(request, work, post, self.name, what)
 
     def _forget(self, client: int) -> None:

@@ -28,11 +28,11 @@ class ClientPost:
 
 Post: TypeAlias = ClientPost | Callable[[m.Message], None]
 """Sends a message to who has asked."""
-Work: TypeAlias = Callable[[], str | bytes | tuple[str, bytes]]
+MakeAnswer: TypeAlias = Callable[[], str | bytes | tuple[str, bytes]]
 """Gives the value of an answer, its bytes, or both."""
 
 
-def post_answer(request: int, work: Work, post: Post, island: str, what: str) -> None:
+def post_answer(request: int, work: MakeAnswer, post: Post, island: str, what: str) -> None:
     """Answers a request with what `work` gives, or with its error: who has asked waits, whatever happens here."""
     try:
         done = work()

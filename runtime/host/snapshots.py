@@ -13,7 +13,7 @@ from pathways.runtime.host.client_threads import ClientThreads
 from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.devices.saved_arrays import read_shards, write_shards
 from pathways.runtime.host.load.loaded_part import LoadedPart
-from pathways.runtime.host.posting import Post, Work
+from pathways.runtime.host.posting import MakeAnswer, Post
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
@@ -24,7 +24,7 @@ class Snapshots:
     """Writes and reads in the order of messages. `answer` answers a request with what the work that it is given gives,
     or with the error that this raises, by the function that it is given."""
 
-    def __init__(self, answer: Callable[[int, Work, Post], None]) -> None:
+    def __init__(self, answer: Callable[[int, MakeAnswer, Post], None]) -> None:
         self._answer = answer
         self._threads = ClientThreads("pathways-snapshots")
 
