@@ -67,6 +67,12 @@ class LoweredAsInJax(HasTypes):
 
     module: Module
 
+    @property
+    def out_info(self) -> Any:
+        """Returns the shapes and element types of the result, in its structure; as in JAX, no weak types."""
+        types = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self._out_types]
+        return tree_util.tree_unflatten(self._out_tree, types)
+
     def compiler_ir(self, dialect: str | None = None) -> Module:
         """Returns the IR of phase `trace`; each computation in it is StableHLO. Raises PWC0104 for other dialects."""
         if dialect not in (None, "stablehlo"):
