@@ -89,9 +89,10 @@ def _check_happened(made: Fault) -> None:
 @contextlib.contextmanager
 def _on_hosts(cluster: Hosts, made: Fault) -> Generator[None]:
     """Has the hosts of a cluster bring a fault to their steps. Raises PWC0912 for what they cannot tell apart."""
-    if made.kind == "lose" or made.client is not None or made.computation is None:
-        have = f"a fault of kind {made.kind!r} at computation {made.computation!r}, of client {made.client!r}"
-        rule = "raise, delay or hang, at a computation that is named, of any client"
+    place = f"computation {made.computation!r}, step {made.step!r}, client {made.client!r}"
+    if made.kind == "lose" or made.client is not None or (made.computation is None and made.step is None):
+        have = f"a fault of kind {made.kind!r} at {place}"
+        rule = "raise, delay or hang, at a computation or step that is named, of any client"
         raise PathwaysError(NotOverProcesses(what="this fault", have_=have, rule=rule, where=caller()))
     names = ("kind", "program", "computation", "step", "device", "seconds", "times", "after", "message")
     cluster.inject(json.dumps({name: getattr(made, name) for name in names}))
