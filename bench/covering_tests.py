@@ -72,9 +72,10 @@ def _price(test: str, file: str, seconds: float) -> float:
 
 
 def record(folders: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
-    """Runs all tests once, with coverage by test of these folders. With `files` of tests, adds these to the record."""
+    """Runs all tests once, with coverage by test of these folders; or only `files`, which it adds to the record."""
     before: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"] if files else {}
     RECORD.mkdir(parents=True, exist_ok=True)
+    everything, quick = _collected("--all"), _collected()
     settings = RECORD / "coveragerc"
     include = "".join(f"\n  {folder}/*" for folder in folders)
     settings.write_text(
@@ -88,12 +89,17 @@ def record(folders: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
     measured = ["--cov", f"--cov-config={settings}", "--cov-branch", "--cov-context=test", "--cov-report="]
     added = ["--cov-append", *files] if files else []
     subprocess.run([*tests, "--all", "-p", "covering_tests", *measured, *added], cwd=ROOT, env=environment, check=False)
-    listed = [sys.executable, "-m", "pytest", "-q", "--collect-only"]
-    lines = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    quick = {line for line in lines if "::" in line}
-    seconds: dict[str, float] = before | json.loads((RECORD / "seconds.json").read_text())["seconds"]
+    taken: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"]
+    seconds = {test: time for test, time in (before | taken).items() if test in everything}
     text = json.dumps({"seconds": seconds, "long": sorted(set(seconds) - quick)})
     (RECORD / "seconds.json").write_text(text)
+
+
+def _collected(*options: str) -> set[str]:
+    """Returns the names of all tests that pytest collects with these options."""
+    listed = [sys.executable, "-m", "pytest", "-q", "--collect-only", *options]
+    lines = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {line for line in lines if "::" in line}
 
 
 _taken: dict[str, float] = collections.defaultdict(float)

@@ -37,7 +37,7 @@ def main() -> None:
 @main.command()
 @click.argument("files", nargs=-1)
 def record(files: tuple[str, ...]) -> None:
-    """Runs all tests once, with coverage by test; with FILES, adds these tests to the record."""
+    """Runs all tests once, with coverage by test; or only FILES, which it adds to the record."""
     record_tests((*FOLDERS, "pathways", "cli", "viz"), files)
 
 

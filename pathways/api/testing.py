@@ -72,9 +72,7 @@ def fault(
 def _check_happened(made: Fault) -> None:
     if made.happened:
         return
-    names = ("program", "computation", "step", "client")
-    wanted = {name: value for name in names if (value := getattr(made, name)) is not None}
-    asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items()) or "any step"
+    asked = _conditions(made)
     raise PathwaysError(
         BadArguments(
             problem=f"no step met the fault {made.kind!r}, so that nothing went wrong",
@@ -86,13 +84,18 @@ def _check_happened(made: Fault) -> None:
     )
 
 
+def _conditions(made: Fault) -> str:
+    names = ("program", "computation", "step", "client")
+    wanted = {name: value for name in names if (value := getattr(made, name)) is not None}
+    return ", ".join(f"{name}={value!r}" for name, value in wanted.items()) or "any step"
+
+
 @contextlib.contextmanager
 def _on_hosts(cluster: Hosts, made: Fault) -> Generator[None]:
     """Has the hosts of a cluster bring a fault to their steps. Raises PWC0912 for what they cannot tell apart."""
-    place = f"computation {made.computation!r}, step {made.step!r}, client {made.client!r}"
     if made.kind == "lose" or made.client is not None or (made.computation is None and made.step is None):
-        have = f"a fault of kind {made.kind!r} at {place}"
-        rule = "raise, delay or hang, at a computation or step that is named, of any client"
+        have = f"a fault of kind {made.kind!r} at {_conditions(made)}"
+        rule = "raise, delay or hang, with computation= or step=, and without client="
         raise PathwaysError(NotOverProcesses(what="this fault", have_=have, rule=rule, where=caller()))
     names = ("kind", "program", "computation", "step", "device", "seconds", "times", "after", "message")
     cluster.inject(json.dumps({name: getattr(made, name) for name in names}))

@@ -168,7 +168,7 @@ class Host:
             case m.WriteArray():
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
-                self.neighbors.end_loss(message.island, message.leaves)
+                self.neighbors.end_loss(message.island)
             case m.Mend():
                 self.neighbors.mend(message.island, message.anew)
             case m.Inject():
@@ -207,7 +207,7 @@ class Host:
     def notice(self, message: m.Message, post: Post | None = None) -> bool:
         """Does at once what must not wait behind a run; returns whether the message comes in its turn, too.
 
-        All waits for another host that is gone end; offers to it end in the order of messages. `post` as for `receive`.
+        All waits for another host that is gone end, and offers to it are dropped. `post` as for `receive`.
         """
         post = post or self._post
         match message:

@@ -160,9 +160,10 @@ def test_an_error_on_one_device_fails_the_run_and_no_host_is_lost(cell: Cell, ot
 def test_a_host_killed_during_a_transfer_fails_the_run(cell: Cell, end: str, other: None) -> None:
     """With two hosts in an island, the last is killed: the first still receives its values.
 
-    Runs that are killed may have ended before; the last ones compute for longer, so they have not.
+    A run of `both` may end before the kill. The last run of `late` does not: it computes for longer.
     """
     victim = cell.host("island0" if end == "source" else "island1", 1)
+    codes = set[str]()
     with pw.connect(cell.cluster.address):
         want = np.asarray(both(BIG))
         late(X).block_until_ready()
@@ -174,8 +175,9 @@ def test_a_host_killed_during_a_transfer_fails_the_run(cell: Cell, end: str, oth
                 value.block_until_ready()
             os.kill(pid, signal.SIGKILL)
             assert_fails_within(f"kill of the {end}, {victim}", lambda last=last: np.asarray(last), "PWC0910", 30)
-            assert {code_of(np.asarray, value) for value in moved[turns:]} <= {"", "PWC0910"}
+            codes |= {code_of(np.asarray, value) for value in moved[turns:]}
             np.testing.assert_allclose(np.asarray(both(BIG)), want, rtol=1e-5)
+    assert "PWC0910" in codes <= {"", "PWC0910"}
 
 
 @pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("alone",))

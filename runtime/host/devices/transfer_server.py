@@ -154,7 +154,7 @@ class TransferServer:
         self._greeting = 0
         """The number of a byte that the other pulls to see that both ends are ready; 0 before it is told."""
         self._losses = 0
-        """Counts the losses of the other for which runs that were sent before are still enqueued."""
+        """Counts the losses of the other that have not ended: runs sent before them may still be enqueued."""
         self._sends = sends
         self._way: EagerWay | None = None
         self._most = most
@@ -217,10 +217,10 @@ class TransferServer:
         return connection, connection._pull_flat(greeting, wanted.client, wanted.structs)
 
     def lose(self) -> None:
-        """Drops what is offered and ends what is sent: the other is gone.
+        """Drops what is offered, and ends what is sent: the other is gone.
 
-        Until one in its place is invited, what would be sent is not; until `end_loss`, what would be offered is not.
-        Offers are dropped now and not then: one in its place may have asked for values by then, and would get none.
+        Until `end_loss` runs that were sent before the loss send and offer nothing. `end_loss` must not drop offers:
+        that would drop the pulls of the process in the other's place, too.
         """
         with self._lock:
             self._losses += 1
@@ -230,8 +230,9 @@ class TransferServer:
             way.close()
 
     def end_loss(self) -> None:
-        """Offers again: the runs that were sent before a loss are enqueued."""
+        """Ends one loss; after the last, values are offered and sent again."""
         with self._lock:
+            assert self._losses
             self._losses -= 1
 
     def _drop_offers(self) -> None:
@@ -263,15 +264,20 @@ class TransferServer:
 
     def parcel(self, name: int, arrays: Sequence[pjrt.DeviceArray]) -> Parcel:
         """As `offer`, to be sent unasked."""
-        way = self._way
+        way = self._way_now()
         return Parcel(way, 0 if way is None else way.anew, name, arrays)
 
     def fail(self, name: int, why: str, types: Sequence[ArrayType], shardings: Sequence[Any]) -> None:
         """Says why there is nothing under a number: who waits for these arrays has one of FAILURES with it."""
         if not self.sends(types, shardings):
             self.offer(name, [_error_array(t, s, why) for t, s in zip(types, shardings, strict=True)])
-        elif (way := self._way) is not None:
+        elif (way := self._way_now()) is not None:
             way.fail(name, why)
+
+    def _way_now(self) -> EagerWay | None:
+        """Returns the way for the values of the run that is enqueued now; None where its process is gone."""
+        with self._lock:
+            return None if self._losses else self._way
 
 
 def eager_limit() -> int:

@@ -41,10 +41,10 @@ class Neighbors:
     """Where others reach this host."""
     servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
     sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
-    _ended: dict[str, deque[TransferSource | None]] = field(
-        default_factory=lambda: defaultdict(deque[TransferSource | None])
+    _ended: dict[str, deque[tuple[TransferSource | None, TransferServer]]] = field(
+        default_factory=lambda: defaultdict(deque[tuple[TransferSource | None, TransferServer]])
     )
-    """The sources of hosts that have ended, by host, until the runs that were sent before that are enqueued."""
+    """By host: what came from and went to processes that are lost, until the runs sent before that are enqueued."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards those; notified when one of the sources is lost."""
     _invitations: dict[str, Invitation] = field(default_factory=dict[str, Invitation])
@@ -68,7 +68,9 @@ class Neighbors:
     @property
     def open_ports(self) -> int:
         """Counts the transfer servers that listen, each at a port which ends this process if it is sent garbage."""
-        return sum(server.is_open for server in self.servers.values())
+        with self._changed:
+            ended = {server for losses in self._ended.values() for _, server in losses}
+            return sum(server.is_open for server in ended.union(self.servers.values()))
 
     def rank_on(self, island: str) -> int:
         return self.rank if island == self.island else 0
@@ -117,7 +119,7 @@ class Neighbors:
         Nothing comes from a host that has ended since the run was sent: the one in its place knows nothing of the run.
         """
         with self._changed:
-            before = {host: ended[0] for host, ended in self._ended.items()}
+            before = {host: ended[0][0] for host, ended in self._ended.items()}
             found = self.sources | before if before else self.sources
             return {host: source for host, source in found.items() if source is not None}
 
@@ -131,12 +133,12 @@ class Neighbors:
                 if anew and host not in self._invitations:
                     continue  # it is gone meanwhile, and another in its place knows nothing of this
                 self._anew[host] = anew
-                if not anew:
-                    self._invitations.pop(host, None)
-                    self.server_for(host).lose()
                 source = self.sources.get(host)
                 if not anew:
-                    self._ended[host].append(source)
+                    self._invitations.pop(host, None)
+                    server = self.server_for(host)
+                    server.lose()
+                    self._ended[host].append((source, server))
                 if source is None:
                     continue
                 source.lost = cause
@@ -162,18 +164,14 @@ class Neighbors:
             met.append(self._connected(host, invitation))
         wait_at_most([source.ready for source in met], MEETING_S)
 
-    def end_loss(self, island: str, leaves: bool) -> None:
-        """Sends to an island again, and takes what comes from it: runs that were sent before its loss are enqueued.
-
-        `leaves`: whether it was removed; the host in its place has a server of its own then.
-        """
+    def end_loss(self, island: str) -> None:
+        """Ends the first loss of an island: all runs that were sent before it are enqueued."""
         for host in self.ranks.names(island):
             with self._changed:
-                self._ended[host].popleft()
+                _, server = self._ended[host].popleft()
                 if not self._ended[host]:
                     del self._ended[host]
-            if not leaves:
-                self.server_for(host).end_loss()
+            server.end_loss()
 
     def leave(self, island: str) -> None:
         """Gives up what there is for an island that was removed: one of the same name has servers of its own."""

@@ -12,6 +12,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.devices import pjrt, transfer_server
 from pathways.runtime.host.devices.eager_values import landed
 from pathways.runtime.host.devices.transfer_server import Incoming, eager_limit
+from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.host.load import neighbors as tested
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.wire.errors import HostLost
@@ -102,24 +103,41 @@ def test_meeting_a_lost_host_raises_no_error(waited: list[list[Any]]) -> None:
     assert waited[0] == [True] and len(waited) == 2
 
 
-def test_offers_of_runs_sent_before_a_loss_are_dropped_and_no_pulls_of_the_replacement() -> None:
+def test_a_loss_drops_older_offers_but_no_pulls_of_the_replacement() -> None:
     a, b = pair()
-    server, number = a.server_for("b"), 70
+    server, size = a.server_for("b"), eager_limit()
     server.open()
-    wanted = Incoming.of(b.device.client, [ArrayType((eager_limit(),), "int16")], [pjrt.on_device(b.device)])
-    values = jax.device_put(np.arange(eager_limit()).astype(np.int16), a.device)
-    server.offer(number, [values])  # to the process that is lost
+    wanted = Incoming.of(b.device.client, [ArrayType((size,), "int16")], [pjrt.on_device(b.device)])
+    values = jax.device_put(np.arange(size).astype(np.int16), a.device)
+    server.offer(70, [values])  # to the process that is lost
     for _ in range(2):
         a.lose("b", LOST)
     b.meet({"a": a.invite("b")})
-    pulled = b.sources["a"].pull(number, wanted)
+    pulled = b.sources["a"].pull(70, wanted)
+    server._server._await_pull_flat(71, [values])  # pyright: ignore[reportPrivateUsage]
+    wait_at_most(landed(b.sources["a"].pull(71, wanted)), 20)  # then the request for 70 has come, too
     for at in (1, 2):
-        server.offer(number, [values + at])  # of a run that was sent before the losses
-        a.end_loss("b", leaves=False)
-    assert not any(value.is_ready() for value in landed(pulled))
-    server.offer(number, [values + 3])
+        server.offer(70, [values + at])  # of a run that was sent before the losses
+        assert server.parcel(72, [values]).way is None
+        a.end_loss("b")
+    server.offer(70, [values + 3])
+    wait_at_most(landed(pulled), 20)
+    assert all(value.is_ready() for value in landed(pulled))
     np.testing.assert_array_equal(np.asarray(landed(pulled)[0]), np.asarray(values + 3))
     check_values_arrive(b, a, 7)
+
+
+def test_losses_end_in_order_when_an_island_is_removed_and_added_again() -> None:
+    a, _ = pair()
+    a.lose("b", LOST)
+    a.lose("b", LOST)
+    a.leave("b")
+    a.end_loss("b")
+    other = Neighbors(jax.devices()[0], "b")
+    other.meet({"a": a.invite("b")})
+    check_values_arrive(other, a, 7)  # though runs that were sent before the removal are still enqueued
+    a.end_loss("b")
+    check_values_arrive(other, a, 17)
 
 
 def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,14 +152,14 @@ def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch
         a.lose("b", LOST)
         a.meet({"b": other.invite("a")})
     assert a.reached()["b"].lost is LOST  # a run that was sent before both losses
-    a.end_loss("b", leaves=False)
+    a.end_loss("b")
     assert a.reached()["b"].lost is LOST  # a run that was sent between them
-    a.end_loss("b", leaves=False)
+    a.end_loss("b")
     assert a.reached() == a.sources and a.reached()["b"].lost is None
     a.leave("b")
     a.lose("b", LOST)
     assert "b" not in a.reached()
-    a.end_loss("b", leaves=True)
+    a.end_loss("b")
     assert not a._ended  # pyright: ignore[reportPrivateUsage]
 
 
@@ -159,7 +177,7 @@ def test_a_replaced_host_reconnects_in_any_order_of_loss_reports() -> None:
         other = Neighbors(jax.devices()[0], "b")
         a.meet({"b": other.invite("a")})
         other.meet({"a": a.invite("b")})
-        a.end_loss("b", leaves=False)
+        a.end_loss("b")
         a.mend("b", 7)
         check_values_arrive(other, a, 100)
         check_values_arrive(a, other, 200)
