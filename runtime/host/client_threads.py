@@ -15,7 +15,7 @@ class ClientThreads:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._todo: dict[int, queue.SimpleQueue[Callable[[], object]]] = {}
+        self._todo: dict[int, queue.SimpleQueue[Callable[[], object] | None]] = {}
         """By client; only of those that have a thread."""
         self._lock = threading.Lock()
         """Guards those; nothing is waited for inside."""
@@ -25,7 +25,7 @@ class ClientThreads:
         with self._lock:
             todo = self._todo.get(client)
             if todo is None:
-                todo = queue.SimpleQueue[Callable[[], object]]()
+                todo = queue.SimpleQueue[Callable[[], object] | None]()
                 name = f"{self._name}-{client}"
                 if started(threading.Thread(target=self._serve, args=(client, todo), name=name, daemon=True)):
                     self._todo[client] = todo
@@ -34,7 +34,21 @@ class ClientThreads:
                 return
         work()
 
-    def _serve(self, client: int, todo: "queue.SimpleQueue[Callable[[], object]]") -> None:
+    def put_behind(self, client: int, work: Callable[[], object]) -> None:
+        """Does something behind what a client has asked for; at once, where it has no thread."""
+        with self._lock:
+            if (todo := self._todo.get(client)) is not None:
+                todo.put(work)
+                return
+        work()
+
+    def end(self, client: int) -> None:
+        """Ends the thread of a client that is gone, behind what it has asked for."""
+        with self._lock:
+            if (todo := self._todo.pop(client, None)) is not None:
+                todo.put(None)
+
+    def _serve(self, client: int, todo: "queue.SimpleQueue[Callable[[], object] | None]") -> None:
         while True:
             try:
                 work = todo.get(timeout=IDLE_S)
@@ -44,5 +58,7 @@ class ClientThreads:
                         del self._todo[client]
                         return
                 continue
+            if work is None:
+                return
             work()
             del work  # it holds an array

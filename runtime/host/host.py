@@ -175,7 +175,9 @@ class Host:
                 self._answer(message.request, lambda: self._observers.inject(message.client, message.fault), post)
             case m.Forget():
                 self._forget(message.client)
-                self._loads.put(message.client, lambda: post(m.Answer(message.request)))
+                self._loads.put_behind(message.client, lambda: post(m.Answer(message.request)))
+                self._loads.end(message.client)
+                self._fetches.end(message.client)
             case _:
                 have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
@@ -283,7 +285,7 @@ class Host:
         """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""
         self._forgotten.add(client)
         self._observers.forget(client)
-        self._loads.put(client, lambda: self._proven.forget(client))
+        self._loads.put_behind(client, lambda: self._proven.forget(client))
         self._controls.put((m.Record(0, client, 0), lambda _: None))
         for number in [n for n in list(self._arrays) if client_of(n) == client]:
             self._arrays.pop(number, None)
@@ -292,7 +294,7 @@ class Host:
 
     def _unload(self, plan: int) -> None:
         """Drops a plan behind all that its client has asked to load."""
-        self._loads.put(client_of(plan), lambda: (self._plans.pop(plan, None), self._proven.unload(plan)))
+        self._loads.put_behind(client_of(plan), lambda: (self._plans.pop(plan, None), self._proven.unload(plan)))
 
     def _load(self, message: m.LoadPlan | m.CountCosts, post: Post) -> None:
         """Loads a plan, or counts its costs, for a client that is still there."""

@@ -40,3 +40,27 @@ def test_work_is_done_at_once_where_no_thread_can_be_started(monkeypatch: pytest
     here: list[threading.Thread] = []
     ClientThreads("test").put(1, lambda: here.append(threading.current_thread()))
     assert here == [threading.current_thread()]
+
+
+def test_what_follows_the_work_of_a_client_starts_no_thread() -> None:
+    threads, blocked, done = ClientThreads("test"), threading.Event(), threading.Event()
+    seen: list[threading.Thread] = []
+    threads.put_behind(1, lambda: seen.append(threading.current_thread()))
+    threads.put(2, lambda: blocked.wait(60))
+    threads.put_behind(2, lambda: (seen.append(threading.current_thread()), done.set()))
+    blocked.set()
+    assert done.wait(60)
+    assert seen[0] is threading.current_thread() and seen[1] is not seen[0]
+
+
+def test_the_thread_of_a_client_that_is_gone_ends_behind_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "IDLE_S", 60.0)
+    threads, seen, done = ClientThreads("test"), list[threading.Thread](), threading.Semaphore(0)
+    threads.end(1)  # it has none
+    for _ in range(2):  # the next client of this number has a thread of its own
+        threads.put(1, lambda: (seen.append(threading.current_thread()), done.release()))
+        threads.end(1)
+        assert done.acquire(timeout=60)
+    for thread in seen:
+        thread.join(20)
+    assert len(set(seen)) == 2 and not any(thread.is_alive() for thread in seen)
