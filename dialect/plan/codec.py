@@ -40,16 +40,21 @@ _TREES = frozenset({"in_tree", "out_tree"})
 _RANGES = frozenset({("PlanSlice", "devices"), ("PlanMesh", "devices")})
 
 
-def _load_schema() -> Any:
+def _load_schema() -> dict[str, Any]:
+    """Makes the classes of all messages, by name."""
     raw = resources.files("pathways.dialect.plan").joinpath("plan.binpb").read_bytes()
     files = descriptor_pb2.FileDescriptorSet.FromString(raw)
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
         pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("pathways.plan.v1.Plan"))
+    plan = pool.FindMessageTypeByName("pathways.plan.v1.Plan")
+    return {name: message_factory.GetMessageClass(kind) for name, kind in plan.file.message_types_by_name.items()}
 
 
-_PLAN: Any = _load_schema()
+_MESSAGES = _load_schema()
+"""Kept for as long as this process is there. Protobuf makes a class that nobody keeps again and again, and crashes
+where the garbage collector frees one while another thread asks for it."""
+_PLAN: Any = _MESSAGES["Plan"]
 
 CLASSES: dict[str, type] = {
     cls.__name__: cls
