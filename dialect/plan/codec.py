@@ -52,8 +52,8 @@ def _load_schema() -> dict[str, Any]:
 
 
 _MESSAGES = _load_schema()
-"""Kept for as long as this process is there. Protobuf makes a class that nobody keeps again and again, and crashes
-where the garbage collector frees one while another thread asks for it."""
+"""All are kept. Protobuf makes a class that is not kept anew at each use, and crashes where the garbage collector frees
+it while another thread asks for it."""
 _PLAN: Any = _MESSAGES["Plan"]
 
 CLASSES: dict[str, type] = {
