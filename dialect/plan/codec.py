@@ -84,7 +84,7 @@ NOT_STORED = frozenset({"here", "marked"})
 
 def schema() -> dict[str, Any]:
     """Loads the descriptors of all messages, by name."""
-    return dict(_PLAN.DESCRIPTOR.file.message_types_by_name)
+    return {name: message.DESCRIPTOR for name, message in _MESSAGES.items()}
 
 
 def plan_message(raw: bytes = b"") -> Any:

@@ -3,11 +3,14 @@
 import queue
 import threading
 from collections.abc import Callable
+from typing import TypeAlias
 
 from pathways.runtime.threads import started
 
 IDLE_S = 5.0
 """Seconds after which a thread that has nothing to do ends."""
+_Queue: TypeAlias = queue.SimpleQueue[Callable[[], object] | None]
+"""What a client has asked for, in order; None ends its thread."""
 
 
 class ClientThreads:
@@ -15,7 +18,7 @@ class ClientThreads:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._todo: dict[int, queue.SimpleQueue[Callable[[], object] | None]] = {}
+        self._todo: dict[int, _Queue] = {}
         """By client; only of those that have a thread."""
         self._lock = threading.Lock()
         """Guards those; nothing is waited for inside."""
@@ -23,16 +26,20 @@ class ClientThreads:
     def put(self, client: int, work: Callable[[], object]) -> None:
         """Does something on a client's thread; at once, where no thread can be started."""
         with self._lock:
-            todo = self._todo.get(client)
-            if todo is None:
-                todo = queue.SimpleQueue[Callable[[], object] | None]()
-                name = f"{self._name}-{client}"
-                if started(threading.Thread(target=self._serve, args=(client, todo), name=name, daemon=True)):
-                    self._todo[client] = todo
-            if client in self._todo:
+            todo = self._todo.get(client) or self._start(client)
+            if todo is not None:
                 todo.put(work)
                 return
         work()
+
+    def _start(self, client: int) -> _Queue | None:
+        """Starts the thread of a client, for a caller that has the lock; returns None where it cannot."""
+        todo = _Queue()
+        name = f"{self._name}-{client}"
+        if not started(threading.Thread(target=self._serve, args=(client, todo), name=name, daemon=True)):
+            return None
+        self._todo[client] = todo
+        return todo
 
     def put_behind(self, client: int, work: Callable[[], object]) -> None:
         """Does something behind what a client has asked for; at once, where it has no thread."""
@@ -48,7 +55,7 @@ class ClientThreads:
             if (todo := self._todo.pop(client, None)) is not None:
                 todo.put(None)
 
-    def _serve(self, client: int, todo: "queue.SimpleQueue[Callable[[], object] | None]") -> None:
+    def _serve(self, client: int, todo: _Queue) -> None:
         while True:
             try:
                 work = todo.get(timeout=IDLE_S)
