@@ -6,6 +6,7 @@ run would cost more than a small run itself. Threads end when their line is empt
 """
 
 import contextlib
+import math
 import threading
 import time
 from collections import deque
@@ -86,7 +87,7 @@ class Line:
     def __init__(self, name: str, lines: "Flights") -> None:
         self.name = name
         self.flights: deque[Flight] = deque()
-        self._ended = 0.0
+        self._ended = -math.inf
         """When a run was last done."""
         self._lines = lines
         self._wake = threading.Event()
@@ -126,11 +127,12 @@ class Line:
         """Stops waiting for these runs: they will never be done."""
         with self._lock:
             waiting = bool(self.flights) and self.flights[0] in flights
-            self.flights = deque(f for f in list(self.flights) if f not in flights)
-            if waiting:  # its thread is in a wait that never ends; when it does, the thread sees that it is replaced
+            ours = [f for f in self.flights if f in flights]  # others are done meanwhile
+            self.flights = deque(f for f in self.flights if f not in flights)
+            if waiting:  # the thread may be in a wait that never ends; another one replaces it
                 self._thread = None
         self._ensure()
-        for flight in flights:
+        for flight in ours:
             flight.end()
 
     def _watch(self) -> None:
@@ -139,25 +141,32 @@ class Line:
             self._wake.wait(IDLE_LOOK)
             self._wake.clear()
             idle = 0 if self.flights else idle + 1
-            while self.flights:
-                if not self._finish(self.flights[0]):
-                    return
+            while (flight := self._next()) is not None:
+                self._finish(flight)
+            if self._thread is not threading.current_thread():
+                return
+
+    def _next(self) -> Flight | None:
+        """Returns the oldest run, or None if there is none, or another thread has replaced this one."""
+        with self._lock:
+            return self.flights[0] if self.flights and self._thread is threading.current_thread() else None
 
     def _end(self) -> bool:
+        """Ends the thread of the line if no run is in flight, or another thread has replaced this one."""
         with self._lock:
-            self._thread = None
-            if not self.flights:
+            if self._thread is not threading.current_thread():
                 return True
-            self._thread = threading.current_thread()  # a run came in between
-            return False
+            if not self.flights:
+                self._thread = None
+            return not self.flights
 
-    def _finish(self, flight: Flight) -> bool:
-        """Waits for a run; returns False where it was abandoned meanwhile, and another thread serves the line."""
+    def _finish(self, flight: Flight) -> None:
+        """Waits for a run, and ends it, unless it is abandoned meanwhile."""
         for token in flight.tokens:
             with contextlib.suppress(*FAILURES):  # the results carry the error
                 token.block_until_ready()
             if flight.abandoned:
-                return False
+                return
             moved = time.monotonic()
             for queue in flight.queues:
                 queue.moved = moved
@@ -165,10 +174,9 @@ class Line:
         begun, self._ended = max(flight.since, self._ended), now
         with self._lock:
             if flight.abandoned:
-                return False
-            self.flights.popleft()
+                return
+            self.flights.remove(flight)
         flight.done(now - begun)
-        return True
 
 
 class Flights:

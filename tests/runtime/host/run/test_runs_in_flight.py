@@ -153,6 +153,35 @@ def test_runs_on_lost_devices_are_abandoned_and_those_behind_them_end() -> None:
     flights.stop()
 
 
+def test_a_thread_that_is_replaced_before_it_waits_leaves_the_line_to_the_other() -> None:
+    flights, ends = Flights(), Ends()
+    good = Token()
+    lost, other = flight(0, ends, [Token()]), flight(1, ends, [good])
+    lost.begin(None, 1, [launch("f", "d0")])
+    for made in (lost, other):
+        flights.line("replaced").put(made, eager=False)  # its thread looks later
+    (first,) = (t for t in threading.enumerate() if t.name == "pathways-replaced")
+    flights.abandon({"d0"})
+    flights.hurry()
+    first.join(10)
+    assert not first.is_alive() and set(ends.seconds) == {0}
+    good.there.set()
+    ends.wait_for(1)
+    flights.stop()
+
+
+def test_the_first_run_of_a_line_kept_its_devices_busy_from_its_begin_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    young_machine = SimpleNamespace(monotonic=lambda: -5.0)
+    monkeypatch.setattr("pathways.runtime.host.run.runs_in_flight.time", young_machine)
+    flights, ends = Flights(), Ends()
+    made = flight(0, ends)
+    made.since = -9.0
+    flights.line("pod").put(made, eager=True)
+    ends.wait_for(0)
+    flights.stop()
+    assert ends.seconds == {0: 4.0}
+
+
 def test_a_line_without_a_thread_waits_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathways.runtime.host.run.runs_in_flight.started", lambda _: False)
     flights, ends = Flights(), Ends()
