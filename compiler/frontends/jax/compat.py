@@ -46,6 +46,7 @@ Eqn: TypeAlias = Any
 Var: TypeAlias = Any
 Atom: TypeAlias = Any
 
+_any_jax: Any = jax
 _jex_source: Any = jex_source
 _jax_xla: Any = jax_xla
 _core_any: Any = _core
@@ -159,6 +160,11 @@ def bind(eqn: Eqn, values: Sequence[Any]) -> list[Any]:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
+def computed_at_once() -> Any:
+    """A context in which operations on known arrays are computed, and not traced."""
+    return _any_jax.ensure_compile_time_eval()
+
+
 def as_function(jaxpr: Any) -> Callable[..., list[Any]]:
     """A closed jaxpr as a function of its arguments."""
     return jex_core.jaxpr_as_fun(jaxpr)
@@ -170,6 +176,11 @@ def traced_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
 
 def aval_of(value: Any) -> Aval:
     return jax_api.typeof(value)
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether a value is an array of JAX's whose numbers are there, not one that is traced."""
+    return isinstance(value, jax.Array) and not isinstance(value, jax_api.Tracer)
 
 
 def is_ref(value: Any) -> bool:

@@ -1,0 +1,90 @@
+"""Operations of which no operand is of the batch: constants, some of which have an axis as long as the batch."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import ELEMENTWISE, scale_of
+from pathways.compiler.frontends.jax.pipeline.mixing.known import computed
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import CONST, Kind, Relation, is_level, tiles
+from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+
+_KEEP_EVEN = frozenset(
+    {
+        *("reduce_max", "reduce_min", "reduce_and", "reduce_or", "transpose", "squeeze", "expand_dims", "rev"),
+        *("slice", "reshape"),
+    }
+)
+"""Operations that give the same number along an axis if all of their operand's numbers along it are the same."""
+
+
+def constant(step: Step, rules: Mapping[str, Rule]) -> Made:
+    """The relation of constants that are made of constants."""
+    ins, name, count = step.ins, step.name, len(step.outs)
+    if all(r.known is not None for r in ins) and (ins or name == "iota"):
+        known = [computed(eqn, [r.known[t] for r in ins if r.known]) for t, eqn in enumerate((step.whole, step.part))]
+        if known[0] is not None and known[1] is not None:
+            return [Relation(known=pair) for pair in zip(known[0], known[1], strict=True)]
+    grows_in = any(a != b for a, b in step.shapes)
+    grows_out = any(a != b for a, b in step.outs)
+    if name == "iota":
+        whole, part = step.outs[0]
+        dim: int = step.params["dimension"]
+        return Relation(is_even=not grows_out or whole[dim] == part[dim])
+    if name == "axis_index":
+        return Relation(is_even=False)  # it differs from device to device
+    scales = [r.factor for r in ins]
+    is_even = all(is_level(r, shapes) for r, shapes in zip(ins, step.shapes, strict=True))
+    if name == "broadcast_in_dim":
+        return Relation(scale=scales[0], is_even=is_even)
+    if name in ELEMENTWISE or not (grows_in or grows_out):
+        scale = scale_of(name, step.params, ins, scales) if ins else 1.0
+        return [Relation(scale=scale, is_even=is_even)] * count
+    if is_even and name == "reduce_sum":
+        whole, part = step.shapes[0]
+        axes: tuple[int, ...] = step.params["axes"]
+        ratio = math.prod(whole[a] / max(1, part[a]) for a in axes)
+        return Relation(scale=None if scales[0] is None else scales[0] * ratio)
+    if is_even and name in _KEEP_EVEN and (name != "slice" or grows_out):
+        return Relation(scale=scales[0])
+    return _as_rows(step, rules) if name in rules else Relation(is_even=False)
+
+
+def _as_rows(step: Step, rules: Mapping[str, Rule]) -> Made:
+    """Applies the rule of rows to constants that have a row an example, as masks and positions have."""
+    count, ins = len(step.outs), list[Relation]()
+    for relation, shapes in zip(step.ins, step.shapes, strict=True):
+        if shapes[0] == shapes[1]:
+            ins.append(relation)
+            continue
+        layout = _layout_of(step, relation, shapes)
+        if layout is None:
+            return [Relation(is_even=False)] * count
+        ins.append(replace(relation, kind=Kind.ROWS, layout=layout, scale=relation.factor, known=None))
+    if not any(r.kind is Kind.ROWS for r in ins):
+        grows = any(a != b for a, b in step.outs)
+        return [Relation(is_even=not grows)] * count
+    made = rules[step.name](step.with_ins(ins))
+    found = made if isinstance(made, list) else [made] * count
+    return [r if r.kind in (Kind.ROWS, Kind.CONST, Kind.TOTAL) else replace(CONST, is_even=False) for r in found]
+
+
+def _layout_of(step: Step, relation: Relation, shapes: Shapes) -> tuple[Digit, ...] | None:
+    """The digit of the one axis that grows with the batch, if the rows of each microbatch are alike."""
+    a, b = shapes
+    if len(a) != len(b):
+        return None
+    grown = [d for d in range(len(a)) if a[d] != b[d]]
+    if len(grown) != 1 or a[grown[0]] != b[grown[0]] * step.walk.count:
+        return None
+    (dim,) = grown
+    tried = [Digit(dim, (1, 1), (a[dim], b[dim]))]
+    for sizes in step.walk.batch_sizes():
+        if a[dim] % sizes[0] == 0 and a[dim] != sizes[0]:
+            inner = a[dim] // sizes[0]
+            tried.append(Digit(dim, (inner, inner), sizes))
+    for digit in tried:
+        if is_level(relation, shapes) or (relation.known is not None and tiles(relation, shapes, (digit,))):
+            return (digit,)
+    return None

@@ -1,0 +1,67 @@
+"""From the relation of a loss to the verdict on it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Site, Tail, Why, is_close
+
+
+class Semantics(Enum):
+    """What a loss over microbatches is."""
+
+    MEAN = "mean"
+    SUM = "sum"
+    EXACT = "exact"
+    MIXES = "mixes"
+    UNKNOWN = "unknown"
+
+
+class Exactly(Enum):
+    """How a loss that is neither a mean nor a sum over its examples is computed exactly."""
+
+    NOISE = "random numbers are drawn once for the whole batch, and cut"
+    QUOTIENT = "both sums of a quotient are added up over the microbatches, and divided once"
+    TOTALS = "sums are added up over the microbatches first"
+    SCALED = "the sum over the microbatches is scaled"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a loss over microbatches is, and why. `scale`: the loss is so many times the sum over the microbatches."""
+
+    semantics: Semantics
+    causes: Sequence[Cause] = ()
+    exactly: Exactly | None = None
+    scale: float | None = None
+    origin: Site | None = None
+    """Where the sums of an exact loss are taken."""
+
+
+def judged(loss: Relation, count: int) -> Verdict:
+    """The verdict on a loss over so many microbatches."""
+    mixing = _of(loss, lambda why: why.mixes)
+    if mixing:
+        return Verdict(Semantics.MIXES, mixing)
+    unknown = _of(loss, lambda why: why is Why.UNKNOWN)
+    if unknown or loss.kind in (Kind.LOST, Kind.ROWS):
+        return Verdict(Semantics.UNKNOWN, unknown)
+    if loss.kind is Kind.TAIL:
+        exactly = Exactly.QUOTIENT if loss.tail is Tail.RATIO else Exactly.TOTALS
+        return Verdict(Semantics.EXACT, (), exactly, origin=loss.origin)
+    noise = _of(loss, lambda why: why is Why.NOISE)
+    factor = loss.factor
+    if factor is None:
+        return Verdict(Semantics.UNKNOWN)
+    scale = factor if loss.kind is Kind.TOTAL else factor / count
+    if noise:
+        return Verdict(Semantics.EXACT, noise, Exactly.NOISE, scale, loss.origin)
+    if is_close(scale, 1 / count):
+        return Verdict(Semantics.MEAN, (), None, scale, loss.origin)
+    if is_close(scale, 1.0):
+        return Verdict(Semantics.SUM, (), None, scale, loss.origin)
+    return Verdict(Semantics.EXACT, (), Exactly.SCALED, scale, loss.origin)
+
+
+def _of(loss: Relation, is_meant: Callable[[Why], bool]) -> list[Cause]:
+    return [c for c in loss.causes if is_meant(c.why)]

@@ -1,0 +1,136 @@
+"""`shard_map` and its collectives: an axis of the mesh over which the batch is split is a digit of its examples."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, dims_of, merged
+from pathways.compiler.frontends.jax.pipeline.mixing.reductions import reduced
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Kind, Relation, Why, fill_of
+from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+
+
+def _shard_map(step: Step) -> Made:
+    sizes = dict(step.params["mesh"].shape)
+    ins: list[Relation] = []
+    for relation, shapes, spec in zip(step.ins, step.shapes, step.params["in_specs"], strict=True):
+        inside = _local(step, relation, shapes, spec, sizes)
+        if inside is None:
+            return step.unknown("the batch is split over a mesh in parts of examples")
+        ins.append(inside)
+    made = step.walk.body(step.both[0]["jaxpr"], step.both[1]["jaxpr"], ins)
+    results = zip(made, step.outs, step.params["out_specs"], strict=True)
+    return [_global(step, relation, shapes, spec, sizes) for relation, shapes, spec in results]
+
+
+def _names_of(spec: Any, dim: int) -> tuple[Any, ...]:
+    """The axes of the mesh over which one axis of an array is split."""
+    return _listed(spec[dim]) if dim < len(spec) and spec[dim] is not None else ()
+
+
+def _listed(names: Any) -> tuple[Any, ...]:
+    return tuple(cast("Sequence[Any]", names)) if isinstance(names, tuple | list | frozenset) else (names,)
+
+
+def _local_shape(shape: Sequence[int], spec: Any, sizes: dict[Any, int]) -> tuple[int, ...]:
+    split = [int(np.prod([sizes[n] for n in _names_of(spec, d)])) for d in range(len(shape))]
+    return tuple(size // k for size, k in zip(shape, split, strict=True))
+
+
+def _local(step: Step, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation | None:
+    """The relation of one device's part; None if an example lies on several devices."""
+    if relation.kind is not Kind.ROWS:
+        fills = None if relation.known is None else [fill_of(k) for k in relation.known]
+        known = None
+        if fills is not None and not any(f is None for f in fills):
+            local = [_local_shape(shape, spec, sizes) for shape in shapes]
+            known = (np.broadcast_to(fills[0], local[0]), np.broadcast_to(fills[1], local[1]))
+        return replace(relation, known=known, scale=relation.factor)
+    layout = list(relation.layout)
+    for dim in range(len(shapes[0])):
+        for name in _names_of(spec, dim):
+            found = max((d for d in layout if d.dim == dim), key=lambda d: d.inner[0], default=None)
+            if found is None:
+                continue
+            parts = sizes[name]
+            if found.n[0] % parts or found.n[1] % parts:
+                return None
+            rest = replace(found, n=(found.n[0] // parts, found.n[1] // parts))
+            at = layout.index(found)
+            layout[at : at + 1] = [Digit(step.walk.named_axis(name), (1, 1), (parts, parts)), rest]
+    return replace(relation, layout=tuple(layout), known=None, own=frozenset())
+
+
+def _global(step: Step, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation:
+    """The relation of an array that all devices' parts make up."""
+    if relation.kind is not Kind.ROWS:
+        return replace(relation, known=None, scale=relation.factor)
+    axes: dict[int, tuple[int, tuple[int, int]]] = {}
+    local = [_local_shape(shape, spec, sizes) for shape in shapes]
+    for dim in range(len(shapes[0])):
+        below = (local[0][dim], local[1][dim])
+        for name in reversed(_names_of(spec, dim)):
+            axes[step.walk.named_axis(name)] = (dim, below)
+            below = (below[0] * sizes[name], below[1] * sizes[name])
+    layout = merged([Digit(*axes[d.dim], d.n) if d.dim in axes else d for d in relation.layout])
+    if any(d.dim in {step.walk.named_axis(name) for name in sizes} for d in layout):
+        return step.unknown("a result differs between devices that hold other examples")
+    return replace(relation, layout=layout, known=None)
+
+
+def _axes_of(step: Step, names: Any) -> set[int]:
+    return {n if isinstance(n, int) else step.walk.named_axis(n) for n in _listed(names)}
+
+
+def _reduce(*, is_sum: bool) -> Rule:
+    def apply(step: Step) -> Made:
+        axes = _axes_of(step, step.params.get("axes", step.params.get("axis_name")))
+        return [reduced(step, i, axes, is_sum=is_sum) for i in range(len(step.ins))]
+
+    return apply
+
+
+def _all_gather(step: Step) -> Made:
+    rows = step.ins[0]
+    dim: int = step.params["all_gather_dimension"]
+    if rows.kind is not Kind.ROWS:
+        return replace(rows, known=None)
+    (axis, *others) = _axes_of(step, step.params["axis_name"])
+    if others:
+        return step.unknown("there is no rule for all_gather over several axes")
+    is_tiled, moved = step.params["tiled"], list[Digit]()
+    if is_tiled and dim in dims_of(rows.layout) and axis not in dims_of(rows.layout):
+        return step.unknown("the batch is repeated")
+    below = (step.shapes[0][0][dim], step.shapes[0][1][dim]) if is_tiled else (1, 1)
+    for digit in rows.layout:
+        if digit.dim == axis:
+            moved.append(Digit(dim, below, digit.n))
+        else:
+            moved.append(digit if is_tiled or digit.dim < dim else replace(digit, dim=digit.dim + 1))
+    return step.with_layout(rows, merged(moved))
+
+
+def _permute(step: Step) -> Made:
+    rows = step.ins[0]
+    axes = _axes_of(step, step.params["axis_name"])
+    if rows.kind is not Kind.ROWS:
+        return replace(rows, known=None)
+    return step.touched(rows, axes, Why.ORDER, "examples move between devices")
+
+
+def _alike(step: Step) -> Made:
+    """Operations that only say over which axes a value differs."""
+    return list(step.ins)
+
+
+RULES: dict[str, Rule] = {
+    "shard_map": _shard_map,
+    **dict.fromkeys(("psum", "psum_invariant", "psum2", "reduce_scatter", "psum_scatter"), _reduce(is_sum=True)),
+    **dict.fromkeys(("pmax", "pmin"), _reduce(is_sum=False)),
+    **dict.fromkeys(("all_gather", "all_gather_invariant"), _all_gather),
+    "ppermute": _permute,
+    "pbroadcast": _permute,
+    **dict.fromkeys(("pvary", "pcast"), _alike),
+}

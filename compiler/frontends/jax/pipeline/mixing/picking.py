@@ -1,0 +1,257 @@
+"""Operations that pick rows by indices: by the example's own number, by its data, or by place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Layout, dims_of, moved
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    NO_CAUSES,
+    Cause,
+    Kind,
+    Relation,
+    Why,
+    is_level,
+    tiles,
+)
+from pathways.compiler.frontends.jax.pipeline.mixing.step import Rule, Step
+
+_OF_OTHERS = "data of one example picks rows of others"
+_BY_PLACE = "rows are picked by their place in the batch"
+
+
+@dataclass(frozen=True)
+class _Gather:
+    """The axes of a gather: which axis of the result each axis of the indices and of the operand becomes."""
+
+    of_indices: Mapping[int, int]
+    of_operand: Mapping[int, int]
+    batching: Mapping[int, int]
+    """The axis of the indices that runs along with each batching axis of the operand."""
+    start_index_map: tuple[int, ...]
+    collapsed: tuple[int, ...]
+
+
+def _axes(step: Step) -> _Gather:
+    numbers = step.params["dimension_numbers"]
+    batching = tuple(numbers.operand_batching_dims)
+    picked = [i for i in range(len(step.outs[0][0])) if i not in numbers.offset_dims]
+    kept = [d for d in range(step.rank()) if d not in numbers.collapsed_slice_dims and d not in batching]
+    return _Gather(
+        dict(zip(range(step.rank(1) - 1), picked, strict=False)),
+        dict(zip(kept, numbers.offset_dims, strict=True)),
+        dict(zip(batching, numbers.start_indices_batching_dims, strict=True)),
+        tuple(numbers.start_index_map),
+        tuple(numbers.collapsed_slice_dims),
+    )
+
+
+def _gather(step: Step) -> Relation:
+    operand, indices = step.ins[0], step.unscaled(step.ins[1])
+    axes, causes = _axes(step), set(indices.causes - step.ins[1].causes)
+    indices = replace(indices, causes=step.ins[1].causes)
+    if any(r.is_statistic for r in (operand, indices)):
+        if not step.rows:
+            if operand.kind is Kind.TOTAL and indices.kind is Kind.CONST:
+                return operand
+            return of_totals(step, step.ins)
+        causes |= {step.back(r) for r in (operand, indices) if r.is_statistic}
+    if indices.kind is Kind.ROWS and step.rank(1) - 1 in dims_of(indices.layout):
+        return step.lost(Why.PAIRS, "an index is made of several examples")
+    if operand.kind is Kind.ROWS:
+        return _of_examples(step, operand, indices, axes, causes)
+    if indices.kind is Kind.ROWS:
+        scale, more = _of_constant(step, operand)
+        made = Relation(Kind.ROWS, (), scale, causes=frozenset(causes) | more, has_data=True)
+        return step.with_layout(made, moved(indices.layout, axes.of_indices))
+    return of_totals(step, step.ins)
+
+
+def _of_examples(step: Step, operand: Relation, indices: Relation, axes: _Gather, causes: set[Cause]) -> Relation:
+    """Picks from rows of the batch."""
+    layout: list[Digit] = []
+    for digit in operand.layout:
+        if digit.dim < 0:
+            layout.append(digit)
+        elif digit.dim in axes.batching:
+            layout.append(replace(digit, dim=axes.of_indices[axes.batching[digit.dim]]))
+        elif digit.dim in axes.of_operand and step.is_whole_axis(0, digit.dim):
+            layout.append(replace(digit, dim=axes.of_operand[digit.dim]))
+        elif _is_own_row(digit, indices, axes):
+            layout.append(replace(digit, dim=axes.of_indices[indices.layout[0].dim]))
+        elif indices.kind is Kind.ROWS and indices.has_data:
+            return step.lost(Why.DATA, _OF_OTHERS)
+        else:
+            return step.lost(Why.POSITION, _BY_PLACE)
+    if indices.kind is Kind.ROWS:
+        if moved(indices.layout, axes.of_indices) != tuple(layout):
+            return step.meets()
+    elif indices.kind is Kind.CONST and axes.batching:
+        along = tuple(replace(d, dim=axes.batching[d.dim]) for d in operand.layout if d.dim in axes.batching)
+        if not tiles(indices, step.shapes[1], along):
+            causes.add(step.misplaced())
+    is_partial = operand.is_partial
+    return Relation(
+        Kind.ROWS, tuple(layout), operand.scale, causes=frozenset(causes), has_data=True, is_partial=is_partial
+    )
+
+
+def _of_constant(step: Step, table: Relation) -> tuple[float, frozenset[Cause]]:
+    """The scale of what examples pick from a constant or a statistic, with a cause if that differs by batch size."""
+    if table.kind is Kind.CONST and not is_level(table, step.shapes[0]):
+        return 1.0, frozenset({step.misplaced()})
+    if table.kind is not Kind.CONST:
+        return 1.0, NO_CAUSES
+    return (1.0, frozenset({step.cause(Why.SIZE)})) if table.factor is None else (table.factor, NO_CAUSES)
+
+
+def _is_own_row(digit: Digit, indices: Relation, axes: _Gather) -> bool:
+    if indices.kind is not Kind.ROWS or digit.dim not in axes.start_index_map:
+        return False
+    return axes.start_index_map.index(digit.dim) in indices.own and digit.dim in axes.collapsed
+
+
+def _dynamic_slice(step: Step) -> Relation:
+    operand, starts = step.ins[0], step.ins[1:]
+    if any(r.is_statistic for r in starts) and operand.kind is not Kind.ROWS:
+        return of_totals(step, step.ins)
+    by_data = [r for r in starts if r.kind is Kind.ROWS]
+    if by_data:
+        if operand.kind is Kind.CONST or (operand.kind is Kind.ROWS and operand.layout == by_data[0].layout):
+            causes = {step.back(r) for r in starts if r.is_statistic}
+            scale, more = _of_constant(step, operand) if operand.kind is Kind.CONST else (operand.scale, NO_CAUSES)
+            return Relation(Kind.ROWS, by_data[0].layout, scale, causes=frozenset(causes) | more, has_data=True)
+        return step.lost(Why.DATA, _OF_OTHERS)
+    if operand.kind is not Kind.ROWS:
+        return replace(operand, known=None)
+    if any(d.dim >= 0 and not step.is_whole_axis(0, d.dim) for d in operand.layout):
+        return step.lost(Why.POSITION, _BY_PLACE)
+    causes = {step.back(r) for r in starts if r.is_statistic}
+    return replace(operand, known=None, own=frozenset(), causes=operand.causes | causes)
+
+
+def _dynamic_update_slice(step: Step) -> Relation:
+    operand, update = step.ins[:2]
+    if any(r.kind is not Kind.CONST for r in step.ins[2:]):
+        return step.unknown("rows are written at a place that the batch decides")
+    rows = [r for r in (operand, update) if r.kind is Kind.ROWS]
+    if not rows:
+        return of_totals(step, [operand, update], "concatenate")
+    if any(r.layout != rows[0].layout for r in rows):
+        return step.meets()
+    by_place = "rows are written by their place in the batch"
+    if any(step.shapes[0][t][d.dim] != step.shapes[1][t][d.dim] for d in rows[0].layout if d.dim >= 0 for t in (0, 1)):
+        return step.lost(Why.POSITION, by_place)
+    if operand.kind is Kind.CONST and not tiles(operand, step.shapes[0], rows[0].layout):
+        return step.lost(Why.POSITION)
+    scale, causes = step.one_scale([operand, update])
+    found = rows[0].causes | causes | {step.back(r) for r in (operand, update) if r.is_statistic}
+    return replace(rows[0], known=None, own=frozenset(), has_data=True, scale=scale, causes=found)
+
+
+def _scatter(step: Step) -> Relation:
+    operand, indices, updates = step.ins
+    is_sum = step.name in ("scatter-add", "scatter-sub", "scatter_add", "scatter_sub")
+    if not step.rows:
+        if is_sum and indices.kind is Kind.CONST:
+            return of_totals(step, [operand, updates], "add")
+        return of_totals(step, step.ins)
+    causes = {step.back(r) for r in step.ins if r.is_statistic}
+    if indices.kind is Kind.ROWS and step.rank(1) - 1 in dims_of(indices.layout):
+        return step.lost(Why.PAIRS, "an index is made of several examples")
+    written = _written(step)
+    if written is None:
+        return step.meets()
+    target: Layout | None = None
+    if written:
+        place = _place_of(step, written)
+        if isinstance(place, Relation):
+            return place
+        if not place:
+            return _added_into(step, causes, is_sum=is_sum)
+        if len(place) < len(written):
+            return step.lost(Why.DATA, "examples write to places that others write to")
+        target = place
+    return _among_rows(step, target, causes)
+
+
+def _written(step: Step) -> Layout | None:
+    """Which digits of the updates number the examples: () if none do, None if indices and updates disagree."""
+    numbers = step.params["dimension_numbers"]
+    _, indices, updates = step.ins
+    scattered = [i for i in range(step.rank(2)) if i not in numbers.update_window_dims]
+    found: list[Layout] = []
+    if indices.kind is Kind.ROWS:
+        layout = moved(indices.layout, dict(zip(range(step.rank(1) - 1), scattered, strict=False)))
+        if layout is None:
+            return None
+        found.append(layout)
+    if updates.kind is Kind.ROWS:
+        found.append(updates.layout)
+    if not found:
+        return ()
+    return found[0] if all(layout == found[0] for layout in found) else None
+
+
+def _place_of(step: Step, written: Layout) -> Layout | Relation:
+    """Where in the operand the examples write; shorter than `written` where they write to places of others."""
+    numbers = step.params["dimension_numbers"]
+    scattered = [i for i in range(step.rank(2)) if i not in numbers.update_window_dims]
+    inserted = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    kept = [d for d in range(step.rank()) if d not in inserted]
+    window = dict(zip(numbers.update_window_dims, kept, strict=True))
+    batching = dict(zip(numbers.scatter_indices_batching_dims, numbers.operand_batching_dims, strict=True))
+    to_operand = numbers.scatter_dims_to_operand_dims
+    own = [column for column in step.ins[1].own if column < len(to_operand)]
+    place: list[Digit] = []
+    for digit in written:
+        if digit.dim < 0:
+            place.append(digit)
+        elif digit.dim in window:
+            dim = window[digit.dim]
+            if any(step.shapes[2][t][digit.dim] != step.shapes[0][t][dim] for t in (0, 1)):
+                return step.lost(Why.POSITION, "rows are written by their place in the batch")
+            place.append(replace(digit, dim=dim))
+        elif scattered.index(digit.dim) in batching:
+            place.append(replace(digit, dim=batching[scattered.index(digit.dim)]))
+        elif own:
+            place.append(replace(digit, dim=to_operand[own[0]]))
+    return tuple(place)
+
+
+def _added_into(step: Step, causes: set[Cause], *, is_sum: bool) -> Relation:
+    """Examples write to places that others write to: a sum over the examples, if they add."""
+    operand, _, updates = step.ins
+    if not is_sum:
+        return step.lost(Why.DATA, "examples write to places that others write to")
+    if operand.kind is Kind.ROWS or step.outs[0][0] != step.outs[0][1]:
+        return step.lost(Why.DATA, "examples write to rows of others")
+    scale = updates.factor if updates.kind is Kind.CONST else updates.scale
+    total = Relation(Kind.TOTAL, scale=scale or 1.0, origin=step.here, causes=frozenset(causes), has_data=True)
+    return total if operand.is_zero else of_totals(step, [operand, total], "add")
+
+
+def _among_rows(step: Step, target: Layout | None, causes: set[Cause]) -> Relation:
+    numbers = step.params["dimension_numbers"]
+    operand, _, updates = step.ins
+    if operand.kind is Kind.ROWS:
+        if target is not None and operand.layout != target:
+            return step.meets()
+        if target is None:
+            if any(d.dim in numbers.inserted_window_dims for d in operand.layout):
+                return step.lost(Why.POSITION, "rows are written by their place in the batch")
+            target = operand.layout
+    elif operand.kind is Kind.CONST and not tiles(operand, step.shapes[0], target or ()):
+        causes.add(step.misplaced())
+    scale, more = step.one_scale([operand, updates])
+    return Relation(Kind.ROWS, target or (), scale, causes=frozenset(causes) | more, has_data=True)
+
+
+RULES: dict[str, Rule] = {
+    "gather": _gather,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    **dict.fromkeys(
+        ("scatter", "scatter-add", "scatter-mul", "scatter-max", "scatter-min", "scatter-sub", "scatter_add"), _scatter
+    ),
+}

@@ -1,0 +1,173 @@
+"""Products: dot_general and convolutions contract the batch, pair its examples, or let them meet."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Shapes, by_group, dims_of, moved
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Tail, Why, fill_of, tiles
+from pathways.compiler.frontends.jax.pipeline.mixing.step import Rule, Step
+
+_Axes: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The axes of a product: for each operand those that are contracted, and those that are paired."""
+
+    contracted: tuple[_Axes, _Axes]
+    paired: tuple[_Axes, _Axes]
+    shapes: tuple[Shapes, Shapes]
+
+    def free(self, side: int) -> list[int]:
+        used = {*self.contracted[side], *self.paired[side]}
+        return [d for d in range(len(self.shapes[side][0])) if d not in used]
+
+    def result_axes(self, side: int) -> Mapping[int, int]:
+        """The axis of the result that each kept axis of an operand becomes."""
+        paired, before = self.paired[side], len(self.free(0)) if side else 0
+        axes = {d: i for i, d in enumerate(paired)}
+        return axes | {d: len(paired) + before + i for i, d in enumerate(self.free(side))}
+
+    def partners(self, side: int) -> dict[int, int]:
+        """The axis of the other operand that each contracted or paired axis meets."""
+        ours, theirs = ((*self.contracted[s], *self.paired[s]) for s in (side, 1 - side))
+        return dict(zip(ours, theirs, strict=True))
+
+    def role(self, side: int, digit: Digit) -> tuple[object, ...]:
+        """What the product does with a digit; digits of both operands with one role are the same examples."""
+        size = (digit.inner, digit.n)
+        if digit.dim < 0:
+            return (*size, "loop", digit.dim)
+        for what, axes in (("contracted", self.contracted), ("paired", self.paired)):
+            if digit.dim in axes[side]:
+                return (*size, what, axes[side].index(digit.dim))
+        return (*size, "free", side, digit.dim)
+
+
+def _dot_general(step: Step) -> Relation:
+    numbers: tuple[tuple[_Axes, _Axes], tuple[_Axes, _Axes]] = step.params["dimension_numbers"]
+    left, right = step.ins
+    product = _Product(*numbers, (step.shapes[0], step.shapes[1]))
+    return _contract(step, left, right, product)
+
+
+def _contract(step: Step, left: Relation, right: Relation, product: _Product) -> Relation:
+    ins = (left, right)
+    factors = [1.0 if r.kind is Kind.TAIL else r.factor for r in ins]
+    dims = [dims_of(r.layout) if r.kind is Kind.ROWS else set[int]() for r in ins]
+    whole, part = product.shapes[0]
+    axes = zip(*product.contracted, strict=True)
+    free = math.prod(whole[x] / max(1, part[x]) for x, y in axes if x not in dims[0] and y not in dims[1])
+    known = [f for f in factors if f is not None]
+    rows = [side for side in BOTH if ins[side].kind is Kind.ROWS]
+    if not rows:
+        if {r.kind for r in ins} == {Kind.TOTAL, Kind.CONST} and len(known) == 2:
+            origin = next(r.origin for r in ins if r.origin is not None)
+            return Relation(Kind.TOTAL, scale=math.prod(known) * free, origin=origin, has_data=True)
+        return of_totals(step, ins)
+    causes = set[Cause]()
+    if len(known) < 2:
+        causes.add(step.cause(Why.SIZE))
+        known = [1.0]
+    scale = math.prod(known) * free
+    if len(rows) == 1:
+        return _with_one_side(step, ins, rows[0], product, scale, causes)
+    return _with_both_sides(step, left, right, product, scale, causes)
+
+
+def _with_one_side(
+    step: Step,
+    ins: Sequence[Relation],
+    side: int,
+    product: _Product,
+    scale: float,
+    causes: set[Cause],
+) -> Relation:
+    rows, other = ins[side], ins[1 - side]
+    inside = [d for d in rows.layout if d.dim in product.contracted[side]]
+    if other.is_statistic:
+        if inside:
+            return Relation(Kind.TAIL, tail=Tail.OTHER, origin=step.here, has_data=True)
+        causes.add(step.back(other))
+        scale = 1.0 if rows.scale is None else rows.scale
+    else:
+        partners = product.partners(side)
+        met = tuple(replace(d, dim=partners[d.dim]) for d in rows.layout if d.dim in partners)
+        if met and len(met) == len(rows.layout) and not tiles(other, product.shapes[1 - side], met):
+            causes.add(step.misplaced())
+    if inside and len(inside) == len(rows.layout):
+        if not rows.has_data and not causes:
+            return Relation(scale=scale * step.walk.count)
+        return Relation(Kind.TOTAL, scale=scale, origin=step.here, causes=frozenset(causes), has_data=True)
+    layout = moved(tuple(d for d in rows.layout if d not in inside), product.result_axes(side))
+    has_data, is_partial = rows.has_data or bool(causes), rows.is_partial or bool(inside)
+    made = Relation(
+        Kind.ROWS, (), scale, causes=frozenset(causes), has_data=has_data, is_partial=is_partial, origin=rows.origin
+    )
+    return step.with_layout(made, layout)
+
+
+def _with_both_sides(
+    step: Step, left: Relation, right: Relation, product: _Product, scale: float, causes: set[Cause]
+) -> Relation:
+    has_data = left.has_data or right.has_data
+    roles = [[product.role(side, d) for d in r.layout] for side, r in enumerate((left, right))]
+    if roles[0] != roles[1]:
+        by_groups = [by_group(left.layout), by_group(right.layout)]
+        heads = [r[: len(g)] for r, g in zip(roles, by_groups, strict=True)]
+        tails = [role for r, g in zip(roles, by_groups, strict=True) for role in r[len(g) :]]
+        if heads[0] != heads[1] or any("free" not in role for role in tails):
+            meet_all = any("free" in role for role in (*roles[0], *roles[1]))
+            return step.lost(Why.PAIRS, "every example meets every other" if meet_all else "")
+        left, roles = replace(left, layout=by_groups[0]), heads
+    is_partial = left.is_partial or right.is_partial
+    if is_partial:
+        causes.add(step.cause(Why.PARTIAL, "a product of sums over parts of the batch"))
+    if any("free" in role for role in roles[0]):
+        return step.lost(Why.PAIRS, "every example meets every other")
+    if all("contracted" in role for role in roles[0]):
+        if not has_data:
+            return Relation(scale=scale * step.walk.count)
+        return Relation(Kind.TOTAL, scale=scale, origin=step.here, causes=frozenset(causes), has_data=True)
+    rest = tuple(d for d in left.layout if d.dim not in product.contracted[0])
+    is_partial = is_partial or len(rest) < len(left.layout)
+    made = Relation(Kind.ROWS, (), scale, causes=frozenset(causes), has_data=has_data, is_partial=is_partial)
+    return step.with_layout(made, moved(rest, product.result_axes(0)))
+
+
+def _convolution(step: Step) -> Relation:
+    """A convolution is a product of features and batch; then axes move. Spatial axes must hold no examples."""
+    numbers = step.params["dimension_numbers"]
+    specs = (numbers.lhs_spec, numbers.rhs_spec)
+    if step.params["batch_group_count"] != 1:
+        return step.unknown("there is no rule for convolutions with groups of the batch")
+    dims = [dims_of(r.layout) if r.kind is Kind.ROWS else set[int]() for r in step.ins]
+    if step.params["feature_group_count"] != 1 and (dims[1] or dims[0] - {numbers.lhs_spec[0]}):
+        return step.unknown("there is no rule for convolutions with groups of features of examples")
+    if any(set(spec[2:]) & held for spec, held in zip(specs, dims, strict=True)):
+        return step.lost(Why.ORDER, "a convolution over the batch")
+    left, right = (_in_order(r, spec) for r, spec in zip(step.ins, specs, strict=True))
+    (lhs, rhs) = (_features(shape, spec) for shape, spec in zip(step.shapes, specs, strict=True))
+    made = _contract(step, left, right, _Product(((1,), (1,)), ((), ()), (lhs, rhs)))
+    if made.kind is not Kind.ROWS:
+        return made
+    return step.with_layout(made, moved(made.layout, {0: numbers.out_spec[0], 1: numbers.out_spec[1]}))
+
+
+def _in_order(relation: Relation, spec: Sequence[int]) -> Relation:
+    if relation.kind is Kind.ROWS:
+        layout = moved(relation.layout, {axis: i for i, axis in enumerate(spec)})
+        return replace(relation, layout=layout or (), known=None)
+    is_filled = relation.known is not None and fill_of(relation.known[0]) is not None
+    return relation if is_filled else replace(relation, known=None)
+
+
+def _features(shapes: Shapes, spec: Sequence[int]) -> Shapes:
+    whole, part = shapes
+    return (whole[spec[0]], whole[spec[1]]), (part[spec[0]], part[spec[1]])
+
+
+RULES: dict[str, Rule] = {"dot_general": _dot_general, "conv_general_dilated": _convolution}

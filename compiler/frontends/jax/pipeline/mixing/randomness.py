@@ -1,0 +1,31 @@
+"""Random numbers: a key of the loss draws for the whole batch; a key of an example draws for that example."""
+
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Why
+from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+
+_MAKE_KEYS = ("random_wrap", "random_unwrap", "random_clone", "random_seed")
+"""Operations that draw nothing."""
+
+
+def _random(step: Step) -> Made:
+    keys = step.ins
+    if all(r.kind is Kind.CONST for r in keys):
+        grows = any(a != b for a, b in step.outs)
+        causes = {step.cause(Why.NOISE)} if grows and step.name not in _MAKE_KEYS else set[Cause]()
+        return Relation(causes=frozenset(causes))
+    if any(r.is_statistic for r in keys):
+        return step.lost(Why.BACK, "a random key is made of a statistic of the batch")
+    rows = step.rows[0]
+    if any(r.layout != rows.layout for r in step.rows):
+        return step.lost(Why.PAIRS, "random keys of different examples meet")
+    return Relation(Kind.ROWS, rows.layout, has_data=True)
+
+
+RULES: dict[str, Rule] = dict.fromkeys(
+    (
+        *("random_bits", "random_split", "random_fold_in", "random_seed", "random_wrap", "random_unwrap"),
+        *("random_clone", "random_gamma", "threefry2x32", "threefry4x32", "philox2x32", "philox4x32"),
+        *("rng_bit_generator", "rng_uniform"),
+    ),
+    _random,
+)

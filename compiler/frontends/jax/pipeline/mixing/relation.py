@@ -1,0 +1,212 @@
+"""Relations: how a value of the whole batch's trace relates to the same value of each microbatch's trace.
+
+Write v for the value in the whole batch, and v_k for it in microbatch k:
+
+    CONST   v = s v_k                      the value holds nothing of the batch
+    ROWS    v[examples of k] = s v_k       the layout says which digits of which axes number the examples
+    TOTAL   v = s (v_1 + v_2 + ...)        a sum over all examples
+    TAIL    v = f(totals), f not linear    right in microbatches if the totals are added up first
+    LOST    the value holds data of examples in no known layout
+
+`s` is the scale. A cause says why a relation does not hold. Causes follow the data: only those that reach the loss
+count.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pathways.compiler.frontends.jax.compat import Eqn
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Layout, Shapes
+
+Known: TypeAlias = tuple[Any, Any]
+"""The numpy arrays of a value that tracing already fixes, in both traces."""
+KNOWN_LIMIT = 1 << 18
+"""Elements up to which known arrays are computed. Constants of one repeated number are known at any size."""
+_SCALE_TOLERANCE = 2e-3
+"""Relative: constants of 16 bits, such as 1 / batch, are rounded."""
+
+
+class Kind(Enum):
+    CONST = "const"
+    ROWS = "rows"
+    TOTAL = "total"
+    TAIL = "tail"
+    LOST = "lost"
+
+
+class Tail(Enum):
+    """Which function of totals a tail is."""
+
+    RATIO = "a quotient of two sums"
+    INVERSE = "one divided by a sum"
+    GUARDED = "a sum with a lower bound"
+    SHIFTED = "a sum plus a constant"
+    UNEQUAL = "a sum of terms that grow differently with the batch"
+    ANY = "whether any or all examples meet a condition"
+    OTHER = "another function of sums"
+
+
+class Why(Enum):
+    """What keeps a loss over microbatches from being the loss of the whole batch."""
+
+    BACK = "a statistic of the whole batch goes back into its examples"
+    PAIRS = "examples meet each other"
+    ORDER = "the batch is sorted, or added up in order"
+    POSITION = "a number depends on the place of an example in the batch"
+    SIZE = "a number depends on how many examples there are"
+    CONTROL = "the batch decides which code runs"
+    PARTIAL = "a function of a sum over a part of the batch"
+    DATA = "an example picks rows of other examples"
+    NOISE = "one random key draws numbers for the whole batch"
+    UNKNOWN = "it is not known what an operation does with the batch"
+
+    @property
+    def mixes(self) -> bool:
+        return self not in (Why.NOISE, Why.UNKNOWN)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Site:
+    """One equation of the loss, and the calls around it from the outermost on. Compared by identity."""
+
+    eqn: Eqn
+    calls: tuple[tuple[Eqn, bool], ...]
+    """Each call with whether JAX itself wrote the called function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason, and the equation at which it arises. `source`: where the statistic was taken, if there is one."""
+
+    why: Why
+    site: Site
+    text: str
+    source: Site | None = None
+
+
+NO_CAUSES: frozenset[Cause] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """How one value of the whole batch's trace relates to the same value of a microbatch's trace."""
+
+    kind: Kind = Kind.CONST
+    layout: Layout = ()
+    scale: float | None = 1.0
+    """None if no single factor relates the two values."""
+    known: Known | None = field(default=None, compare=False)
+    own: frozenset[int] = frozenset()
+    """Columns of an array of indices that hold the example's own number."""
+    causes: frozenset[Cause] = NO_CAUSES
+    origin: Site | None = None
+    """Where a total or a tail was made."""
+    tail: Tail | None = None
+    is_partial: bool = False
+    """Rows that are sums over a part of the batch."""
+    has_data: bool = False
+    """Whether rows hold data of examples, and not only their shape."""
+    is_even: bool = True
+    """Whether an unknown constant is the same along each axis that grows with the batch."""
+    adds_up: bool = False
+    """Whether it is the sum that a loop over the examples has carried so far."""
+
+    @property
+    def is_statistic(self) -> bool:
+        """Whether it is one value of the whole batch."""
+        return self.kind in (Kind.TOTAL, Kind.TAIL)
+
+    @property
+    def factor(self) -> float | None:
+        """The scale; of a known constant, by its numbers."""
+        return self.scale if self.known is None or self.kind is not Kind.CONST else _factor_of(self.known)
+
+    @property
+    def is_zero(self) -> bool:
+        if self.kind is not Kind.CONST or self.known is None:
+            return False
+        return not any(np.any(np.asarray(_first_if_filled(k), bool)) for k in self.known)
+
+
+CONST = Relation()
+
+
+def fill_of(array: Any) -> Any:
+    """The number of which a whole array consists, as a scalar array; None if that is not seen at once."""
+    if array.size == 1:
+        return array.reshape(())
+    same = array.size and all(s == 0 or d == 1 for s, d in zip(array.strides, array.shape, strict=True))
+    return array[(0,) * array.ndim] if same else None
+
+
+def is_close(a: float | None, b: float | None) -> bool:
+    """Whether two scales are equal up to rounding."""
+    return a is not None and b is not None and abs(a - b) <= _SCALE_TOLERANCE * max(abs(a), abs(b))
+
+
+def is_same_everywhere(scales: Iterable[float | None]) -> bool:
+    """Whether all scales are known and equal."""
+    found = list(scales)
+    return all(is_close(s, found[0]) for s in found)
+
+
+def is_level(relation: Relation, shapes: Shapes) -> bool:
+    """Whether a constant is the same along each axis that grows with the batch."""
+    a, b = shapes
+    if a == b or relation.known is None or fill_of(relation.known[0]) is not None:
+        return relation.is_even
+    grown = [d for d in range(len(a)) if a[d] != b[d]]
+    return all(np.array_equal(k, np.broadcast_to(np.take(k, [0], d), k.shape)) for d in grown for k in relation.known)
+
+
+def tiles(relation: Relation, shapes: Shapes, layout: Layout) -> bool:
+    """Whether the rows of each microbatch of a constant are what that microbatch's trace has."""
+    if relation.known is None:
+        return relation.is_even
+    if shapes[0] == shapes[1] or fill_of(relation.known[0]) is not None:
+        return True
+    rows = [_in_rows(relation.known[t], t, layout) for t in BOTH]
+    if rows[0] is None or rows[1] is None or not len(rows[1]) or len(rows[0]) % len(rows[1]):
+        return False
+    return all(np.array_equal(rows[0][k : k + len(rows[1])], rows[1]) for k in range(0, len(rows[0]), len(rows[1])))
+
+
+def _in_rows(array: Any, t: int, layout: Layout) -> Any:
+    """A matrix with a row an example, in their order; None if the layout does not fit the array."""
+    shape: list[int] = []
+    axis_of: dict[int, int] = {}
+    for dim, size in enumerate(array.shape):
+        left = size
+        for digit in sorted((d for d in layout if d.dim == dim), key=lambda d: -d.inner[t]):
+            if not digit.block[t] or left % digit.block[t]:
+                return None
+            shape += [left // digit.block[t], digit.n[t]]
+            axis_of[layout.index(digit)] = len(shape) - 1
+            left = digit.inner[t]
+        shape.append(left)
+    front = [axis_of[i] for i in sorted(axis_of)]
+    rest = [i for i in range(len(shape)) if i not in front]
+    count = math.prod(shape[i] for i in front)
+    return array.reshape(shape).transpose(front + rest).reshape((count, -1)) if count else None
+
+
+def _first_if_filled(array: Any) -> Any:
+    fill = fill_of(array)
+    return array if fill is None else fill
+
+
+def _factor_of(known: Known) -> float | None:
+    a, b = fill_of(known[0]), fill_of(known[1])
+    if a is not None and b is not None:
+        if a == b or (a != a and b != b):
+            return 1.0
+        return float(a) / float(b) if b and np.issubdtype(np.result_type(a), np.number) else None
+    if known[0].shape != known[1].shape or known[0].size > KNOWN_LIMIT:
+        return 1.0
+    has_nan = np.issubdtype(known[0].dtype, np.inexact)
+    return 1.0 if np.array_equal(*known, equal_nan=has_nan) else None

@@ -1,0 +1,225 @@
+"""Operations that move elements: the digits of the batch move along, or rows are picked by their place."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import (
+    BOTH,
+    Digit,
+    Shapes,
+    by_group,
+    common,
+    dims_of,
+    moved,
+    reshaped,
+)
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Known, Relation, Why, tiles
+from pathways.compiler.frontends.jax.pipeline.mixing.step import Rule, Step
+
+_BY_PLACE = "rows are picked by their place in the batch"
+
+
+def _reshape(step: Step) -> Relation:
+    (rows,) = step.ins
+    return step.with_layout(rows, reshaped(rows.layout, step.shapes[0], step.outs[0]))
+
+
+def _transpose(step: Step) -> Relation:
+    where = {old: new for new, old in enumerate(step.params["permutation"])}
+    return step.with_layout(step.ins[0], moved(step.ins[0].layout, where))
+
+
+def _squeeze(step: Step) -> Relation:
+    gone = {d % step.rank() for d in step.params["dimensions"]}
+    left = [d for d in range(step.rank()) if d not in gone]
+    return step.with_layout(step.ins[0], moved(step.ins[0].layout, {old: new for new, old in enumerate(left)}))
+
+
+def _expand_dims(step: Step) -> Relation:
+    added = set(step.params["dimensions"])
+    left = [d for d in range(len(step.outs[0][0])) if d not in added]
+    return step.with_layout(step.ins[0], moved(step.ins[0].layout, dict(enumerate(left))))
+
+
+def _broadcast_in_dim(step: Step) -> Relation:
+    dims: tuple[int, ...] = step.params["broadcast_dimensions"]
+    return step.with_layout(step.ins[0], moved(step.ins[0].layout, dict(enumerate(dims))))
+
+
+def _rev(step: Step) -> Relation:
+    return step.touched(step.ins[0], set(step.params["dimensions"]), Why.ORDER, "the batch is reversed")
+
+
+def _tile(step: Step) -> Relation:
+    repeats = step.params.get("reps") or step.params.get("repeats")
+    rows = step.ins[0]
+    if repeats is None or any(repeats[d] != 1 for d in dims_of(rows.layout) if d >= 0):
+        return step.unknown("the batch is repeated")
+    return step.with_layout(rows, rows.layout)
+
+
+def _bitcast(step: Step) -> Relation:
+    rows = step.ins[0]
+    if len(step.outs[0][0]) < step.rank() and step.rank() - 1 in dims_of(rows.layout):
+        return step.unknown("numbers of several examples become one")
+    return step.with_layout(step.unscaled(rows), rows.layout)
+
+
+def _slice(step: Step) -> Relation:
+    rows = step.ins[0]
+    for digit in rows.layout:
+        if digit.dim < 0:
+            continue
+        kept = by_group(rows.layout)
+        if digit not in kept and not any(d.dim == digit.dim for d in kept):  # within a group: it may lose rows
+            if not _is_all(step, digit):
+                rows = replace(rows, layout=kept)
+        elif not _is_all(step, digit) and not _is_blocks(step, digit, rows):
+            return step.touched(rows, {digit.dim}, Why.POSITION, _BY_PLACE)
+    return replace(rows, known=None, own=frozenset())
+
+
+def _bounds(step: Step, dim: int, t: int) -> tuple[int, int, int]:
+    p = step.both[t]
+    return p["start_indices"][dim], p["limit_indices"][dim], (p["strides"] or [1] * (dim + 1))[dim]
+
+
+def _is_all(step: Step, digit: Digit) -> bool:
+    return all(_bounds(step, digit.dim, t) == (0, step.shapes[0][t][digit.dim], 1) for t in BOTH)
+
+
+def _is_blocks(step: Step, digit: Digit, rows: Relation) -> bool:
+    """Whether a slice takes whole runs of examples, where an axis has several."""
+    if sum(d.dim == digit.dim for d in rows.layout) > 1:
+        return False
+    for t in BOTH:
+        begin, end, stride = _bounds(step, digit.dim, t)
+        if stride != 1 or begin % digit.block[t] or end % digit.block[t]:
+            return False
+    return True
+
+
+def _split(step: Step) -> Relation:
+    rows, axis = step.ins[0], step.params["axis"]
+    digits = [d for d in rows.layout if d.dim == axis]
+    if not digits:
+        return replace(rows, known=None, own=frozenset())
+    if len(digits) == 1:
+        sizes = zip(BOTH, step.both, strict=True)
+        if all(size % digits[0].block[t] == 0 for t, p in sizes for size in p["sizes"]):
+            return rows
+    return step.touched(rows, {axis}, Why.POSITION, _BY_PLACE)
+
+
+def _unstack(step: Step) -> Relation:
+    rows, axis = step.ins[0], step.params["axis"]
+    if axis in dims_of(rows.layout):
+        return step.lost(Why.POSITION, _BY_PLACE)
+    return step.with_layout(rows, moved(rows.layout, {d: d - (d > axis) for d in range(step.rank())}))
+
+
+def _pad(step: Step) -> Relation:
+    value, padding = step.ins
+    if value.kind is not Kind.ROWS:
+        if padding.kind is Kind.ROWS:
+            return step.unknown("padding by a number of an example")
+        return value if padding.is_zero else of_totals(step, step.ins)
+    padded = {i for p in step.both for i, c in enumerate(p["padding_config"]) if tuple(c) != (0, 0, 0)}
+    if padded & dims_of(value.layout):
+        return step.unknown("the batch is padded")
+    if padding.kind is Kind.ROWS:
+        return step.unknown("padding by a number of an example")
+    scale, causes = step.one_scale(step.ins)
+    return _joined(step, value, scale, causes)
+
+
+def _joined(step: Step, rows: Relation, scale: float | None, causes: frozenset[Cause]) -> Relation:
+    """Rows beside which other operands are put."""
+    found = rows.causes | causes | {step.back(r) for r in step.ins if r.is_statistic}
+    return replace(rows, known=None, own=frozenset(), has_data=True, scale=scale, causes=found)
+
+
+def _concatenate(step: Step) -> Relation:
+    return _put_together(step, step.ins, step.params["dimension"], is_new_axis=False)
+
+
+def _stack(step: Step) -> Relation:
+    axis = step.params.get("axis", 0)
+    where = {d: d + (d >= axis) for d in range(step.rank())}
+    grown = [step.with_layout(r, moved(r.layout, where)) if r.kind is Kind.ROWS else r for r in step.ins]
+    return _put_together(step, grown, axis, is_new_axis=True)
+
+
+def _put_together(step: Step, ins: list[Relation], axis: int, *, is_new_axis: bool) -> Relation:
+    rows = [r for r in ins if r.kind is Kind.ROWS]
+    if not rows:
+        sums = all(r.kind in (Kind.TOTAL, Kind.CONST) for r in ins)
+        return of_totals(step, ins, "add" if sums else "concatenate")
+    layout = common([r.layout for r in rows])
+    if layout is None:
+        return step.meets()
+    first = replace(rows[0], layout=layout)
+    scale, causes = step.one_scale(ins)
+    if axis in dims_of(layout) and not is_new_axis:
+        if len(rows) < len(ins) or sum(d.dim == axis for d in layout) > 1:
+            return step.unknown("rows that are no examples are put beside the batch")
+        return _joined(step, first, scale, causes)
+    found, own, column = set(causes), set[int](), 0
+    for relation, shapes in zip(ins, step.shapes, strict=True):
+        if relation.kind is Kind.CONST and not is_new_axis:
+            if _is_own_number(relation, shapes, axis, layout):
+                own.add(column)
+            elif not tiles(relation, shapes, layout):
+                found.add(step.misplaced())
+        own |= {column + c for c in relation.own}
+        column += shapes[0][axis] if not is_new_axis else 1
+    made = _joined(step, first, scale, frozenset(found))
+    return replace(made, own=frozenset(own), is_partial=any(r.is_partial for r in rows))
+
+
+def _is_own_number(relation: Relation, shapes: Shapes, axis: int, layout: tuple[Digit, ...]) -> bool:
+    """Whether a column of indices holds the number of each example: `arange(batch)`."""
+    a, b = shapes
+    if relation.known is None or a == b or axis != len(a) - 1 or a[axis] != 1:
+        return False
+    return len(layout) == 1 and layout[0].inner == (1, 1) and _counts_rows(relation.known, layout[0])
+
+
+def _counts_rows(known: Known, digit: Digit) -> bool:
+    for t in BOTH:
+        array = known[t]
+        if array.shape[digit.dim] != digit.n[t]:
+            return False
+        line = np.arange(digit.n[t]).reshape([-1 if i == digit.dim else 1 for i in range(array.ndim)])
+        if not np.array_equal(array, np.broadcast_to(line, array.shape)):
+            return False
+    return True
+
+
+def of_rows(rule: Rule) -> Rule:
+    """The rule, where the operand is rows; statistics and constants of the batch stay what they are."""
+
+    def apply(step: Step) -> Relation | list[Relation]:
+        return rule(step) if step.ins[0].kind is Kind.ROWS else replace(step.ins[0], known=None)
+
+    return apply
+
+
+RULES: dict[str, Rule] = {
+    "reshape": of_rows(_reshape),
+    "transpose": of_rows(_transpose),
+    "squeeze": of_rows(_squeeze),
+    "expand_dims": of_rows(_expand_dims),
+    "broadcast_in_dim": of_rows(_broadcast_in_dim),
+    "rev": of_rows(_rev),
+    "tile": of_rows(_tile),
+    "bitcast_convert_type": of_rows(_bitcast),
+    "slice": of_rows(_slice),
+    "split": of_rows(_split),
+    "unstack": of_rows(_unstack),
+    "pad": _pad,
+    "concatenate": _concatenate,
+    "stack": _stack,
+}

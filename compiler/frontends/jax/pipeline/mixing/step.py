@@ -1,0 +1,145 @@
+"""One equation in both traces, and the relations that a rule makes of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
+
+from pathways.compiler.frontends.jax.compat import Eqn
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Layout, Shapes
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    NO_CAUSES,
+    Cause,
+    Kind,
+    Relation,
+    Site,
+    Why,
+    is_close,
+)
+
+
+class Walking(Protocol):
+    """The parts of the walk that rules use."""
+
+    count: int
+    """The number of microbatches."""
+
+    def site(self, eqn: Eqn) -> Site:
+        """The place of an equation in the loss."""
+        ...
+
+    def body(self, whole: Any, part: Any, ins: Sequence[Relation]) -> list[Relation]:
+        """The relations of the results of an inner jaxpr."""
+        ...
+
+    def new_axis(self) -> int:
+        """A dimension below zero, for a digit that is no axis of an array."""
+        ...
+
+    def named_axis(self, name: Any) -> int:
+        """The dimension below zero of an axis of a mesh."""
+        ...
+
+    def batch_sizes(self) -> frozenset[tuple[int, int]]:
+        """The numbers of examples in both traces, one pair for each kind of batch array."""
+        ...
+
+
+Made: TypeAlias = Relation | list[Relation]
+
+
+class Step:
+    """One equation in both traces, with the relations of its operands."""
+
+    __slots__ = ("ins", "name", "outs", "part", "shapes", "walk", "whole")
+
+    def __init__(self, walk: Walking, whole: Eqn, part: Eqn, ins: list[Relation]) -> None:
+        self.walk = walk
+        self.whole = whole
+        self.part = part
+        self.ins = ins
+        self.name: str = whole.primitive.name
+        self.shapes: list[Shapes] = [
+            (tuple(a.aval.shape), tuple(b.aval.shape)) for a, b in zip(whole.invars, part.invars, strict=True)
+        ]
+        self.outs: list[Shapes] = [
+            (tuple(a.aval.shape), tuple(b.aval.shape)) for a, b in zip(whole.outvars, part.outvars, strict=True)
+        ]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.whole.params
+
+    @property
+    def both(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters in both traces."""
+        return self.whole.params, self.part.params
+
+    @property
+    def here(self) -> Site:
+        return self.walk.site(self.whole)
+
+    @property
+    def rows(self) -> list[Relation]:
+        return [r for r in self.ins if r.kind is Kind.ROWS]
+
+    def with_ins(self, ins: list[Relation]) -> "Step":
+        """The same equation with other relations of its operands."""
+        return Step(self.walk, self.whole, self.part, ins)
+
+    def rank(self, operand: int = 0) -> int:
+        return len(self.shapes[operand][0])
+
+    def is_whole_axis(self, operand: int, dim: int, sizes: str = "slice_sizes") -> bool:
+        """Whether the equation takes all of an axis, in both traces."""
+        return all(p[sizes][dim] == self.shapes[operand][t][dim] for t, p in zip(BOTH, self.both, strict=True))
+
+    def cause(self, why: Why, text: str = "", source: Site | None = None) -> Cause:
+        return Cause(why, self.here, text or why.value, source)
+
+    def back(self, statistic: Relation) -> Cause:
+        return self.cause(Why.BACK, source=statistic.origin)
+
+    def lost(self, why: Why, text: str = "") -> Relation:
+        return Relation(Kind.LOST, causes=frozenset({self.cause(why, text)}), has_data=True)
+
+    def unknown(self, text: str = "") -> Relation:
+        return self.lost(Why.UNKNOWN, text or f"there is no rule for {self.name}")
+
+    def meets(self) -> Relation:
+        return self.lost(Why.PAIRS, "examples meet those of another order or axis")
+
+    def with_layout(self, rows: Relation, layout: Layout | None, **more: Any) -> Relation:
+        """The same rows in another layout, or lost if there is none."""
+        if layout is None:
+            return self.lost(Why.UNKNOWN, f"{self.name} takes the batch apart")
+        return replace(rows, layout=layout, known=None, own=frozenset(), **more)
+
+    def touched(self, relation: Relation, dims: set[int], why: Why, text: str) -> Relation:
+        """The relation, with a cause if the equation works along an axis that numbers examples."""
+        relation = replace(relation, known=None, own=frozenset())
+        if relation.kind is Kind.ROWS and any(d.dim in dims for d in relation.layout):
+            return replace(relation, causes=relation.causes | {self.cause(why, text)}, has_data=True)
+        return relation
+
+    def misplaced(self) -> Cause:
+        """The cause for a constant that differs from row to row, or of which that is not known."""
+        if all(r.known is not None or r.is_even for r in self.ins if r.kind is Kind.CONST):
+            return self.cause(Why.POSITION)
+        return self.cause(Why.UNKNOWN, "it is not known whether a number depends on the place of an example")
+
+    def unscaled(self, relation: Relation) -> Relation:
+        """Rows with scale one; rows with another scale get a cause."""
+        if relation.kind is not Kind.ROWS or is_close(relation.scale, 1):
+            return relation
+        return replace(relation, scale=1.0, causes=relation.causes | {self.cause(Why.SIZE)}, has_data=True)
+
+    def one_scale(self, ins: Sequence[Relation]) -> tuple[float | None, frozenset[Cause]]:
+        """The scale of all rows and constants, and a cause if they have several."""
+        found = [r.factor for r in ins if r.kind in (Kind.ROWS, Kind.CONST) and not r.is_zero]
+        if all(is_close(scale, found[0]) for scale in found):
+            return (found[0] if found else 1.0), NO_CAUSES
+        return 1.0, frozenset({self.cause(Why.SIZE)})
+
+
+Rule: TypeAlias = Callable[[Step], Made]
+"""Makes the relations of an equation's results; one relation stands for all of them."""

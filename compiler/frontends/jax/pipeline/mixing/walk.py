@@ -1,0 +1,155 @@
+"""Walks the jaxprs of a loss for the whole batch and for one microbatch in lock step."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.compat import Eqn, body_of
+from pathways.compiler.frontends.jax.pipeline.mixing import randomness
+from pathways.compiler.frontends.jax.pipeline.mixing.constants import constant
+from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import elementwise
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    CONST,
+    KNOWN_LIMIT,
+    NO_CAUSES,
+    Kind,
+    Relation,
+    Site,
+    Why,
+)
+from pathways.compiler.frontends.jax.pipeline.mixing.rules import CALLS, IN_CALLS, RULES
+from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Step
+
+_BY_JAX = ("/jax/_src/", "/jax/")
+"""Parts of the paths of functions that JAX itself wrote: the user's line is that of the call."""
+
+
+class ProgramsDiffer(Exception):
+    """The loss is another program for another number of examples, from this place on; None: from its end on."""
+
+    def __init__(self, site: Site | None) -> None:
+        super().__init__()
+        self.site = site
+
+
+class Walk:
+    """One walk over a loss. `count` is the number of microbatches, `batches` the numbers of examples in both traces."""
+
+    def __init__(self, count: int, batches: frozenset[tuple[int, int]]) -> None:
+        self.count = count
+        self._batches = batches
+        self._calls: tuple[tuple[Eqn, bool], ...] = ()
+        self._sites: dict[tuple[int, ...], Site] = {}
+        self._axes: dict[Any, int] = {}
+        self.backward: list[Site] = []
+        """Custom derivatives of what holds data of the batch: they may mix examples in the backward pass alone."""
+
+    def site(self, eqn: Eqn) -> Site:
+        """Returns the place of an equation within the calls that are walked now."""
+        key = (id(eqn), *(id(call) for call, _ in self._calls))
+        return self._sites.setdefault(key, Site(eqn, self._calls))
+
+    def batch_sizes(self) -> frozenset[tuple[int, int]]:
+        return self._batches
+
+    def new_axis(self) -> int:
+        """A dimension below zero that no digit has yet."""
+        return self.named_axis(object())
+
+    def named_axis(self, name: Any) -> int:
+        """The dimension below zero of an axis of a mesh."""
+        return self._axes.setdefault(name, -1 - len(self._axes))
+
+    def body(self, whole: Any, part: Any, ins: Sequence[Relation]) -> list[Relation]:
+        """Walks one jaxpr in both traces. Raises ProgramsDiffer where their equations differ."""
+        a, b = body_of(whole), body_of(part)
+        env: dict[Any, Relation] = {}
+        for var, x, y in zip(a.constvars, a.consts, b.consts, strict=True):
+            env[var] = closed_over(x, y)
+        env.update(zip(a.invars, ins, strict=True))
+
+        def read(x: Any, y: Any) -> Relation:
+            if not isinstance(x, compat.Literal):
+                return env[x]
+            return _literal(x, y) if isinstance(y, compat.Literal) else CONST
+
+        for one, other in zip(a.eqns, b.eqns, strict=False):
+            if one.primitive is not other.primitive or len(one.invars) != len(other.invars):
+                raise ProgramsDiffer(self.site(one))
+            operands = [read(x, y) for x, y in zip(one.invars, other.invars, strict=True)]
+            env.update(zip(one.outvars, self.equation(one, other, operands), strict=True))
+        if len(a.eqns) != len(b.eqns):
+            raise ProgramsDiffer(None)
+        return [read(x, y) for x, y in zip(a.outvars, b.outvars, strict=True)]
+
+    def equation(self, whole: Eqn, part: Eqn, ins: list[Relation]) -> list[Relation]:
+        """The relations of an equation's results: with all causes that its operands have."""
+        name = whole.primitive.name
+        if name in CALLS and CALLS[name] in whole.params:
+            return self._call(whole, part, CALLS[name], ins)
+        step = Step(self, whole, part, ins)
+        if name in IN_CALLS:
+            with_body = self._inside(whole, is_of_jax=False)
+            try:
+                return _listed(RULES[name](step), step)
+            finally:
+                self._calls = with_body
+        made = _listed(self._rule(step), step)
+        causes = NO_CAUSES.union(*(r.causes for r in ins)) if ins else NO_CAUSES
+        return [r if r.causes >= causes else replace(r, causes=r.causes | causes) for r in made]
+
+    def _rule(self, step: Step) -> Made:
+        if any(r.adds_up for r in step.ins):
+            if step.name in RULES and RULES[step.name] is elementwise:
+                return elementwise(step)
+            return step.lost(Why.ORDER, "a number is carried from example to example")
+        if all(r.kind is Kind.CONST for r in step.ins) and step.name not in randomness.RULES:
+            return constant(step, RULES)
+        if any(r.kind is Kind.LOST for r in step.ins):
+            return Relation(Kind.LOST, has_data=True)
+        return RULES[step.name](step) if step.name in RULES else step.unknown()
+
+    def _call(self, whole: Eqn, part: Eqn, parameter: str, ins: list[Relation]) -> list[Relation]:
+        inner = whole.params[parameter]
+        source = compat.func_source(inner)
+        if whole.primitive.name.startswith("custom_vjp") and any(r.kind is not Kind.CONST for r in ins):
+            self.backward.append(self.site(whole))
+        outer = self._inside(whole, is_of_jax=any(path in source for path in _BY_JAX))
+        try:
+            return self.body(inner, part.params[parameter], ins)
+        finally:
+            self._calls = outer
+
+    def _inside(self, eqn: Eqn, *, is_of_jax: bool) -> tuple[tuple[Eqn, bool], ...]:
+        """Enters a call; returns the calls around it."""
+        outer = self._calls
+        self._calls = (*outer, (eqn, is_of_jax))
+        return outer
+
+
+def _listed(made: Made, step: Step) -> list[Relation]:
+    return made if isinstance(made, list) else [made] * len(step.outs)
+
+
+def _literal(x: Any, y: Any) -> Relation:
+    return _known(compat.as_literal_value(x), compat.as_literal_value(y))
+
+
+def closed_over(x: Any, y: Any) -> Relation:
+    """The relation of an array that the loss closes over: known, if it is small and of numbers."""
+    shapes = [tuple(getattr(a, "shape", ())) for a in (x, y)]
+    is_array = isinstance(x, np.ndarray | np.generic | int | float | complex) or compat.is_concrete(x)
+    if is_array and math.prod(shapes[0]) <= KNOWN_LIMIT and not compat.is_key(compat.aval_of(x)):
+        return _known(x, y)
+    return replace(CONST, is_even=shapes[0] == shapes[1])
+
+
+def _known(x: Any, y: Any) -> Relation:
+    try:
+        return Relation(known=(np.asarray(x), np.asarray(y)))
+    except (TypeError, ValueError, RuntimeError):  # keys, and arrays that were donated
+        return CONST
