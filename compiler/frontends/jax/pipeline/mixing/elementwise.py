@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def scale_of(
         if not is_close(scales[0], 1):
             return None
         ins, scales = ins[1:], scales[1:]
-    first, power = scales[0], params.get("y", 1)
+    first = scales[0]
     if name in SAME or name == "abs":
         return first
     live = [s for r, s in zip(ins, scales, strict=True) if not r.is_zero]
@@ -76,10 +77,14 @@ def scale_of(
             case "sqrt" | "rsqrt":
                 return first ** (0.5 if name == "sqrt" else -0.5) if first > 0 else None
             case "integer_pow":
-                return float(first**power) if first else None
+                return _power(first, params["y"])
             case _:
                 pass
     return 1.0 if all(is_close(s, 1) for s in numbers) else None
+
+
+def _power(scale: float, power: Any) -> float | None:
+    return float(scale**power) if scale else None
 
 
 def elementwise(step: Step) -> Made:

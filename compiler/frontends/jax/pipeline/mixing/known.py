@@ -14,12 +14,13 @@ from pathways.compiler.frontends.jax.compat import Eqn
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import KNOWN_LIMIT, fill_of
 from pathways.dialect import jax_api
 
+_any_np: Any = np
 _Params = Mapping[str, Any]
 _Compute = Callable[..., Any]
 
 
 def _divided(a: Any, b: Any) -> Any:
-    quotient: Any = np.divide(a, b)
+    quotient: Any = _any_np.divide(a, b)
     return quotient if np.issubdtype(a.dtype, np.inexact) else np.asarray(np.trunc(quotient)).astype(a.dtype)
 
 
