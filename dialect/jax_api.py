@@ -14,6 +14,7 @@ import jax.sharding
 
 JaxArray = object if TYPE_CHECKING else jax.Array
 """For use as a base class: subclasses declare its fields and methods again."""
+checkpoint: Any = jax.checkpoint
 config: Any = jax.config
 debug_infs: Any = jax.debug_infs
 debug_nans: Any = jax.debug_nans
@@ -31,8 +32,10 @@ numpy: Any = jnp
 optimization_barrier: Any = jax.lax.optimization_barrier
 random: Any = jax.random
 typeof: Any = jax.typeof
+value_and_grad: Any = jax.value_and_grad
 dtypes: Any = jax.dtypes
 devices: Any = jax.devices
+lax: Any = jax.lax
 local_devices: Any = jax.local_devices
 set_mesh: Any = jax.set_mesh
 transfer_guard: Any = jax.transfer_guard

@@ -45,6 +45,38 @@ class MicrobatchesDiffer(Diagnostic):
 
 
 @dataclass(frozen=True)
+class MixesExamples(Diagnostic):
+    code: ClassVar[str] = "PWC0119"
+    title: ClassVar[str] = "{loss} mixes examples: over {microbatches} microbatches it is not {loss} of the whole batch"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "a mean, a sum, or another function of sums over the examples"
+    hint: ClassVar[str] = "microbatches=1; or mixes='allow', where each microbatch has statistics of its own"
+    loss: str
+    microbatches: int
+    have_: str
+
+
+@dataclass(frozen=True)
+class MixingWarned(MixesExamples):
+    severity: ClassVar[str] = "warning"
+
+
+@dataclass(frozen=True)
+class WrongReduce(Diagnostic):
+    code: ClassVar[str] = "PWC0124"
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "reduce={reduce!r} makes {loss} {wrong}"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "the loss of the whole batch"
+    hint: ClassVar[str] = "reduce={right!r}; or mixes='allow', which leaves the loss as it is"
+    loss: str
+    reduce: str
+    wrong: str
+    have_: str
+    right: str
+
+
+@dataclass(frozen=True)
 class NoChoice(Diagnostic):
     code: ClassVar[str] = "PWC0116"
     exit: ClassVar[Exit] = Exit.USAGE

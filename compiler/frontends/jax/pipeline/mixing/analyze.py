@@ -8,9 +8,9 @@ import jax
 
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import CONST, Kind, Relation
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Kind, Relation
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import Walk
-from pathways.dialect.jax_api import make_jaxpr
+from pathways.dialect.jax_api import dtypes, make_jaxpr, numpy
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +46,17 @@ def related(traces: Traces) -> tuple[list[Relation], Walk]:
     avals = [(x.aval, y.aval) for x, y in zip(bodies[0].invars, bodies[1].invars, strict=True)]
     sizes = frozenset((a.shape[0], b.shape[0]) for i, (a, b) in enumerate(avals) if i in traces.batch and a.shape)
     walk = Walk(traces.count, sizes)
-    ins = [_argument(a, b) if i in traces.batch else CONST for i, (a, b) in enumerate(avals)]
+    ins = [argument(a, b, is_batch=i in traces.batch) for i, (a, b) in enumerate(avals)]
     return walk.body(traces.whole, traces.part, ins), walk
 
 
-def _argument(whole: Any, part: Any) -> Relation:
-    """A leaf of the batch: its first axis numbers the examples. A scalar or a key is the same for all of them."""
-    if not whole.shape:
-        return CONST
-    return Relation(Kind.ROWS, (Digit(0, (1, 1), (whole.shape[0], part.shape[0])),), has_data=True)
+def argument(whole: Any, part: Any, *, is_batch: bool) -> Relation:
+    """The relation of a leaf of the loss's arguments.
+
+    The first axis of a leaf of the batch numbers the examples. A scalar or a key is the same for all of them.
+    """
+    if is_batch and whole.shape:
+        layout = (Digit(0, (1, 1), (whole.shape[0], part.shape[0])),)
+        return Relation(Kind.ROWS, layout, has_data=True, is_pure=True)
+    is_number = dtypes.issubdtype(whole.dtype, numpy.inexact)
+    return Relation(is_pure=is_batch or not is_number)

@@ -31,6 +31,11 @@ _CARRIED = "a number is carried from example to example"
 
 def joined(step: Step, a: Relation, b: Relation, shapes: Shapes) -> Relation:
     """The relation of a value that is either of two."""
+    made, is_pure = _joined(step, a, b, shapes), a.is_pure and b.is_pure
+    return made if made.is_pure is is_pure else replace(made, is_pure=is_pure)
+
+
+def _joined(step: Step, a: Relation, b: Relation, shapes: Shapes) -> Relation:
     causes = a.causes | b.causes
     if a.adds_up or b.adds_up:
         return _joined_sums(step, a, b, causes)
@@ -177,7 +182,7 @@ class _Scan:
         of_turn = made.kind is Kind.ROWS and any(d.dim == self.axis for d in made.layout)
         if is_loop and of_turn and i not in self.sums and before.kind in (Kind.CONST, Kind.TOTAL):
             self.sums.add(i)
-            return Relation(adds_up=True, scale=0.0, causes=before.causes)
+            return Relation(adds_up=True, scale=0.0, causes=before.causes, is_pure=before.is_pure and made.is_pure)
         is_handed_on = body.outvars[i] is body.invars[self.first + i]
         if self.is_over_batch and made.kind is Kind.CONST and not made.adds_up and not is_handed_on:
             made = replace(made, is_even=False, known=None)
@@ -286,4 +291,13 @@ def _calls_python(body: JaxBody) -> bool:
     return any("callback" in e.primitive.name for e in body.eqns) or any(map(_calls_python, inner))
 
 
-RULES: dict[str, Rule] = {"scan": _scan, "while": _while, "cond": _cond}
+def _linear_solve(step: Step) -> Made:
+    """`jax.lax.custom_linear_solve`: what its solver makes of the right-hand sides."""
+    counts, (whole, part) = step.params["const_lengths"], (p["jaxprs"].solve for p in step.both)
+    before = counts.matvec + counts.vecmat
+    constants = step.ins[before : before + counts.solve]
+    sides = step.ins[sum(counts) :]
+    return step.walk.body(whole, part, [*constants, *sides])
+
+
+RULES: dict[str, Rule] = {"scan": _scan, "while": _while, "cond": _cond, "custom_linear_solve": _linear_solve}

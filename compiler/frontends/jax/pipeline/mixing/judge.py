@@ -23,6 +23,7 @@ class Exactly(Enum):
     NOISE = "random numbers are drawn once for the whole batch, and cut"
     QUOTIENT = "both sums of a quotient are added up over the microbatches, and divided once"
     TOTALS = "sums are added up over the microbatches first"
+    HOISTED = "what holds no parameter is made once for the whole batch"
     SCALED = "the sum over the microbatches is scaled"
 
 

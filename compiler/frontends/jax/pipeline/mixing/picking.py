@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
-from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Layout, dims_of, moved
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Layout, dims_of, moved
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     NO_CAUSES,
     Cause,
@@ -77,7 +77,7 @@ def _of_examples(step: Step, operand: Relation, indices: Relation, axes: _Gather
             layout.append(replace(digit, dim=axes.of_indices[axes.batching[digit.dim]]))
         elif digit.dim in axes.of_operand and step.is_whole_axis(0, digit.dim):
             layout.append(replace(digit, dim=axes.of_operand[digit.dim]))
-        elif _is_own_row(digit, indices, axes):
+        elif _is_own_row(step, digit, indices, axes):
             layout.append(replace(digit, dim=axes.of_indices[indices.layout[0].dim]))
         elif indices.kind is Kind.ROWS and indices.has_data:
             return step.lost(Why.DATA, _OF_OTHERS)
@@ -105,10 +105,14 @@ def _of_constant(step: Step, table: Relation) -> tuple[float, frozenset[Cause]]:
     return (1.0, frozenset({step.cause(Why.SIZE)})) if table.factor is None else (table.factor, NO_CAUSES)
 
 
-def _is_own_row(digit: Digit, indices: Relation, axes: _Gather) -> bool:
-    if indices.kind is not Kind.ROWS or digit.dim not in axes.start_index_map:
+def _is_own_row(step: Step, digit: Digit, indices: Relation, axes: _Gather) -> bool:
+    """Whether the indices along an axis of the operand are those of the row itself."""
+    if indices.kind is not Kind.ROWS or digit.dim not in axes.start_index_map or digit.dim not in axes.collapsed:
         return False
-    return axes.start_index_map.index(digit.dim) in indices.own and digit.dim in axes.collapsed
+    dim = indices.layout[0].dim
+    same = all(step.shapes[0][t][digit.dim] == step.shapes[1][t][dim] for t in BOTH)
+    is_own = axes.start_index_map.index(digit.dim) in indices.own
+    return same and is_own and replace(digit, dim=dim) in indices.layout
 
 
 def _dynamic_slice(step: Step) -> Relation:

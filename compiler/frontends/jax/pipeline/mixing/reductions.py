@@ -77,6 +77,8 @@ def _over_all(step: Step, value: Relation, factor: float, *, is_sum: bool) -> Re
     causes = {step.cause(Why.PARTIAL)} if value.is_partial else set[Cause]()
     is_condition = step.name in _CONDITIONS or step.whole.invars[0].aval.dtype == bool
     tail = Tail.ANY if is_condition else Tail.OTHER
+    if not is_condition:
+        causes.add(step.cause(Why.ORDER, f"{step.name} over the batch, which is no sum"))
     return Relation(Kind.TAIL, tail=tail, origin=step.here, causes=frozenset(causes), has_data=True)
 
 

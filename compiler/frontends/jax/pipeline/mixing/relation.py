@@ -113,6 +113,8 @@ class Relation:
     """Whether rows hold data of examples, and not only their shape."""
     is_even: bool = True
     """Whether an unknown constant is the same along each axis that grows with the batch."""
+    is_pure: bool = False
+    """Whether it depends on the batch, on keys and on integers alone, and not on numbers that may be parameters."""
     adds_up: bool = False
     """Whether it is the sum that a loop over the examples has carried so far."""
 

@@ -52,7 +52,7 @@ CANNOT_TELL = frozenset(
         *("get", "swap", "addupdate", "new_ref", "ref_get", "ref_set", "run_state", "freeze", "empty_ref", "empty2"),
         *("inspect_sharding", "create_token", "after_all", "infeed", "outfeed", "assert_consumed_value"),
         # Solves and reductions by functions of the user.
-        *("custom_linear_solve", "reduce", "select_and_scatter", "scatter_apply", "root", "linear_call"),
+        *("reduce", "select_and_scatter", "scatter_apply", "root", "linear_call"),
         # Exchanges between devices in parts of the data's own size.
         *("all_to_all", "ragged_all_to_all", "unreduced_psum", "vary_unreduced_cast", "preduced"),
     }

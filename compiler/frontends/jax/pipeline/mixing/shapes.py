@@ -1,6 +1,7 @@
 """Operations that move elements: the digits of the batch move along, or rows are picked by their place."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -180,19 +181,16 @@ def _put_together(step: Step, ins: list[Relation], axis: int, *, is_new_axis: bo
 
 
 def _is_own_number(relation: Relation, shapes: Shapes, axis: int, layout: tuple[Digit, ...]) -> bool:
-    """Whether a column of indices holds the number of each example: `arange(batch)`."""
+    """Whether a column of indices counts along the axis of the examples: `arange(batch)`."""
     a, b = shapes
     if relation.known is None or a == b or axis != len(a) - 1 or a[axis] != 1:
         return False
-    return len(layout) == 1 and layout[0].inner == (1, 1) and _counts_rows(relation.known, layout[0])
+    return len({d.dim for d in layout}) == 1 and _counts_along(relation.known, layout[0].dim)
 
 
-def _counts_rows(known: Known, digit: Digit) -> bool:
-    for t in BOTH:
-        array = known[t]
-        if array.shape[digit.dim] != digit.n[t]:
-            return False
-        line = np.arange(digit.n[t]).reshape([-1 if i == digit.dim else 1 for i in range(array.ndim)])
+def _counts_along(known: Known, dim: int) -> bool:
+    for array in known:
+        line: Any = np.arange(array.shape[dim]).reshape([-1 if i == dim else 1 for i in range(array.ndim)])
         if not np.array_equal(array, np.broadcast_to(line, array.shape)):
             return False
     return True

@@ -1,7 +1,7 @@
 """Walks the jaxprs of a loss for the whole batch and for one microbatch in lock step."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from pathways.compiler.frontends.jax.pipeline.mixing import randomness
 from pathways.compiler.frontends.jax.pipeline.mixing.constants import constant
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import elementwise
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
-    CONST,
     KNOWN_LIMIT,
     NO_CAUSES,
     Kind,
@@ -24,6 +23,17 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
 from pathways.compiler.frontends.jax.pipeline.mixing.rules import CALLS, IN_CALLS, RULES
 from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Step
 
+_AXES = (
+    "dimension_numbers",
+    "axes",
+    "axis",
+    "dimension",
+    "dimensions",
+    "permutation",
+    "broadcast_dimensions",
+    "reverse",
+)
+"""Parameters that say along which axes an equation works: path-finding of einsum chooses them by size."""
 _BY_JAX = ("/jax/_src/", "/jax/")
 """Parts of the paths of functions that JAX itself wrote: the user's line is that of the call."""
 
@@ -67,24 +77,28 @@ class Walk:
     def body(self, whole: Any, part: Any, ins: Sequence[Relation]) -> list[Relation]:
         """Walks one jaxpr in both traces. Raises ProgramsDiffer where their equations differ."""
         a, b = body_of(whole), body_of(part)
-        env: dict[Any, Relation] = {}
-        for var, x, y in zip(a.constvars, a.consts, b.consts, strict=True):
+        env: dict[Any, Relation] = dict(zip(a.invars, ins, strict=True))
+        twins: dict[Any, Any] = dict(zip((*a.constvars, *a.invars), (*b.constvars, *b.invars), strict=False))
+        for var, x, y in zip(a.constvars, a.consts, b.consts, strict=False):
             env[var] = closed_over(x, y)
-        env.update(zip(a.invars, ins, strict=True))
 
-        def read(x: Any, y: Any) -> Relation:
-            if not isinstance(x, compat.Literal):
-                return env[x]
-            return _literal(x, y) if isinstance(y, compat.Literal) else CONST
+        def read(x: Any, y: Any, eqn: Eqn | None) -> Relation:
+            are_literals = isinstance(x, compat.Literal), isinstance(y, compat.Literal)
+            if all(are_literals):
+                return _literal(x, y)
+            if any(are_literals) or twins.get(x) is not y:
+                raise ProgramsDiffer(None if eqn is None else self.site(eqn))
+            return env[x]
 
         for one, other in zip(a.eqns, b.eqns, strict=False):
-            if one.primitive is not other.primitive or len(one.invars) != len(other.invars):
+            if one.primitive is not other.primitive or not _is_same(one.params, other.params):
                 raise ProgramsDiffer(self.site(one))
-            operands = [read(x, y) for x, y in zip(one.invars, other.invars, strict=True)]
+            operands = [read(x, y, one) for x, y in zip(one.invars, other.invars, strict=True)]
             env.update(zip(one.outvars, self.equation(one, other, operands), strict=True))
+            twins.update(zip(one.outvars, other.outvars, strict=True))
         if len(a.eqns) != len(b.eqns):
             raise ProgramsDiffer(None)
-        return [read(x, y) for x, y in zip(a.outvars, b.outvars, strict=True)]
+        return [read(x, y, None) for x, y in zip(a.outvars, b.outvars, strict=True)]
 
     def equation(self, whole: Eqn, part: Eqn, ins: list[Relation]) -> list[Relation]:
         """The relations of an equation's results: with all causes that its operands have."""
@@ -95,12 +109,19 @@ class Walk:
         if name in IN_CALLS:
             with_body = self._inside(whole, is_of_jax=False)
             try:
-                return _listed(RULES[name](step), step)
+                made = _listed(RULES[name](step), step)
             finally:
                 self._calls = with_body
+            is_pure = _are_pure(ins)
+            if name == "scan" and not is_pure:  # each result by itself
+                return made
+            return [r if r.is_pure is is_pure else replace(r, is_pure=is_pure) for r in made]
         made = _listed(self._rule(step), step)
-        causes = NO_CAUSES.union(*(r.causes for r in ins)) if ins else NO_CAUSES
-        return [r if r.causes >= causes else replace(r, causes=r.causes | causes) for r in made]
+        causes, is_pure = NO_CAUSES.union(*(r.causes for r in ins)), _are_pure(ins)
+        return [
+            r if r.is_pure is is_pure and r.causes >= causes else replace(r, causes=r.causes | causes, is_pure=is_pure)
+            for r in made
+        ]
 
     def _rule(self, step: Step) -> Made:
         if any(r.adds_up for r in step.ins):
@@ -131,6 +152,15 @@ class Walk:
         return outer
 
 
+def _is_same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two equations work along the same axes; sizes may differ."""
+    return all(a[name] == b[name] for name in _AXES if name in a)
+
+
+def _are_pure(ins: Sequence[Relation]) -> bool:
+    return all(r.is_pure for r in ins)
+
+
 def _listed(made: Made, step: Step) -> list[Relation]:
     return made if isinstance(made, list) else [made] * len(step.outs)
 
@@ -145,11 +175,11 @@ def closed_over(x: Any, y: Any) -> Relation:
     is_array = isinstance(x, np.ndarray | np.generic | int | float | complex) or compat.is_concrete(x)
     if is_array and math.prod(shapes[0]) <= KNOWN_LIMIT and not compat.is_key(compat.aval_of(x)):
         return _known(x, y)
-    return replace(CONST, is_even=shapes[0] == shapes[1])
+    return Relation(is_even=shapes[0] == shapes[1], is_pure=True)
 
 
 def _known(x: Any, y: Any) -> Relation:
     try:
-        return Relation(known=(np.asarray(x), np.asarray(y)))
+        return Relation(known=(np.asarray(x), np.asarray(y)), is_pure=True)
     except (TypeError, ValueError, RuntimeError):  # keys, and arrays that were donated
-        return CONST
+        return Relation(is_pure=True)

@@ -1,0 +1,143 @@
+"""Decides how a loss is computed over microbatches: as it is, with values made once, or from sums."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, related, traced_twice
+from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Hoists, hoisted, made_once, run_with_extras
+from pathways.compiler.frontends.jax.pipeline.mixing.judge import Exactly, Semantics, Verdict, judged
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Site, Why, is_close
+from pathways.compiler.frontends.jax.pipeline.mixing.totals import NotASum, Totals, totals_of
+from pathways.compiler.frontends.jax.pipeline.mixing.walk import ProgramsDiffer
+from pathways.dialect.jax_api import dtypes, eval_shape, make_jaxpr, numpy, value_and_grad
+
+
+@dataclass(frozen=True, eq=False)
+class Handling:
+    """The verdict on a loss, and how its microbatches give it. Without hoists, the loss runs as it is."""
+
+    verdict: Verdict
+    hoists: Hoists | None = None
+    totals: Totals | None = None
+
+
+def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: frozenset[int], count: int) -> Handling:
+    """Decides how `flat(*leaves)`, whose first result is the loss, runs over so many microbatches.
+
+    `avals` are the types of the leaves for the whole batch, `batch` the positions of those with a row an example.
+    """
+    traces = traced_twice(flat, avals, batch, count)
+    try:
+        relations, walk = related(traces)
+    except ProgramsDiffer as error:
+        return Handling(_differs(error))
+    verdict = judged(relations[0], count)
+    plain = verdict.semantics in (Semantics.MEAN, Semantics.SUM) or verdict.exactly is Exactly.SCALED
+    found = Handling(verdict) if plain else _exactly(traces, verdict)
+    return _with_backward(found, traces, walk.backward[0]) if walk.backward else found
+
+
+def _exactly(traces: Traces, verdict: Verdict) -> Handling:
+    """Takes out what can be made once, and what is left as sums; as it is, if that is not enough."""
+    try:
+        relations, walk = hoisted(traces)
+    except ProgramsDiffer as error:
+        return Handling(_differs(error))
+    again, hoists = judged(relations[0], traces.count), walk.hoists
+    if again.semantics in (Semantics.MEAN, Semantics.SUM) or again.exactly is Exactly.SCALED:
+        exactly = verdict.exactly or Exactly.HOISTED
+        return Handling(replace(verdict, semantics=Semantics.EXACT, exactly=exactly, scale=again.scale), hoists)
+    if again.semantics is Semantics.EXACT and again.exactly is not Exactly.NOISE:
+        try:
+            totals = totals_of(walk)
+        except NotASum as error:
+            text = "a function of all examples that is no sum over them"
+            return Handling(Verdict(Semantics.UNKNOWN, [Cause(Why.UNKNOWN, walk.site(error.eqn), text)]))
+        return Handling(replace(verdict, semantics=Semantics.EXACT, exactly=again.exactly), hoists, totals)
+    if verdict.exactly is Exactly.NOISE:  # drawn where it cannot be taken out, as in a while loop
+        return Handling(replace(verdict, semantics=Semantics.MIXES, exactly=None))
+    return Handling(verdict)
+
+
+def _differs(error: ProgramsDiffer) -> Verdict:
+    text = "the loss is another program for another number of examples"
+    causes = [] if error.site is None else [Cause(Why.UNKNOWN, error.site, text)]
+    return Verdict(Semantics.UNKNOWN, causes)
+
+
+def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
+    """The verdict with what custom derivatives do: they may mix examples in the backward pass alone."""
+    if found.verdict.semantics in (Semantics.MIXES, Semantics.UNKNOWN):
+        return found
+    try:
+        (loss, *gradients), _ = related(_graded(found, traces))
+    except ProgramsDiffer as error:
+        return Handling(_differs(error))
+    causes = [c for r in gradients for c in r.causes]
+    mixing = [c for c in causes if c.why.mixes]
+    sizes = [r for r in gradients if r.kind is Kind.TOTAL and not is_close(r.scale, loss.scale)]
+    if sizes and found.totals is None:
+        mixing.append(Cause(Why.SIZE, origin, Why.SIZE.value))
+    if mixing:
+        return Handling(Verdict(Semantics.MIXES, mixing))
+    if any(c.why is Why.UNKNOWN for c in causes) or any(r.kind is Kind.LOST for r in gradients):
+        return Handling(Verdict(Semantics.UNKNOWN, causes))
+    return found
+
+
+def _graded(found: Handling, traces: Traces) -> Traces:
+    """The traces of the loss with its gradients by all numbers that are no batch; extras are leaves of the batch."""
+    hoists, axes = found.hoists, [e.axis for e in found.hoists.extras()] if found.hoists else []
+    bodies = [compat.body_of(j) for j in (traces.whole, traces.part)]
+    count = len(bodies[0].invars)
+    floating = [
+        i
+        for i, v in enumerate(bodies[0].invars)
+        if i not in traces.batch and dtypes.issubdtype(v.aval.dtype, numpy.floating)
+    ]
+    functions = [compat.as_function(j) for j in (traces.whole, traces.part)]
+
+    def graded(t: int) -> Callable[..., list[Any]]:
+        def value(numbers: Sequence[Any], given: Sequence[Any]) -> Any:
+            arguments = list(given[:count])
+            for i, number in zip(floating, numbers, strict=True):
+                arguments[i] = number
+            if hoists is None:
+                return functions[t](*arguments)[0]
+            extras = [_moved(x, 0, axis) for x, axis in zip(given[count:], axes, strict=True)]
+            results = None if found.totals is None else found.totals.both[t]
+            made = run_with_extras(hoists, t, arguments, extras, results)
+            return made[0] if found.totals is None else sum(m.sum() for m in made)
+
+        def both(*given: Any) -> list[Any]:
+            loss, gradients = value_and_grad(value)([given[i] for i in floating], given)
+            return [loss, *gradients]
+
+        return both
+
+    shapes = [[compat.struct(v.aval) for v in body.invars] for body in bodies]
+    if hoists is not None:
+        for t in BOTH:
+            made = eval_shape(lambda *a: made_once(hoists, a), *shapes[0])
+            for extra, axis in zip(made, axes, strict=True):
+                shapes[t].append(_struct_of_extra(extra, axis, traces.count if t else 1))
+    batch = traces.batch | {count + i for i, axis in enumerate(axes) if axis is not None}
+    whole, part = (make_jaxpr(graded(t))(*shapes[t]) for t in BOTH)
+    return Traces(whole, part, batch, traces.count)
+
+
+def _moved(x: Any, source: int, axis: int | None) -> Any:
+    return x if axis is None else numpy.moveaxis(x, source, axis)
+
+
+def _struct_of_extra(extra: Any, axis: int | None, parts: int) -> Any:
+    if axis is None:
+        return extra
+    shape = list(extra.shape)
+    rows = shape.pop(axis)
+    return jax.ShapeDtypeStruct((rows // parts, *shape), extra.dtype)

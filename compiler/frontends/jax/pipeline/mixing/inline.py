@@ -1,0 +1,79 @@
+"""Opens the calls of `jax.jit` inside of a jaxpr, so that its equations are one list."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.compat import Eqn, JaxBody, body_of
+from pathways.compiler.frontends.jax.pipeline.work import JITS
+
+
+def inlined(jaxpr: Any) -> JaxBody:
+    """The body of a jaxpr without calls of `jax.jit`. A call may occur twice: its variables get new names."""
+    body = body_of(jaxpr)
+    constvars, consts = list(body.constvars), list(body.consts)
+    eqns: list[Eqn] = []
+
+    def walk(inner: JaxBody, names: dict[Any, Any]) -> list[Any]:
+        def read(atom: Any) -> Any:
+            return atom if isinstance(atom, compat.Literal) else names.get(atom, atom)
+
+        for eqn in inner.eqns:
+            operands = [read(atom) for atom in eqn.invars]
+            called = eqn.params.get("jaxpr") if eqn.primitive.name in JITS else None
+            if called is not None:
+                callee = body_of(called)
+                inside = dict(zip(callee.invars, operands, strict=True))
+                for var, const in zip(callee.constvars, callee.consts, strict=True):
+                    inside[var] = compat.variable(var.aval)
+                    constvars.append(inside[var])
+                    consts.append(const)
+                names.update(zip(eqn.outvars, walk(callee, inside), strict=True))
+            elif inner is body:
+                eqns.append(eqn.replace(invars=operands))
+            else:
+                fresh = [compat.variable(v.aval) for v in eqn.outvars]
+                names.update(zip(eqn.outvars, fresh, strict=True))
+                eqns.append(eqn.replace(invars=operands, outvars=fresh))
+        return [read(atom) for atom in inner.outvars]
+
+    results = walk(body, {})
+    return JaxBody(constvars, consts, body.invars, eqns, results)
+
+
+def reads_of(eqn: Eqn) -> list[Any]:
+    """The variables that an equation reads."""
+    return [atom for atom in eqn.invars if not isinstance(atom, compat.Literal)]
+
+
+def needed_for(body: JaxBody, targets: Sequence[Any], stop: Callable[[Any], bool]) -> list[int]:
+    """The positions of the equations that some variables need, in order. `stop(variable)`: it is there already."""
+    need = {v for v in targets if not isinstance(v, compat.Literal) and not stop(v)}
+    found: list[int] = []
+    for position in reversed(range(len(body.eqns))):
+        eqn = body.eqns[position]
+        if need.intersection(eqn.outvars):
+            found.append(position)
+            need.update(v for v in reads_of(eqn) if not stop(v))
+    return found[::-1]
+
+
+class Values:
+    """The values of the variables of a body while it is evaluated."""
+
+    def __init__(self, body: JaxBody, arguments: Sequence[Any]) -> None:
+        self._values: dict[Any, Any] = dict(zip(body.constvars, body.consts, strict=True))
+        self._values.update(zip(body.invars, arguments, strict=True))
+
+    def __contains__(self, variable: Any) -> bool:
+        return variable in self._values
+
+    def read(self, atom: Any) -> Any:
+        return compat.as_literal_value(atom) if isinstance(atom, compat.Literal) else self._values[atom]
+
+    def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        self._values.update(zip(variables, values, strict=True))
+
+    def run(self, eqn: Eqn) -> None:
+        """Evaluates one equation, under its own source line."""
+        self.write(eqn.outvars, compat.bind(eqn, [self.read(atom) for atom in eqn.invars]))

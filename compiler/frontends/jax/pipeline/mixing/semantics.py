@@ -1,0 +1,99 @@
+"""`batch_semantics`: the verdict on a loss over microbatches, as users read it."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pathways.compiler.frontends.jax.pipeline.mixing.judge import Exactly, Semantics, Verdict
+from pathways.compiler.frontends.jax.pipeline.mixing.places import line_of, module_of
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Why
+from pathways.dialect.diagnostics import Where
+
+
+@dataclass(frozen=True)
+class BatchCause:
+    """One reason why a loss over microbatches needs care.
+
+    `kind` names the reason ("back", "pairs", "order", "position", "size", "control", "partial", "data", "noise",
+    "unknown"), `operation` the primitive of JAX at `where`, and `module` the modules around it.
+    `taken_at` is the line where the statistic was taken, if there is one.
+    """
+
+    kind: str
+    text: str
+    where: Where | None
+    module: str
+    operation: str
+    taken_at: Where | None = None
+
+    def __str__(self) -> str:
+        line = "an unknown line" if self.where is None else self.where.at
+        module = f" in {self.module}" if self.module else ""
+        taken = f", taken at {self.taken_at.at}" if self.taken_at not in (None, self.where) and self.taken_at else ""
+        return f"{line}{module}: {self.text} ({self.operation}{taken})"
+
+
+@dataclass(frozen=True)
+class BatchSemantics:
+    """What a loss over microbatches is, compared with the loss of the whole batch (`Pipelined.batch_semantics`).
+
+    `verdict` is "mean" or "sum" of the losses of the microbatches; "exact" if it is neither, but is computed exactly;
+    "mixes" if each microbatch has statistics of its own; or "unknown". `handling` says what is done about it.
+    """
+
+    loss: str
+    microbatches: int
+    verdict: str
+    causes: tuple[BatchCause, ...]
+    handling: str
+
+    def __str__(self) -> str:
+        first = f"{self.loss} over {self.microbatches} microbatches: {self.verdict}; {self.handling}"
+        return "\n".join([first, *(f"  {cause}" for cause in self.causes)])
+
+
+def semantics_of(loss: str, count: int, verdict: Verdict, mixes: str) -> BatchSemantics:
+    """The verdict with lines and modules."""
+    causes = tuple(dict.fromkeys(_cause_of(c) for c in verdict.causes))
+    ordered = sorted(causes, key=lambda c: (_line_number(c), c.kind, c.operation))
+    return BatchSemantics(loss, count, verdict.semantics.value, tuple(ordered), _handling(verdict, mixes))
+
+
+def mixing_text(causes: tuple[BatchCause, ...]) -> tuple[str, Where | None]:
+    """What mixes a loss, in one line, and where: the most frequent cause, and how many more there are."""
+    counts = Counter((c.kind, c.where, c.taken_at) for c in causes)
+    kind, where, taken_at = max(counts, key=lambda c: (c[0] != Why.SIZE.name.lower(), counts[c]))
+    first = next(c for c in causes if (c.kind, c.where, c.taken_at) == (kind, where, taken_at))
+    modules, places = {c.module for c in causes if c.module}, len(counts)
+    more = ""
+    if len(modules) > 1:
+        more = f", and in {len(modules) - 1} more modules"
+    elif places > 1:
+        more = f", and at {places - 1} more places"
+    taken = f" of what was taken at {taken_at.at}" if taken_at is not None and taken_at != where else ""
+    module = f", in {first.module}" if first.module else ""
+    return f"{first.text}: {first.operation}{taken}{module}{more}", where
+
+
+def _cause_of(cause: Cause) -> BatchCause:
+    source = None if cause.source is None else line_of(cause.source)
+    name = cause.site.eqn.primitive.name
+    return BatchCause(cause.why.name.lower(), cause.text, line_of(cause.site), module_of(cause.site), name, source)
+
+
+def _line_number(cause: BatchCause) -> tuple[str, int]:
+    return ("", 0) if cause.where is None else (cause.where.file, cause.where.line)
+
+
+def _handling(verdict: Verdict, mixes: str) -> str:
+    match verdict.semantics:
+        case Semantics.MEAN:
+            return "the mean of the microbatches is the loss of the whole batch"
+        case Semantics.SUM:
+            return "the sum of the microbatches is the loss of the whole batch"
+        case Semantics.EXACT:
+            return (verdict.exactly or Exactly.SCALED).value
+        case Semantics.MIXES:
+            each = "each microbatch has statistics of its own"
+            return f"{each} (mixes={mixes!r})"
+        case Semantics.UNKNOWN:
+            return "nothing is known: pw.check_microbatches compares numbers"
