@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from pathways.compiler.frontends.jax.devices import VirtualSlice as VirtualSlice
     from pathways.compiler.frontends.jax.devices import make_virtual_device_set as make_virtual_device_set
     from pathways.compiler.frontends.jax.pipeline.check import check_microbatches as check_microbatches
+    from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics as BatchSemantics
     from pathways.compiler.frontends.jax.pipeline.pipeline import pipeline as pipeline
+    from pathways.compiler.frontends.jax.pipeline.whole_batch import MicrobatchWarning as MicrobatchWarning
     from pathways.dialect.choice import SplitChoice as SplitChoice
     from pathways.dialect.diagnostics import PathwaysError as PathwaysError
     from pathways.dialect.topology import Island as Island
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Array": "pathways.api.array",
+    "BatchSemantics": "pathways.compiler.frontends.jax.pipeline.mixing.semantics",
     "Client": "pathways.api.client",
     "Compiled": "pathways.api.stages",
     "Found": "pathways.api.found",
     "Island": "pathways.dialect.topology",
+    "MicrobatchWarning": "pathways.compiler.frontends.jax.pipeline.whole_batch",
     "Lowered": "pathways.api.stages",
     "PathwaysError": "pathways.dialect.diagnostics",
     "Program": "pathways.api.program",

@@ -28,10 +28,13 @@ class Microbatches:
     has_aux: bool
     aux: str
 
-    def split(self, leaf: Any, name: str) -> Any:
-        """A leaf of the batch with a leading axis of microbatches. Raises PWC0112 where its rows do not divide."""
+    def split(self, leaf: Any, name: str, *, is_whole: bool = False) -> Any:
+        """A leaf of the batch with a leading axis of microbatches. Raises PWC0112 where its rows do not divide.
+
+        A key is split into one a microbatch; of a loss that `is_whole`, each microbatch has the key of the batch.
+        """
         shape = tuple(leaf.shape)
-        if compat.is_key(leaf) and not shape:
+        if compat.is_key(leaf) and not shape and not is_whole:
             return _like(leaf, (self.count,), lambda: jax_api.random.split(leaf, self.count))
         if not shape:
             return _like(leaf, (self.count,), lambda: jax_api.numpy.broadcast_to(leaf, (self.count,)))
@@ -46,34 +49,45 @@ class Microbatches:
         parts = (self.count, shape[0] // self.count, *shape[1:])
         return _like(leaf, parts, lambda: jax_api.numpy.reshape(leaf, parts))
 
-    def over(self, run: Callable[[Sequence[Any]], Any], batch: Sequence[Any]) -> Any:
-        """The loss over all microbatches: `run(leaves of one)` gives what the user's loss returns."""
+    def over(
+        self,
+        run: Callable[[Sequence[Any]], tuple[Any, Any]],
+        batch: Sequence[Any],
+        finish: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """The loss over all microbatches: `run(leaves of one)` gives what is added up, and what else there is.
+
+        `finish` makes the loss of what was added up; without it, `reduce` does.
+        """
 
         def one(total: Any, leaves: Sequence[Any]) -> tuple[Any, Any]:
-            value, rest = self._parted(run(leaves))
-            return _tree.map(_added, total, value), rest
+            value, rest = run(leaves)
+            return _tree.map(_added, total, _tree.map(_as_array, value)), rest
 
         def value_of(leaves: Sequence[Any]) -> Any:
-            return self._parted(run(leaves))[0]
+            return _tree.map(_as_array, run(leaves)[0])
 
         shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in batch]
         first = jax_api.eval_shape(value_of, shapes)
         total, rest = _any_lax.scan(one, _tree.map(_zeros, first), list(batch))
-        value = total[0] / total[1] if self.reduce == "weighted" else total
-        if self.reduce == "mean":
-            value = value / self.count
+        value = self._reduced(total) if finish is None else finish(total)
         dtype = _tree.leaves(first)[0].dtype
         if jax_api.dtypes.issubdtype(dtype, jax_api.numpy.floating):  # of integers, a mean is none
             value = value.astype(dtype)
         return (value, _tree.map(self._aux, rest)) if self.has_aux else value
 
+    def _reduced(self, total: Any) -> Any:
+        if self.reduce == "weighted":
+            return total[0] / total[1]
+        return total / self.count if self.reduce == "mean" else total
+
     def alone(self, made: Any) -> Any:
         """The same of what the loss returns for the whole batch."""
-        value, rest = self._parted(made)
+        value, rest = self.parted(made)
         value = value[0] / value[1] if self.reduce == "weighted" else value
         return (value, rest) if self.has_aux else value
 
-    def _parted(self, made: Any) -> tuple[Any, Any]:
+    def parted(self, made: Any) -> tuple[Any, Any]:
         """The loss, and what else there is. Raises PWC0112 where it has another structure than was said."""
         value: Any = made
         rest: Any = None

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.pipeline.assemble import is_code, read
 from pathways.compiler.frontends.jax.pipeline.by_hand import Cuts
+from pathways.compiler.frontends.jax.pipeline.call import LossCall, batch_positions, read_call, replaced
 from pathways.compiler.frontends.jax.pipeline.chosen import (
     calls,
     choice_given,
@@ -23,14 +24,17 @@ from pathways.compiler.frontends.jax.pipeline.chosen import (
 from pathways.compiler.frontends.jax.pipeline.errors import NoChoice
 from pathways.compiler.frontends.jax.pipeline.graph import PARAMETER, Value
 from pathways.compiler.frontends.jax.pipeline.microbatches import AUX, REDUCE, Microbatches, bad_pipeline
+from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics, semantics_of
 from pathways.compiler.frontends.jax.pipeline.plan_stages import Planned, Subject, plan_stages, result_values
-from pathways.compiler.frontends.jax.pipeline.shardings import ParamSpecs, Specs, stage_meshes
+from pathways.compiler.frontends.jax.pipeline.shardings import ParamSpecs, Specs, axes_of, stage_meshes
 from pathways.compiler.frontends.jax.pipeline.stage_function import stage_function
 from pathways.compiler.frontends.jax.pipeline.table import StageTable, noted, table_of
+from pathways.compiler.frontends.jax.pipeline.whole_batch import MIXES, WholeBatch, check_reduce, tell, whole_batch
 from pathways.compiler.frontends.jax.tracing_stack import around
+from pathways.dialect import jax_api
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.jax_api import device_put, dtypes, jit, numpy, tree_util
+from pathways.dialect.jax_api import device_put, dtypes, jit, numpy
 from pathways.dialect.user_line import caller
 
 
@@ -43,24 +47,7 @@ class PipelineOptions:
     param_specs: ParamSpecs
     cuts: Cuts
     accumulate: Any
-
-
-@dataclass(frozen=True, eq=False)
-class _Call:
-    """One call: its leaves, which of them are arrays, and what these are called; where each argument's begin."""
-
-    leaves: list[Any]
-    tree: Any
-    arrays: list[int]
-    names: list[str]
-    batch: list[int]
-    """Positions in `arrays` of the leaves of the batch."""
-    trees: list[tuple[int, Any]]
-
-    def made_by(self, loss: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """What a loss returns for this call, with these in place of its arrays."""
-        args, kwargs = tree_util.tree_unflatten(self.tree, _replaced(self.leaves, self.arrays, arrays))
-        return loss(*args, **kwargs)
+    mixes: str = "warn"
 
 
 class Pipelined:
@@ -76,6 +63,7 @@ class Pipelined:
         self._meshes = meshes
         self._of_choices: list[tuple[SplitChoice, Pipelined]] = []
         self._subject = Subject(self.name, where)
+        self._told = False
 
     def __repr__(self) -> str:
         return (
@@ -94,16 +82,59 @@ class Pipelined:
         if many.count == 1:
             planned, specs, rows = self._plan(call, arrays)
             return many.alone(self._run(planned, specs, rows, self._prepared(planned, specs, arrays), arrays))
-        batch = [many.split(arrays[p], call.names[p]) for p in call.batch]
+        whole = self._whole_batch(call, arrays)
+        self._tell(whole)
+        extras = whole.made_once(arrays)
+        batch = self._split(call, arrays, whole) + whole.cut(extras)
         shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in batch]
-        one = _replaced(arrays, call.batch, shapes)
-        planned, specs, rows = self._plan(call, one)
-        prepared = self._prepared(planned, specs, arrays)
+        one = call.one_microbatch(arrays, shapes)
+        planned, specs, rows = self._plan(call, one, whole)
+        prepared = self._prepared(planned, specs, one)
 
         def run(leaves: Sequence[Any]) -> Any:
-            return self._run(planned, specs, rows, prepared, _replaced(arrays, call.batch, leaves))
+            return self._run(planned, specs, rows, prepared, call.one_microbatch(arrays, leaves))
 
-        return many.over(run, batch)
+        return many.over(run, batch, whole.finish(arrays, extras))
+
+    def _whole_batch(self, call: LossCall, arrays: Sequence[Any], many: Microbatches | None = None) -> WholeBatch:
+        """How the loss of the whole batch is computed over microbatches. Raises PWC0112 where rows do not divide."""
+        many = many or self.options.microbatches
+        for p in call.batch:
+            many.split(_struct(arrays[p]), call.names[p])
+
+        def loss(*leaves: Any) -> Any:
+            return call.made_by(self.loss, leaves)
+
+        with axes_of(self._meshes):
+            types = [_struct(a) for a in arrays]
+            return whole_batch(loss, types, call.batch, many, self.options.mixes)
+
+    def _tell(self, whole: WholeBatch) -> None:
+        """Warns once of a loss that mixes examples. Raises PWC0119 and PWC0124."""
+        mixes = self.options.mixes
+        if mixes != "allow":
+            check_reduce(self.name, whole)
+        if not self._told:
+            self._told = True
+            tell(self._semantics(whole), mixes)
+
+    def _semantics(self, whole: WholeBatch) -> BatchSemantics:
+        return semantics_of(self.name, whole.many.count, whole.handling.verdict, self.options.mixes)
+
+    def batch_semantics(self, *args: Any, **kwargs: Any) -> BatchSemantics:
+        """What the loss over microbatches is for these arguments, arrays or `jax.ShapeDtypeStruct`s, and why.
+
+        The verdict is "mean", "sum", "exact", "mixes" or "unknown". Over one microbatch, every loss is "exact".
+        """
+        if not self._meshes and self.options.microbatches.count == 1:
+            return self._chosen().batch_semantics(*args, **kwargs)
+        call = self._read(args, kwargs)
+        if self.options.microbatches.count == 1:
+            return BatchSemantics(self.name, 1, "exact", (), "the batch is whole")
+        return self._semantics(self._whole_batch(call, [call.leaves[i] for i in call.arrays]))
+
+    def _split(self, call: LossCall, arrays: Sequence[Any], whole: WholeBatch) -> list[Any]:
+        return [whole.many.split(arrays[p], call.names[p], is_whole=whole.is_whole) for p in call.batch]
 
     def _check_inside(self) -> None:
         """Raises PWC0112 outside of a program: no device of a slice can compute there."""
@@ -116,18 +147,20 @@ class Pipelined:
         if not self._meshes:
             return self._chosen().stages(*args, **kwargs)
         call = self._read(args, kwargs)
-        arrays = [call.leaves[i] for i in call.arrays]
+        arrays = [_struct(call.leaves[i]) for i in call.arrays]
         many = self.options.microbatches
-        if many.count > 1:
-            for p in call.batch:
-                leaf = many.split(_struct(arrays[p]), call.names[p])
-                arrays[p] = jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-        planned, _, _ = self._plan(call, arrays)
-        return table_of(self.name, planned, self._meshes, many.count)
+        if many.count == 1:
+            planned, _, _ = self._plan(call, arrays)
+            return table_of(self.name, planned, self._meshes, many.count)
+        whole = self._whole_batch(call, arrays)
+        batch = [*self._split(call, arrays, whole), *jax_api.eval_shape(whole.extras_of, *arrays)]
+        shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in batch]
+        planned, _, _ = self._plan(call, call.one_microbatch(arrays, shapes), whole)
+        return table_of(self.name, planned, self._meshes, many.count, self._semantics(whole))
 
     def batch_positions(self, count: int) -> set[int]:
         """The positions of the batch among so many arguments."""
-        return {i % count for i in self.options.batch_argnums}
+        return batch_positions(self.options.batch_argnums, count)
 
     def unplaced(
         self, microbatches: int, *args: Any, **kwargs: Any
@@ -142,16 +175,19 @@ class Pipelined:
         floating = [n for n, leaf in enumerate(known) if n not in call.batch and _is_floating(leaf)]
 
         def value(given: Sequence[Any]) -> Any:
-            arrays = _replaced(known, floating, given)
+            arrays = replaced(known, floating, given)
 
-            def run(batch: Sequence[Any]) -> Any:
-                return call.made_by(self.loss, _replaced(arrays, call.batch, batch))
-
-            whole = [arrays[p] for p in call.batch]
             if microbatches == 1:
-                made = many.alone(run(whole))
-            else:
-                made = many.over(run, [many.split(a, call.names[p]) for p, a in zip(call.batch, whole, strict=True)])
+                made = many.alone(call.made_by(self.loss, arrays))
+                return made[0] if many.has_aux else made
+            whole = self._whole_batch(call, arrays, many)
+            extras = whole.made_once(arrays)
+            batch = self._split(call, arrays, whole)
+
+            def run(leaves: Sequence[Any]) -> Any:
+                return whole.of_microbatch(*call.one_microbatch(arrays, leaves))
+
+            made = many.over(run, batch + whole.cut(extras), whole.finish(arrays, extras))
             return made[0] if many.has_aux else made
 
         return value, [known[n] for n in floating], [call.names[n] or "it" for n in floating]
@@ -181,31 +217,21 @@ class Pipelined:
         self._of_choices.append((choice, self.of_choice(choice)))
         return self._of_choices[-1][1]
 
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-        """Finds the arrays among the leaves of the arguments; the rest is part of the code, as a function is."""
-        if missing := [i for i in self.options.batch_argnums if not -len(args) <= i < len(args)]:
-            have, rule = f"{len(args)} positional arguments", f"an argument {missing[0]}, by position"
-            raise bad_pipeline(f"{self.name} was called without its batch", have, rule, "look at batch_argnums")
-        batched = self.batch_positions(len(args))
-        found, tree = tree_util.tree_flatten_with_path((args, kwargs))
-        leaves = [leaf for _, leaf in found]
-        arrays = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
-        paths = [found[i][0] for i in arrays]
-        owners = [p[1].idx if p[0].idx == 0 else -1 for p in paths]
-        batch = [n for n, owner in enumerate(owners) if owner in batched]
-        trees: list[tuple[int, Any]] = []
-        for i, arg in enumerate(args):
-            if i not in batched and i in owners:
-                trees.append((owners.index(i), tree_util.tree_structure(arg)))
-        return _Call(leaves, tree, arrays, [tree_util.keystr(p[2:]) for p in paths], batch, trees)
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LossCall:
+        return read_call(self.name, self.options.batch_argnums, args, kwargs)
 
-    def _plan(self, call: _Call, arrays: Sequence[Any]) -> tuple[Planned, Specs, int]:
+    def _plan(
+        self, call: LossCall, arrays: Sequence[Any], whole: WholeBatch | None = None
+    ) -> tuple[Planned, Specs, int]:
+        """Cuts the loss of these leaves, or what is computed of one microbatch of a whole batch, into stages."""
         avals = [_struct(a) for a in arrays]
-        specs = Specs(self.options.param_specs, call.names, avals, call.trees)
+        names = [*call.names, *([""] * (len(arrays) - len(call.names)))]
+        specs = Specs(self.options.param_specs, names, avals, call.trees)
         first = self._meshes[0]
+        data = [*call.batch, *range(len(call.arrays), len(arrays))]
 
         def flat(*given: Any) -> Any:
-            return call.made_by(self.loss, given)
+            return call.made_by(self.loss, given) if whole is None else whole.of_microbatch(*given)
 
         def shards(position: int) -> int:
             value = Value(avals[position], PARAMETER, argument=position)
@@ -217,14 +243,15 @@ class Pipelined:
             self._subject,
             flat,
             avals,
-            frozenset(call.batch),
+            frozenset(data),
             self._meshes,
             self.options.microbatches.count,
             self.options.cuts,
             shards,
         )
         if (tables := noted.get()) is not None:
-            tables.append(table_of(self.name, planned, self._meshes, self.options.microbatches.count))
+            semantics = None if whole is None else self._semantics(whole)
+            tables.append(table_of(self.name, planned, self._meshes, self.options.microbatches.count, semantics))
         rows = [int(avals[p].shape[0]) for p in call.batch if avals[p].shape]
         return planned, specs, min(rows, default=0)
 
@@ -293,6 +320,7 @@ def pipeline(
     aux: str = "stack",
     cuts: Cuts = None,
     accumulate: Any = None,
+    mixes: str = "warn",
 ) -> Pipelined:
     """Cuts an ordinary loss into stages, one for each of `slices`: a function that is equal to `loss`.
 
@@ -304,6 +332,11 @@ def pipeline(
     the quotient of their sums. With `has_aux` it returns (loss, aux); `aux` says what becomes of that of several
     microbatches: "stack", "mean", "sum", "last" or "concat". `accumulate` is a type in which gradients add up.
 
+    Losses that are another function of sums, or draw noise with one key, are computed as of the whole batch. Where
+    examples meet, as in batch normalization, each microbatch has statistics of its own: `mixes` says whether that is
+    a warning ("warn", of the class `pw.MicrobatchWarning`), an error ("refuse"), or meant ("allow").
+    `batch_semantics` of the result says what a loss is.
+
     `param_specs` splits parameters over the mesh of their stage: a function of a leaf's path and type, a dict of
     patterns of paths, or a tree like the parameters. The batch is split over the axis "data". `cuts` names where
     stages begin: modules, FILE:LINE, or the layers of each stage; without it the compiler chooses.
@@ -311,18 +344,20 @@ def pipeline(
     In place of slices, `choice` is what `pw.search` found, or a file of it: it says how many slices and microbatches
     there are, and the cuts and specs that are not given here. Without both, `pwc compile --choice` says it.
 
-    Raises PWC0111 for a loss that has no places to cut at, PWC0112 for arguments that do not fit, and PWC0113 where no
-    cut fits the memory of the topology.
+    Raises PWC0111 for a loss that has no places to cut at, PWC0112 for arguments that do not fit, PWC0113 where no
+    cut fits the memory of the topology, PWC0119 for a loss that mixes examples under mixes="refuse", and PWC0124 where
+    `reduce` makes another number of the loss.
     """
     argnums = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
     if not isinstance(cast("object", microbatches), int) or microbatches < 1:
         raise bad_pipeline(
             "pw.pipeline got no number of microbatches", repr(microbatches), "a whole number from 1", "microbatches=8"
         )
-    for name, given, known in (("reduce", reduce, REDUCE), ("aux", aux, AUX)):
+    for name, given, known in (("reduce", reduce, REDUCE), ("aux", aux, AUX), ("mixes", mixes, MIXES)):
         if given not in known:
             raise bad_pipeline(f"{name}={given!r} is none of the ways", repr(given), ", ".join(known), "one of these")
-    options = PipelineOptions(argnums, Microbatches(microbatches, reduce, has_aux, aux), param_specs, cuts, accumulate)
+    many = Microbatches(microbatches, reduce, has_aux, aux)
+    options = PipelineOptions(argnums, many, param_specs, cuts, accumulate, mixes)
     if choice is not None and microbatches != 1:
         have, rule = f"microbatches={microbatches} and a choice", "one of them: a choice says how many microbatches"
         raise bad_pipeline("pw.pipeline got microbatches and a choice", have, rule, "leave microbatches out")
@@ -334,14 +369,6 @@ def pipeline(
 
 def _struct(array: Any) -> jax.ShapeDtypeStruct:
     return compat.narrowed(compat.struct(array if isinstance(array, jax.ShapeDtypeStruct) else compat.aval_of(array)))
-
-
-def _replaced(leaves: Sequence[Any], positions: Sequence[int], others: Sequence[Any]) -> list[Any]:
-    """The leaves with others at some positions."""
-    found = list(leaves)
-    for position, leaf in zip(positions, others, strict=True):
-        found[position] = leaf
-    return found
 
 
 def _is_floating(leaf: Any) -> bool:

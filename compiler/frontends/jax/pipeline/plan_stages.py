@@ -1,12 +1,10 @@
 """From a loss and the types of its arguments to stages: trace, open, cut, assemble."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import jax
 from jax.sharding import Mesh
 
 from pathways.compiler.frontends.jax.pipeline.assemble import Stages, assemble_stages, read
@@ -17,13 +15,12 @@ from pathways.compiler.frontends.jax.pipeline.errors import CannotCut, NoCutFits
 from pathways.compiler.frontends.jax.pipeline.graph import LossGraph, Operation, Value
 from pathways.compiler.frontends.jax.pipeline.open import open_loss
 from pathways.compiler.frontends.jax.pipeline.planning import demands_of
-from pathways.compiler.frontends.jax.pipeline.shardings import shared_abstract_mesh
+from pathways.compiler.frontends.jax.pipeline.shardings import axes_of
 from pathways.compiler.frontends.jax.pipeline.spine import Spine, spine_of
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import make_jaxpr, tree_util
 from pathways.dialect.topology import readable
 
-_any_jax: Any = jax
 _WITHOUT_OPTIMIZER = 2.0
 """Bytes of parameters and gradients for each byte of parameters."""
 
@@ -62,8 +59,6 @@ def plan_stages(
     `data` are positions of the batch's leaves; `shards(i)` says over how many devices leaf i is split. Raises PWC0111
     where there is nothing to cut at, and PWC0113 where no cut fits the memory.
     """
-    mesh = shared_abstract_mesh(meshes)
-    around = nullcontext() if mesh is None else _any_jax.sharding.use_abstract_mesh(mesh)
     trees: list[Any] = []
 
     def traced(*leaves: Any) -> list[Any]:
@@ -71,7 +66,7 @@ def plan_stages(
         trees.append(tree)
         return out
 
-    with around:
+    with axes_of(meshes):
         jaxpr = make_jaxpr(traced)(*avals)
     graph = open_loss(jaxpr, data, len(meshes))
     for argument in graph.arguments:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, cast
 
 import jax
@@ -15,6 +16,7 @@ from pathways.compiler.frontends.jax.pipeline.microbatches import bad_pipeline
 BATCH_AXIS = "data"
 """The axis of a mesh that the rows of a batch are split over."""
 ParamSpecs: TypeAlias = "Callable[[str, Any], P] | Mapping[str, P] | Any | None"
+_any_jax: Any = jax
 _tree_util: Any = jax.tree_util
 
 
@@ -38,6 +40,12 @@ def shared_abstract_mesh(meshes: Sequence[Mesh]) -> AbstractMesh | None:
     """
     first = meshes[0].abstract_mesh
     return first if all(m.abstract_mesh == first for m in meshes) else None
+
+
+def axes_of(meshes: Sequence[Mesh]) -> AbstractContextManager[Any]:
+    """A context in which a loss is traced that names axes of the meshes of its stages."""
+    mesh = shared_abstract_mesh(meshes) if meshes else None
+    return nullcontext() if mesh is None else _any_jax.sharding.use_abstract_mesh(mesh)
 
 
 class Specs:

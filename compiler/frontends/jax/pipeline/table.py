@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from pathways.compiler.frontends.jax.meshes import slice_mesh
 from pathways.compiler.frontends.jax.pipeline.by_hand import layer_starts
 from pathways.compiler.frontends.jax.pipeline.costs import Costs
+from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics
 from pathways.compiler.frontends.jax.pipeline.plan_stages import Planned
 from pathways.compiler.frontends.jax.pipeline.spine import Spine
 from pathways.dialect.topology import readable
@@ -55,6 +56,8 @@ class StageTable:
     how: str
     runner_up: str
     notes: tuple[str, ...]
+    semantics: BatchSemantics | None = None
+    """What the loss is over its microbatches, if it has several."""
 
     def __str__(self) -> str:
         head = [
@@ -79,10 +82,14 @@ class StageTable:
         text = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
         batches = f"{self.microbatches} microbatch{'es' * (self.microbatches > 1)}"
         first = f"{self.loss}: {len(self.rows)} stages, {self.distinct} distinct, {batches}; cut here: {self.how}"
-        return "\n".join([first, *text, *([self.runner_up] if self.runner_up else []), *self.notes])
+        more = [self.runner_up] if self.runner_up else []
+        more += [] if self.semantics is None else [str(self.semantics)]
+        return "\n".join([first, *text, *more, *self.notes])
 
 
-def table_of(loss: str, planned: Planned, meshes: Sequence[Mesh], microbatches: int) -> StageTable:
+def table_of(
+    loss: str, planned: Planned, meshes: Sequence[Mesh], microbatches: int, semantics: BatchSemantics | None = None
+) -> StageTable:
     """The table of a loss that was cut."""
     spine, places = planned.spine, planned.cut.places
     costs = Costs(spine, planned.demands)
@@ -110,9 +117,8 @@ def table_of(loss: str, planned: Planned, meshes: Sequence[Mesh], microbatches: 
             )
         )
     distinct = len({tuple(spine.tokens[a:b]) for a, b in pairwise(places)})
-    return StageTable(
-        loss, microbatches, tuple(rows), distinct, planned.cut.how, _runner_up(costs, planned), _notes(rows)
-    )
+    how, runner_up = planned.cut.how, _runner_up(costs, planned)
+    return StageTable(loss, microbatches, tuple(rows), distinct, how, runner_up, _notes(rows), semantics)
 
 
 def _runner_up(costs: Costs, planned: Planned) -> str:

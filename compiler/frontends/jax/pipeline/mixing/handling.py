@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -123,12 +124,16 @@ def _graded(found: Handling, traces: Traces) -> Traces:
     shapes = [[compat.struct(v.aval) for v in body.invars] for body in bodies]
     if hoists is not None:
         for t in BOTH:
-            made = eval_shape(lambda *a: made_once(hoists, a), *shapes[0])
+            made = eval_shape(partial(_made_once, hoists), *shapes[0])
             for extra, axis in zip(made, axes, strict=True):
                 shapes[t].append(_struct_of_extra(extra, axis, traces.count if t else 1))
     batch = traces.batch | {count + i for i, axis in enumerate(axes) if axis is not None}
     whole, part = (make_jaxpr(graded(t))(*shapes[t]) for t in BOTH)
     return Traces(whole, part, batch, traces.count)
+
+
+def _made_once(hoists: Hoists, *arguments: Any) -> list[Any]:
+    return made_once(hoists, arguments)
 
 
 def _moved(x: Any, source: int, axis: int | None) -> Any:

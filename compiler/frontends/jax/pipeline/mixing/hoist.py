@@ -284,7 +284,7 @@ def run_with_extras(
             values.write(eqn.outvars, _run_body(eqn, inner, t, [values.read(a) for a in eqn.invars], given))
         else:
             values.run(eqn)
-    return [values.read(v) for v in (body.outvars if results is None else results)]
+    return [values.result(v) for v in (body.outvars if results is None else results)]
 
 
 def _run_body(eqn: Eqn, inner: Hoists, t: int, arguments: list[Any], extras: list[Any]) -> list[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn, JaxBody, body_of
 from pathways.compiler.frontends.jax.pipeline.work import JITS
+from pathways.dialect.jax_api import numpy
 
 
 def inlined(jaxpr: Any) -> JaxBody:
@@ -70,6 +71,11 @@ class Values:
 
     def read(self, atom: Any) -> Any:
         return compat.as_literal_value(atom) if isinstance(atom, compat.Literal) else self._values[atom]
+
+    def result(self, atom: Any) -> Any:
+        """The value of what a body returns, as an array also where it is a literal."""
+        value = self.read(atom)
+        return numpy.asarray(value, atom.aval.dtype) if isinstance(atom, compat.Literal) else value
 
     def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
         self._values.update(zip(variables, values, strict=True))

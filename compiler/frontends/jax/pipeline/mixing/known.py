@@ -21,7 +21,8 @@ _Compute = Callable[..., Any]
 
 def _divided(a: Any, b: Any) -> Any:
     quotient: Any = _any_np.divide(a, b)
-    return quotient if np.issubdtype(a.dtype, np.inexact) else np.asarray(np.trunc(quotient)).astype(a.dtype)
+    is_number: Any = np.issubdtype(a.dtype, np.inexact)
+    return quotient if is_number else np.asarray(np.trunc(quotient)).astype(a.dtype)
 
 
 def _selected(which: Any, *cases: Any) -> Any:

@@ -1,7 +1,7 @@
 """Operations that move elements: the digits of the batch move along, or rows are picked by their place."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -190,7 +190,7 @@ def _is_own_number(relation: Relation, shapes: Shapes, axis: int, layout: tuple[
 
 def _counts_along(known: Known, dim: int) -> bool:
     for array in known:
-        line: Any = np.arange(array.shape[dim]).reshape([-1 if i == dim else 1 for i in range(array.ndim)])
+        line: Any = cast("Any", np.arange(array.shape[dim])).reshape([-1 if i == dim else 1 for i in range(array.ndim)])
         if not np.array_equal(array, np.broadcast_to(line, array.shape)):
             return False
     return True

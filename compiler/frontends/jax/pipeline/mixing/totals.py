@@ -1,4 +1,4 @@
-"""Losses that are a function of sums over the batch: the sums are added up over the microbatches, then it is applied."""
+"""Losses that are a function of sums over the batch: these are added up over the microbatches first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Totals:
         values.write(self.whole, scaled)
         for i in needed_for(body, [self.loss], values.__contains__):
             values.run(body.eqns[i])
-        return values.read(self.loss)
+        return values.result(self.loss)
 
 
 def totals_of(walk: HoistingWalk) -> Totals:

@@ -1,0 +1,66 @@
+"""One call of a pipelined loss: its leaves, and which of them are arrays of the batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.compiler.frontends.jax.pipeline.microbatches import bad_pipeline
+from pathways.dialect.jax_api import tree_util
+
+
+@dataclass(frozen=True, eq=False)
+class LossCall:
+    """One call: its leaves, which of them are arrays, and what these are called; where each argument's begin."""
+
+    leaves: list[Any]
+    tree: Any
+    arrays: list[int]
+    names: list[str]
+    batch: list[int]
+    """Positions in `arrays` of the leaves of the batch."""
+    trees: list[tuple[int, Any]]
+
+    def made_by(self, loss: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """What a loss returns for this call, with these in place of its arrays."""
+        args, kwargs = tree_util.tree_unflatten(self.tree, replaced(self.leaves, self.arrays, arrays))
+        return loss(*args, **kwargs)
+
+    def one_microbatch(self, arrays: Sequence[Any], batch: Sequence[Any]) -> list[Any]:
+        """All leaves of one microbatch, then its extras, from those that are cut."""
+        count = len(self.batch)
+        return [*replaced(arrays, self.batch, batch[:count]), *batch[count:]]
+
+
+def read_call(name: str, argnums: Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> LossCall:
+    """Finds the arrays among the leaves of the arguments; the rest is part of the code, as a function is.
+
+    Raises PWC0112 where an argument of the batch is missing.
+    """
+    if missing := [i for i in argnums if not -len(args) <= i < len(args)]:
+        have, rule = f"{len(args)} positional arguments", f"an argument {missing[0]}, by position"
+        raise bad_pipeline(f"{name} was called without its batch", have, rule, "look at batch_argnums")
+    batched = batch_positions(argnums, len(args))
+    found, tree = tree_util.tree_flatten_with_path((args, kwargs))
+    leaves = [leaf for _, leaf in found]
+    arrays = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
+    paths = [found[i][0] for i in arrays]
+    owners = [p[1].idx if p[0].idx == 0 else -1 for p in paths]
+    batch = [n for n, owner in enumerate(owners) if owner in batched]
+    trees: list[tuple[int, Any]] = []
+    for i, arg in enumerate(args):
+        if i not in batched and i in owners:
+            trees.append((owners.index(i), tree_util.tree_structure(arg)))
+    return LossCall(leaves, tree, arrays, [tree_util.keystr(p[2:]) for p in paths], batch, trees)
+
+
+def batch_positions(argnums: Sequence[int], count: int) -> set[int]:
+    """The positions of the batch among so many arguments."""
+    return {i % count for i in argnums}
+
+
+def replaced(leaves: Sequence[Any], positions: Sequence[int], others: Sequence[Any]) -> list[Any]:
+    """The leaves with others at some positions."""
+    found = list(leaves)
+    for position, leaf in zip(positions, others, strict=True):
+        found[position] = leaf
+    return found

@@ -1,0 +1,146 @@
+"""Computes the loss of the whole batch over microbatches where that is possible; else warns or refuses."""
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from pathways.compiler.frontends.jax.pipeline.errors import MixesExamples, MixingWarned, WrongReduce
+from pathways.compiler.frontends.jax.pipeline.microbatches import Microbatches
+from pathways.compiler.frontends.jax.pipeline.mixing.handling import Handling, handled
+from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Extra, made_once, run_with_extras
+from pathways.compiler.frontends.jax.pipeline.mixing.judge import Semantics
+from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics, mixing_text
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.jax_api import numpy, tree_util
+from pathways.dialect.user_line import caller
+
+MIXES = ("warn", "refuse", "allow")
+"""What becomes of a loss that mixes examples."""
+
+
+class MicrobatchWarning(UserWarning):
+    """Says that a loss over microbatches is not the loss of the whole batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class WholeBatch:
+    """How the loss of one call runs over microbatches: `loss(*leaves)` is the user's."""
+
+    loss: Callable[..., Any]
+    handling: Handling
+    many: Microbatches
+    rest: Any
+    """The structure of what the loss returns beside its number."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the result is the loss of the whole batch."""
+        return self.handling.verdict.semantics not in (Semantics.MIXES, Semantics.UNKNOWN)
+
+    def extras(self) -> list[Extra]:
+        return [] if self.handling.hoists is None else self.handling.hoists.extras()
+
+    def made_once(self, leaves: Sequence[Any]) -> list[Any]:
+        """Computes the extras from the leaves of the whole batch."""
+        return [] if self.handling.hoists is None else made_once(self.handling.hoists, leaves)
+
+    def cut(self, extras: Sequence[Any]) -> list[Any]:
+        """The extras with a leading axis of microbatches: the rows of each, or all of it for each."""
+        return [self._cut(x, e.axis) for x, e in zip(extras, self.extras(), strict=True)]
+
+    def extras_of(self, *leaves: Any) -> list[Any]:
+        """The extras of the leaves of a whole batch, with a leading axis of microbatches."""
+        return self.cut(self.made_once(leaves))
+
+    def _cut(self, x: Any, axis: int | None) -> Any:
+        count = self.many.count
+        if axis is None:
+            return numpy.broadcast_to(x, (count, *x.shape))
+        rows = numpy.moveaxis(x, axis, 0)
+        return rows.reshape(count, -1, *rows.shape[1:])
+
+    def of_microbatch(self, *given: Any) -> Any:
+        """What is added up of one microbatch, and what else the loss returns; from its leaves, then its extras."""
+        hoists, totals = self.handling.hoists, self.handling.totals
+        if hoists is None:
+            return self.many.parted(self.loss(*given))
+        count = len(given) - len(self.extras())
+        axes = [e.axis for e in self.extras()]
+        extras = [x if a is None else numpy.moveaxis(x, 0, a) for x, a in zip(given[count:], axes, strict=True)]
+        results = hoists.part.outvars if totals is None else [*totals.part, *hoists.part.outvars[1:]]
+        made = run_with_extras(hoists, 1, given[:count], extras, results)
+        sums = 1 if totals is None else len(totals.part)
+        rest = None if self.rest is None else tree_util.tree_unflatten(self.rest, made[sums:])
+        return (made[0] if totals is None else made[:sums]), rest
+
+    def finish(self, leaves: Sequence[Any], extras: Sequence[Any]) -> Callable[[Any], Any] | None:
+        """Makes the loss of what was added up; None where `reduce` says how."""
+        scale, totals = self.handling.verdict.scale, self.handling.totals
+        if totals is not None:
+            return lambda sums: totals.loss_of(sums, leaves, extras)
+        return (lambda total: total * scale) if self.is_exact and scale is not None else None
+
+    @property
+    def is_exact(self) -> bool:
+        return self.handling.verdict.semantics is Semantics.EXACT
+
+
+def whole_batch(
+    loss: Callable[..., Any], leaves: Sequence[Any], batch: Sequence[int], many: Microbatches, mixes: str
+) -> WholeBatch:
+    """Decides how a loss of leaves of these types runs over microbatches. `batch` are the positions of the batch's."""
+    structure: list[Any] = []
+
+    def flat(*given: Any) -> list[Any]:
+        value, rest = many.parted(loss(*given))
+        found, tree = tree_util.tree_flatten(rest)
+        structure.append(tree)
+        return [value[0] / value[1] if many.reduce == "weighted" else value, *found]
+
+    types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+    handling = handled(flat, types, frozenset(batch), many.count)
+    if mixes == "allow" and handling.totals is not None:
+        handling = Handling(handling.verdict)
+    return WholeBatch(loss, handling, many, structure[-1])
+
+
+def check_reduce(name: str, whole: WholeBatch) -> None:
+    """Raises PWC0124 where `reduce` makes another number of a loss that is a mean or a sum."""
+    reduce, semantics, count = whole.many.reduce, whole.handling.verdict.semantics, whole.many.count
+    if (semantics, reduce) == (Semantics.SUM, "mean"):
+        wrong, right = f"{count} times too small", "sum"
+    elif (semantics, reduce) == (Semantics.MEAN, "sum"):
+        wrong, right = f"{count} times too large", "mean"
+    else:
+        return
+    have = f"a loss that is a {right} over the examples"
+    raise PathwaysError(WrongReduce(loss=name, reduce=reduce, wrong=wrong, have_=have, right=right, where=caller()))
+
+
+def tell(semantics: BatchSemantics, mixes: str) -> None:
+    """Warns of a loss that mixes examples, or raises PWC0119 under mixes="refuse"; notes what is not known."""
+    if mixes == "allow" or semantics.verdict not in ("mixes", "unknown"):
+        return
+    if semantics.verdict == "unknown":
+        text = f"cannot tell whether {semantics.loss} mixes examples"
+        causes = f": {semantics.causes[0]}" if semantics.causes else ""
+        print(f"note: {text}{causes}; pw.check_microbatches compares numbers", file=sys.stderr)
+        return
+    text, where = mixing_text(semantics.causes)
+    kind = MixesExamples if mixes == "refuse" else MixingWarned
+    told = kind(loss=semantics.loss, microbatches=semantics.microbatches, have_=text, where=where or caller())
+    if mixes == "refuse":
+        raise PathwaysError(told)
+    _warn(told.render())
+
+
+def _warn(text: str) -> None:
+    where = caller()
+    if where is None:
+        warnings.warn(text, MicrobatchWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, MicrobatchWarning, where.file, where.line)
