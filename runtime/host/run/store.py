@@ -317,12 +317,13 @@ class Handle:
         client than its own, PWC0509 when that client is closed."""
         if self._store.forked:
             raise PathwaysError(Forked(where=caller()))
+        array = self.buffer.array  # read before the checks: another thread may donate or delete the array meanwhile
         self.check_owner()
         if self.taken_by is not None:
             raise self._taken(self.taken_by)
-        if isinstance(self.buffer.array, Suspended):
+        if isinstance(array, Suspended):
             raise PathwaysError(ClientSuspended(client=self.buffer.client.label, where=caller()))
-        return self.buffer.array
+        return array
 
     def _taken(self, taker: str) -> PathwaysError:
         at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"

@@ -63,6 +63,27 @@ def code_of(handle: Handle) -> str:
     return str(caught.value.code)
 
 
+@pytest.mark.parametrize(("end", "code"), [("donated", "PWC0207"), ("closed", "PWC0509")])
+def test_an_array_that_ends_while_it_is_read_is_refused(world: World, end: str, code: str) -> None:
+    """Another thread donates the array, or closes the client, between the checks and the read: no None comes out."""
+    handle = world.hold()
+
+    class EndsWhenRead:
+        client, name = handle.buffer.client, handle.buffer.name
+
+        @property
+        def array(self) -> None:
+            if end == "donated":
+                handle.taken_by = "train"
+            else:
+                self.client.closed = True
+
+    buffer: Any = EndsWhenRead()
+    kept, handle.buffer = handle.buffer, buffer
+    assert code_of(handle) == code
+    handle.buffer, world.client.closed = kept, False
+
+
 def test_a_claim_keeps_others_from_claiming_until_it_is_taken_back(world: World) -> None:
     handle, claims = world.hold(), list[Handle]()
     assert world.store.claim(handle, "train", claims) and claims == [handle] and handle.buffer.state == "claimed"
