@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+
 from support.losses.table import (
     CLASSES,
     any_jax,

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import optax
+
 from support.losses.table import (
     CLASSES,
     ROWS,

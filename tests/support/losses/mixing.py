@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+
 from support.losses.table import CLASSES, WIDTH, any_jax, any_jnp, any_lax, case, errors, logits, model
 
 _random: Any = jax.random

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import optax
+
 from support.losses.table import CLASSES, TIME, WIDTH, any_jax, any_jnp, any_lax, case, errors, logits, model
 
 _optax: Any = optax

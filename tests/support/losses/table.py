@@ -66,9 +66,9 @@ def examples(seed: int = 1, rows: int = ROWS) -> dict[str, Any]:
     r = np.random.default_rng(seed)
 
     def normal(*shape: int) -> Any:
-        return r.normal(size=(rows, *shape)).astype(np.float32)
+        return jnp.asarray(r.normal(size=(rows, *shape)), jnp.float32)
 
-    return {
+    made = {
         "x": normal(WIDTH),
         "y": normal(WIDTH),
         "seq": normal(TIME, WIDTH),
@@ -81,6 +81,7 @@ def examples(seed: int = 1, rows: int = ROWS) -> dict[str, Any]:
         "reward": normal(),
         "number": np.arange(rows, dtype=np.int32),
     }
+    return {name: jnp.asarray(leaf) for name, leaf in made.items()}
 
 
 def model(p: Any, b: Any) -> Any:
