@@ -137,6 +137,8 @@ def _rename(op: Operation, names: dict[str, str]) -> None:
         for block in region.blocks:
             for inner in block.operations:
                 found = inner.operation
+                if found.name == "stablehlo.constant":  # MLIR's bindings cannot read those of complex numbers
+                    continue
                 for key in [a if isinstance(a, str) else a.name for a in found.attributes]:
                     new = _renamed(found.attributes[key], names)
                     if new is not None:

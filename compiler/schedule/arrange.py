@@ -179,12 +179,15 @@ def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str
     behind = next((i for i, (_, why, _) in enumerate(shown) if why.startswith("stands behind")), 0)
     action = action_of[shown[behind][2]]
     node = program.flow.nodes[shown[0][2]]
+    advice = f"move {action} forward in row {row_of[action]}"
+    if schedule in SCHEDULES:  # every backward pass needs sums over all microbatches
+        advice = "--schedule gpipe; or pw.pipeline(mixes='allow'), where each microbatch has sums of its own"
     return PathwaysError(
         ScheduleCycle(
             schedule=schedule,
             count=len(shown),
             cycle="\n".join(drawn),
-            advice=f"move {action} forward in row {row_of[action]}",
+            advice=advice,
             where=where_of(node.op.operation),
         )
     )

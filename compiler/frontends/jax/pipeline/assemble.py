@@ -103,7 +103,8 @@ class _Assembler:
         operation = value.maker
         if operation is None or value in self._made:
             return
-        if operation.run is take_slice and operation.reads[0].argument >= 0:
+        source = operation.reads[0] if operation.run is take_slice else None
+        if source is not None and source.argument >= 0 and source.depends == PARAMETER:
             if operation not in self._has[0]:
                 self._has[0].add(operation)
                 self.before.append(operation)
