@@ -133,8 +133,9 @@ def _stripped(text: str) -> str:
 if __name__ == "__main__":
     for page in map(Path, sys.argv[1:]):
         with tempfile.TemporaryDirectory() as folder:
+            here = Path.cwd()
             os.chdir(folder)
             sys.path.insert(0, folder)
-            run_page(page)
+            run_page(here / page)
             sys.path.remove(folder)
-            os.chdir(page.parent)
+            os.chdir(here)

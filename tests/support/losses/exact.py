@@ -251,3 +251,9 @@ def ranked_rewards(p: Any, b: Any) -> Any:
 @case("exact")
 def numbered_examples(p: Any, b: Any) -> Any:
     return (errors(p, b) * any_jnp.arange(b["x"].shape[0])).mean()
+
+
+@case("exact")
+def product_of_sums(p: Any, b: Any) -> Any:
+    x = errors(p, b)
+    return any_jnp.einsum("b,c->", x, x**2 * any_jnp.arange(1.0, x.shape[0] + 1))

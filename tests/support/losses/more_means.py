@@ -178,7 +178,7 @@ def complex_numbers(p: Any, b: Any) -> Any:
     return (abs(z * any_jnp.conj(z)) + z.real).mean()
 
 
-@case("mean")
+@case("mean", tolerance=2e-2)
 def narrow_types(p: Any, b: Any) -> Any:
     half = any_jnp.bfloat16
     out = any_jnp.tanh(b["x"].astype(half) @ p["w"].astype(half)).astype(any_jnp.float32)
@@ -268,7 +268,7 @@ def summed_by_product(p: Any, b: Any) -> Any:
     return any_jnp.vdot(error, error)
 
 
-@case("sum")
+@case("unknown")  # einsum contracts in another order for another number of examples
 def summed_by_einsum(p: Any, b: Any) -> Any:
     return any_jnp.einsum("bi,ij,bj->", b["x"], p["w"], b["y"])
 

@@ -24,18 +24,20 @@ class Case:
     is_: str
     counts: tuple[int, ...] = (2, 4)
     """The numbers of microbatches for which it is that."""
+    tolerance: float = 1e-5
+    """The relative difference by which rounding changes its numbers."""
 
 
 CASES: dict[str, Case] = {}
 
 
-def case(is_: str, counts: tuple[int, ...] = (2, 4)) -> Callable[[Loss], Loss]:
+def case(is_: str, counts: tuple[int, ...] = (2, 4), tolerance: float = 1e-5) -> Callable[[Loss], Loss]:
     """Enters a loss into the table under its function's name."""
 
     def enter(loss: Loss) -> Loss:
         name = loss.__name__
         assert name not in CASES, name
-        CASES[name] = Case(name, loss, is_, counts)
+        CASES[name] = Case(name, loss, is_, counts, tolerance)
         return loss
 
     return enter
@@ -104,29 +106,28 @@ def token_losses(p: Any, b: Any) -> Any:
     return -any_jnp.take_along_axis(scores, b["tokens"][..., None], -1)[..., 0]
 
 
-def graded(loss: Loss, p: Any, b: Any) -> list[Any]:
-    """The loss and its gradients, as numpy arrays of 64 bits."""
-    return [np.asarray(x, np.float64) for x in jax.tree.leaves(any_jax.value_and_grad(loss)(p, b))]
-
-
 def microbatches(b: Any, count: int) -> list[Any]:
     return [any_jax.tree.map(lambda a, k=k: a.reshape(count, -1, *a.shape[1:])[k], b) for k in range(count)]
 
 
-def is_equal(a: list[Any], b: list[Any], tolerance: float = 1e-5) -> bool:
+def numbers_of(tree: Any) -> list[Any]:
+    """The leaves as numpy arrays of 64 bits."""
+    return [np.asarray(x, np.float64) for x in jax.tree.leaves(tree)]
+
+
+def is_equal(a: list[Any], b: list[Any], tolerance: float) -> bool:
     largest = max(float(np.max(np.abs(x), initial=0.0)) for x in a) or 1.0
     return all(float(np.max(np.abs(x - y), initial=0.0)) <= tolerance * largest for x, y in zip(a, b, strict=True))
 
 
-def by_numbers(loss: Loss, p: Any, b: Any, count: int) -> str:
-    """What a loss over microbatches is, by its value and gradients: "mean", "sum" or "other"."""
-    graded_by_jit: Any = any_jax.jit(lambda p, b: any_jax.value_and_grad(loss)(p, b))
-
-    def numbers(batch: Any) -> list[Any]:
-        return [np.asarray(x, np.float64) for x in jax.tree.leaves(graded_by_jit(p, batch))]
-
-    whole, parts = numbers(b), [numbers(one) for one in microbatches(b, count)]
-    total = [sum(each) for each in zip(*parts, strict=True)]
-    if is_equal(whole, [t / count for t in total]):
-        return "mean"
-    return "sum" if is_equal(whole, total) else "other"
+def by_numbers(case: Case, count: int, seeds: tuple[int, ...] = (1, 11)) -> str:
+    """What a loss over microbatches is, by values and gradients of some batches: "mean", "sum" or "other"."""
+    graded: Any = any_jax.jit(any_jax.value_and_grad(case.loss))
+    p, found = parameters(), set[str]()
+    for b in map(examples, seeds):
+        whole = numbers_of(graded(p, b))
+        parts = [numbers_of(graded(p, one)) for one in microbatches(b, count)]
+        total = [sum(each) for each in zip(*parts, strict=True)]
+        is_mean = is_equal(whole, [t / count for t in total], case.tolerance)
+        found.add("mean" if is_mean else "sum" if is_equal(whole, total, case.tolerance) else "other")
+    return found.pop() if len(found) == 1 else "other"

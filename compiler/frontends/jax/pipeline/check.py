@@ -19,9 +19,8 @@ def check_microbatches(pipelined: Pipelined, *args: Any, tolerance: float = TOLE
     """Compares the loss and its gradients over microbatches with those of the whole batch, on JAX's default device.
 
     The arguments are those of the loss, as arrays. Returns the largest difference, relative to the loss or to the
-    largest number of all gradients. Raises PWC0114 where it is more than `tolerance`: statistics of batches, negatives
-    within the batch and one dropout key for all mean something else in microbatches, and no compiler can know what was
-    meant.
+    largest number of all gradients. Raises PWC0114 where it is more than `tolerance`, as for statistics of batches and
+    negatives within the batch. `Pipelined.batch_semantics` says the same without numbers, and where.
     """
     counts = (1, pipelined.options.microbatches.count)
     worst, where = _farthest(*(_graded(pipelined, count, args, kwargs) for count in counts))
@@ -31,7 +30,7 @@ def check_microbatches(pipelined: Pipelined, *args: Any, tolerance: float = TOLE
             loss=pipelined.name,
             microbatches=n,
             have_=f"{where} differs by {worst:.2g} of the largest number between 1 and {n} microbatches",
-            advice="reduce='weighted' for masked means, reduce='sum' for sums; microbatches=1 where the batch is one",
+            advice="reduce='sum' for sums; microbatches=1 where examples meet; batch_semantics says where they do",
             where=caller(),
         )
         raise PathwaysError(error)

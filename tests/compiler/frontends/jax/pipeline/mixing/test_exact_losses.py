@@ -1,0 +1,64 @@
+"""Tests that losses over microbatches equal those of the whole batch, in stages, under GPipe and 1F1B."""
+
+from typing import Any
+
+import jax
+import pytest
+from support.losses import CASES, Case
+from support.losses.table import any_jax, examples, is_equal, numbers_of, parameters
+
+import pathways as pw
+from pathways.dialect.diagnostics import PathwaysError
+from tests.support.unplaced import unplaced
+
+WHOLE = [case for case in CASES.values() if case.is_ in ("mean", "sum", "exact")]
+BY_TOTALS = ("weights_of_the_model", "covariance")
+"""Losses for which every backward pass needs sums over all microbatches."""
+
+
+def named(case: Any) -> str:
+    return case.name if isinstance(case, Case) else str(case)
+
+
+def reduce_of(case: Case) -> str:
+    return "sum" if case.is_ == "sum" else "mean"
+
+
+@pytest.mark.long(
+    "all losses", keep=("dropout_in*", "masked*", "weights*", "summed_in*", "normalized_i*", "dropout_c*")
+)
+@pytest.mark.parametrize("case", WHOLE, ids=named)
+def test_a_loss_in_stages_is_that_of_the_whole_batch(case: Case) -> None:
+    p, b = parameters(), examples()
+    for count in case.counts:
+        cut = unplaced(case.loss, 1, microbatches=count, mixes="refuse", reduce=reduce_of(case))
+        found = any_jax.jit(any_jax.value_and_grad(cut))(p, b)
+        whole = any_jax.value_and_grad(case.loss)(p, b)
+        assert is_equal(numbers_of(whole), numbers_of(found), case.tolerance), count
+
+
+@pytest.mark.long("all exact losses", keep=("dropout_in_each_layer", "masked_and_dropped", "weights_of_the_model"))
+@pytest.mark.parametrize("case", [c for c in WHOLE if c.is_ == "exact"], ids=named)
+def test_an_exact_loss_runs_under_schedules(case: Case) -> None:
+    """What holds no parameter is made once, for any schedule; what sums need, 1F1B refuses with what to do."""
+    p, b = parameters(), examples()
+    devices = pw.make_virtual_device_set()
+    loss = pw.pipeline(case.loss, [devices.add_slice(devices=1) for _ in range(2)], microbatches=2, mixes="refuse")
+    lowered = pw.program(lambda p, b: any_jax.value_and_grad(loss)(p, b)).lower(p, b)
+    whole = numbers_of(any_jax.value_and_grad(case.loss)(p, b))
+    assert is_equal(whole, numbers_of(lowered.compile(schedule="gpipe")(p, b)), case.tolerance)
+    try:
+        found = lowered.compile(schedule="1f1b")(p, b)
+    except PathwaysError as error:
+        code = error.diagnostics[0].code
+        assert code == "PWC0402" or (code == "PWC0404" and case.name not in BY_TOTALS), error
+        assert code == "PWC0404" or "--schedule gpipe" in str(error)
+    else:
+        assert case.name not in BY_TOTALS and is_equal(whole, numbers_of(found), case.tolerance)
+
+
+def test_allowed_sums_of_their_own_run_under_any_schedule() -> None:
+    case, (p, b) = CASES["weights_of_the_model"], (parameters(), examples())
+    cut = unplaced(case.loss, 1, microbatches=2, mixes="allow")
+    halves = [jax.tree.map(lambda a, k=k: a.reshape(2, 4, *a.shape[1:])[k], b) for k in range(2)]
+    assert float(cut(p, b)) == pytest.approx(float(sum(case.loss(p, h) for h in halves) / 2), rel=1e-6)

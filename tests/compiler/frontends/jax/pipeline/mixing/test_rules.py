@@ -1,0 +1,38 @@
+"""Tests the table of rules: every primitive of JAX has one rule, or is known to have none."""
+
+from typing import Any
+
+import jax.extend.core.primitives as jax_primitives
+
+from pathways.compiler.frontends.jax.pipeline.mixing import (
+    control,
+    elementwise,
+    meshes,
+    order,
+    picking,
+    products,
+    randomness,
+    reductions,
+    shapes,
+)
+from pathways.compiler.frontends.jax.pipeline.mixing.rules import CALLS, CANNOT_TELL, RULES
+
+MODULES: tuple[Any, ...] = (control, elementwise, meshes, order, picking, products, randomness, reductions, shapes)
+NEEDS_NO_RULE = {"iota", "axis_index"}
+"""Primitives without operands: they make constants."""
+
+
+def primitives() -> set[str]:
+    """The names of all primitives that this version of JAX makes public."""
+    return {getattr(jax_primitives, name).name for name in dir(jax_primitives) if name.endswith("_p")}
+
+
+def test_every_primitive_has_a_rule_or_cannot_be_told() -> None:
+    known = {*RULES, *CALLS, *CANNOT_TELL, *NEEDS_NO_RULE}
+    assert len(primitives()) > 150 and primitives() <= known, sorted(primitives() - known)
+
+
+def test_each_primitive_has_one_rule() -> None:
+    names = [name for module in MODULES for name in module.RULES]
+    assert len(names) == len(set(names)) == len(RULES)
+    assert not {*RULES} & CANNOT_TELL and not {*RULES} & {*CALLS} and not CANNOT_TELL & {*CALLS}

@@ -1,0 +1,54 @@
+"""Tests what each loss of `support/losses` is over microbatches, and that numbers agree."""
+
+from typing import Any
+
+import jax
+import pytest
+from support.losses import CASES, Case
+from support.losses.table import by_numbers, examples, parameters
+
+from pathways.compiler.frontends.jax.pipeline.mixing.handling import Handling, handled
+
+BOTH_COUNTS = [(case, count) for case in CASES.values() for count in case.counts]
+_FALSE_ALARMS = ("worst_examples",)
+"""Losses that are a mean in some batches: the largest errors of each half are those of the batch."""
+
+
+def handling_of(case: Case, count: int) -> Handling:
+    leaves, tree = jax.tree.flatten((parameters(), examples()))
+    first = len(jax.tree.leaves(parameters()))
+
+    def flat(*given: Any) -> list[Any]:
+        return [case.loss(*jax.tree.unflatten(tree, given))]
+
+    types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+    return handled(flat, types, frozenset(range(first, len(leaves))), count)
+
+
+def named(value: Any) -> str:
+    return value.name if isinstance(value, Case) else str(value)
+
+
+def test_the_table_is_large_and_few_of_it_is_unknown() -> None:
+    unknown = [c for c in CASES.values() if c.is_ == "unknown"]
+    assert len(CASES) >= 160 and len(unknown) <= 0.05 * len(CASES)
+
+
+@pytest.mark.parametrize(("case", "count"), BOTH_COUNTS, ids=named)
+def test_a_loss_is_what_the_table_says(case: Case, count: int) -> None:
+    verdict = handling_of(case, count).verdict
+    assert verdict.semantics.value == case.is_, [(c.why.name, c.text) for c in verdict.causes]
+    assert bool(verdict.causes) or case.is_ not in ("mixes", "unknown")
+
+
+@pytest.mark.long(
+    "numbers of all losses", keep=("*e_by_*-2", "batch_norm-2", "dropout-4", "summed*-2", "masked_tokens-2")
+)
+@pytest.mark.parametrize(("case", "count"), BOTH_COUNTS, ids=named)
+def test_numbers_say_the_same(case: Case, count: int) -> None:
+    """No loss that is said to be a mean or a sum is another by its numbers, and no other loss is one of them."""
+    found = by_numbers(case, count)
+    if case.is_ in ("mean", "sum"):
+        assert found == case.is_
+    elif case.name not in _FALSE_ALARMS and case.is_ != "unknown":
+        assert found == "other" or case.is_ == "exact"
