@@ -65,9 +65,7 @@ OVER_BATCH: list[Layer] = [
     lambda p, b, h, k: h * (b["reward"] / (1 + b["reward"].std()))[:, None],
     lambda p, b, h, k: _dropped(h, k),
     lambda p, b, h, k: h[any_jnp.argsort(b["reward"])],
-    lambda p, b, h, k: any_jnp.tanh(h.reshape(-1, 2, WIDTH) - h.reshape(-1, 2, WIDTH).mean(1, keepdims=True)).reshape(
-        h.shape
-    ),
+    lambda p, b, h, k: _in_pairs(h),
 ]
 ENDS: list[Callable[[Any, Any, Any], Any]] = [
     lambda p, b, h: ((h - b["y"]) ** 2).mean(),

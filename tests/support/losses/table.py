@@ -116,7 +116,7 @@ def numbers_of(tree: Any) -> list[Any]:
 
 
 def is_equal(a: list[Any], b: list[Any], tolerance: float) -> bool:
-    largest = max(float(np.max(np.abs(x), initial=0.0)) for x in a) or 1.0
+    largest = max(1e-2, *(float(np.max(np.abs(x), initial=0.0)) for x in a))
     return all(float(np.max(np.abs(x - y), initial=0.0)) <= tolerance * largest for x, y in zip(a, b, strict=True))
 
 

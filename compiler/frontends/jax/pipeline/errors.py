@@ -62,6 +62,25 @@ class MixingWarned(MixesExamples):
 
 
 @dataclass(frozen=True)
+class AuxDiffers(Diagnostic):
+    code: ClassVar[str] = "PWC0125"
+    title: ClassVar[str] = "aux={aux!r} of {loss} over {microbatches} microbatches is not that of the whole batch"
+    have: ClassVar[str] = "{leaves}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "aux='stack', which keeps the value of each microbatch; or mixes='allow'"
+    loss: str
+    aux: str
+    microbatches: int
+    leaves: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class AuxWarned(AuxDiffers):
+    severity: ClassVar[str] = "warning"
+
+
+@dataclass(frozen=True)
 class WrongReduce(Diagnostic):
     code: ClassVar[str] = "PWC0124"
     exit: ClassVar[Exit] = Exit.USAGE

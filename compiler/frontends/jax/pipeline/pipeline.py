@@ -29,7 +29,14 @@ from pathways.compiler.frontends.jax.pipeline.plan_stages import Planned, Subjec
 from pathways.compiler.frontends.jax.pipeline.shardings import ParamSpecs, Specs, axes_of, stage_meshes
 from pathways.compiler.frontends.jax.pipeline.stage_function import stage_function
 from pathways.compiler.frontends.jax.pipeline.table import StageTable, noted, table_of
-from pathways.compiler.frontends.jax.pipeline.whole_batch import MIXES, WholeBatch, check_reduce, tell, whole_batch
+from pathways.compiler.frontends.jax.pipeline.whole_batch import (
+    MIXES,
+    WholeBatch,
+    check_reduce,
+    tell,
+    tell_of_aux,
+    whole_batch,
+)
 from pathways.compiler.frontends.jax.tracing_stack import around
 from pathways.dialect import jax_api
 from pathways.dialect.choice import SplitChoice
@@ -117,6 +124,7 @@ class Pipelined:
         if not self._told:
             self._told = True
             tell(self._semantics(whole), mixes)
+            tell_of_aux(self.name, whole, mixes)
 
     def _semantics(self, whole: WholeBatch) -> BatchSemantics:
         return semantics_of(self.name, whole.many.count, whole.handling.verdict, self.options.mixes)
@@ -345,8 +353,8 @@ def pipeline(
     there are, and the cuts and specs that are not given here. Without both, `pwc compile --choice` says it.
 
     Raises PWC0111 for a loss that has no places to cut at, PWC0112 for arguments that do not fit, PWC0113 where no
-    cut fits the memory of the topology, PWC0119 for a loss that mixes examples under mixes="refuse", and PWC0124 where
-    `reduce` makes another number of the loss.
+    cut fits the memory of the topology, PWC0119 for a loss that mixes examples under mixes="refuse", PWC0125 for
+    values beside it that do, and PWC0124 where `reduce` makes another number of the loss.
     """
     argnums = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
     if not isinstance(cast("object", microbatches), int) or microbatches < 1:

@@ -8,11 +8,18 @@ from typing import Any
 
 import jax
 
-from pathways.compiler.frontends.jax.pipeline.errors import MixesExamples, MixingWarned, WrongReduce
+from pathways.compiler.frontends.jax.pipeline.errors import (
+    AuxDiffers,
+    AuxWarned,
+    MixesExamples,
+    MixingWarned,
+    WrongReduce,
+)
 from pathways.compiler.frontends.jax.pipeline.microbatches import Microbatches
 from pathways.compiler.frontends.jax.pipeline.mixing.handling import Handling, handled
 from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Extra, made_once, run_with_extras
 from pathways.compiler.frontends.jax.pipeline.mixing.judge import Semantics
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Kind, Relation, Why, is_close
 from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics, mixing_text
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import numpy, tree_util
@@ -35,6 +42,8 @@ class WholeBatch:
     many: Microbatches
     rest: Any
     """The structure of what the loss returns beside its number."""
+    names: Sequence[str] = ()
+    """The names of its leaves."""
 
     @property
     def is_whole(self) -> bool:
@@ -97,15 +106,15 @@ def whole_batch(
 
     def flat(*given: Any) -> list[Any]:
         value, rest = many.parted(loss(*given))
-        found, tree = tree_util.tree_flatten(rest)
-        structure.append(tree)
-        return [value[0] / value[1] if many.reduce == "weighted" else value, *found]
+        found, tree = tree_util.tree_flatten_with_path(rest)
+        structure.append((tree, [tree_util.keystr(path) or "it" for path, _ in found]))
+        return [value[0] / value[1] if many.reduce == "weighted" else value, *(leaf for _, leaf in found)]
 
     types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
     handling = handled(flat, types, frozenset(batch), many.count)
     if mixes == "allow" and handling.totals is not None:
         handling = Handling(handling.verdict)
-    return WholeBatch(loss, handling, many, structure[-1])
+    return WholeBatch(loss, handling, many, *structure[-1])
 
 
 def check_reduce(name: str, whole: WholeBatch) -> None:
@@ -119,6 +128,43 @@ def check_reduce(name: str, whole: WholeBatch) -> None:
         return
     have = f"a loss that is a {right} over the examples"
     raise PathwaysError(WrongReduce(loss=name, reduce=reduce, wrong=wrong, have_=have, right=right, where=caller()))
+
+
+def tell_of_aux(name: str, whole: WholeBatch, mixes: str) -> None:
+    """Warns of values beside the loss that `aux` makes others than the whole batch has, or raises PWC0125."""
+    many = whole.many
+    rules = {"mean": "means over the examples", "sum": "sums over the examples", "concat": "rows of the examples"}
+    if mixes == "allow" or not many.has_aux or many.aux not in rules or not whole.is_whole:
+        return
+    pairs = zip(whole.names, whole.handling.others, strict=False)
+    wrong = [leaf for leaf, relation in pairs if not _is_of_whole_batch(relation, many)]
+    if not wrong:
+        return
+    more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    kind = AuxDiffers if mixes == "refuse" else AuxWarned
+    leaves = f"{', '.join(wrong[:3])}{more}"
+    rule, where = rules[many.aux], caller()
+    told = kind(loss=name, aux=many.aux, microbatches=many.count, leaves=leaves, rule=rule, where=where)
+    if mixes == "refuse":
+        raise PathwaysError(told)
+    _warn(told.render())
+
+
+def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
+    """Whether `aux` makes of the values of microbatches what the whole batch has; true where that is not known."""
+    if any(c.why is Why.UNKNOWN for c in relation.causes):
+        return True
+    is_clean = not relation.causes
+    match many.aux:
+        case "concat":
+            first = relation.layout[0] if relation.layout else None
+            in_front = first is not None and first.dim == 0
+            return is_clean and relation.kind is Kind.ROWS and in_front and is_close(relation.scale, 1)
+        case "mean" if relation.kind is Kind.CONST:
+            return is_clean and is_close(relation.factor, 1)
+        case _:
+            scale = 1 / many.count if many.aux == "mean" else 1.0
+            return is_clean and relation.kind is Kind.TOTAL and is_close(relation.scale, scale)
 
 
 def tell(semantics: BatchSemantics, mixes: str) -> None:

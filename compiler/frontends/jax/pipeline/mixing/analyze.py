@@ -23,21 +23,23 @@ class Traces:
     count: int
 
 
-def traced_twice(flat: Callable[..., Any], avals: Sequence[Any], batch: frozenset[int], count: int) -> Traces:
-    """Traces `flat(*leaves)` for the whole batch, of these types, and for one of `count` microbatches.
-
-    A microbatch of one example broadcasts where several do not: then twice the batch is traced.
-    """
-    rows = min((avals[i].shape[0] for i in batch if avals[i].shape), default=0)
-    larger = 2 if rows == count else 1
+def traced_twice(
+    flat: Callable[..., Any], avals: Sequence[Any], batch: frozenset[int], count: int, times: int = 1
+) -> Traces:
+    """Traces `flat(*leaves)` for `times` the whole batch, of these types, and for one of `count` microbatches of it."""
 
     def sized(parts: int) -> list[Any]:
         return [
-            jax.ShapeDtypeStruct((a.shape[0] * larger // parts, *a.shape[1:]), a.dtype) if i in batch and a.shape else a
+            jax.ShapeDtypeStruct((a.shape[0] * times // parts, *a.shape[1:]), a.dtype) if i in batch and a.shape else a
             for i, a in enumerate(avals)
         ]
 
     return Traces(make_jaxpr(flat)(*sized(1)), make_jaxpr(flat)(*sized(count)), batch, count)
+
+
+def has_single_rows(avals: Sequence[Any], batch: frozenset[int], count: int) -> bool:
+    """Whether a microbatch is one example: an axis of one broadcasts where an axis of several does not."""
+    return any(avals[i].shape[:1] == (count,) for i in batch)
 
 
 def related(traces: Traces) -> tuple[list[Relation], Walk]:

@@ -8,11 +8,11 @@ from typing import Any
 import jax
 
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, related, traced_twice
+from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, has_single_rows, related, traced_twice
 from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Hoists, hoisted, made_once, run_with_extras
 from pathways.compiler.frontends.jax.pipeline.mixing.judge import Exactly, Semantics, Verdict, judged
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Site, Why, is_close
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Site, Why, is_close
 from pathways.compiler.frontends.jax.pipeline.mixing.totals import NotASum, Totals, totals_of
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import ProgramsDiffer
 from pathways.dialect.jax_api import dtypes, eval_shape, make_jaxpr, numpy, value_and_grad
@@ -25,6 +25,8 @@ class Handling:
     verdict: Verdict
     hoists: Hoists | None = None
     totals: Totals | None = None
+    others: Sequence[Relation] = ()
+    """The relations of what the loss returns beside its number."""
 
 
 def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: frozenset[int], count: int) -> Handling:
@@ -32,37 +34,55 @@ def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: fro
 
     `avals` are the types of the leaves for the whole batch, `batch` the positions of those with a row an example.
     """
-    traces = traced_twice(flat, avals, batch, count)
+    is_single = has_single_rows(avals, batch, count)
+    traces = traced_twice(flat, avals, batch, count, 1 + is_single)
     try:
         relations, walk = related(traces)
     except ProgramsDiffer as error:
         return Handling(_differs(error))
     verdict = judged(relations[0], count)
     plain = verdict.semantics in (Semantics.MEAN, Semantics.SUM) or verdict.exactly is Exactly.SCALED
-    found = Handling(verdict) if plain else _exactly(traces, verdict)
+    found = Handling(verdict, others=relations[1:])
+    if not plain:
+        traces = traced_twice(flat, avals, batch, count) if is_single else traces
+        found = _exactly(traces, verdict)
+    if is_single and verdict.semantics is Semantics.EXACT and found.verdict.semantics is Semantics.UNKNOWN:
+        text = "the loss of one example is another program than that of several: use fewer microbatches"
+        causes = [replace(c, text=text) for c in found.verdict.causes]
+        found = Handling(Verdict(Semantics.UNKNOWN, causes))
     return _with_backward(found, traces, walk.backward[0]) if walk.backward else found
 
 
 def _exactly(traces: Traces, verdict: Verdict) -> Handling:
     """Takes out what can be made once, and what is left as sums; as it is, if that is not enough."""
     try:
-        relations, walk = hoisted(traces)
+        found = _hoisted(traces, verdict, takes=True)
+        if found is None and verdict.semantics is Semantics.EXACT:
+            found = _hoisted(traces, verdict, takes=False)
     except ProgramsDiffer as error:
         return Handling(_differs(error))
-    again, hoists = judged(relations[0], traces.count), walk.hoists
-    if again.semantics in (Semantics.MEAN, Semantics.SUM) or again.exactly is Exactly.SCALED:
-        exactly = verdict.exactly or Exactly.HOISTED
-        return Handling(replace(verdict, semantics=Semantics.EXACT, exactly=exactly, scale=again.scale), hoists)
-    if again.semantics is Semantics.EXACT and again.exactly is not Exactly.NOISE:
-        try:
-            totals = totals_of(walk)
-        except NotASum as error:
-            text = "a function of all examples that is no sum over them"
-            return Handling(Verdict(Semantics.UNKNOWN, [Cause(Why.UNKNOWN, walk.site(error.eqn), text)]))
-        return Handling(replace(verdict, semantics=Semantics.EXACT, exactly=again.exactly), hoists, totals)
+    except NotASum as error:
+        text = "a function of all examples that is no sum over them"
+        return Handling(Verdict(Semantics.UNKNOWN, [Cause(Why.UNKNOWN, Site(error.eqn, ()), text)]))
+    if found is not None or verdict.semantics is not Semantics.EXACT:
+        return found or Handling(verdict)
     if verdict.exactly is Exactly.NOISE:  # drawn where it cannot be taken out, as in a while loop
         return Handling(replace(verdict, semantics=Semantics.MIXES, exactly=None))
-    return Handling(verdict)
+    return Handling(Verdict(Semantics.UNKNOWN))
+
+
+def _hoisted(traces: Traces, verdict: Verdict, *, takes: bool) -> Handling | None:
+    """How a loss is computed exactly; None if it is not by this. Raises NotASum and ProgramsDiffer."""
+    (loss, *others), walk = hoisted(traces, takes=takes)
+    again = judged(loss, traces.count)
+    if again.semantics in (Semantics.MEAN, Semantics.SUM) or again.exactly is Exactly.SCALED:
+        exactly = verdict.exactly or Exactly.HOISTED
+        exact = replace(verdict, semantics=Semantics.EXACT, exactly=exactly, scale=again.scale)
+        return Handling(exact, walk.hoists, others=others)
+    if again.semantics is not Semantics.EXACT or again.exactly is Exactly.NOISE:
+        return None
+    exact = replace(verdict, semantics=Semantics.EXACT, exactly=again.exactly)
+    return Handling(exact, walk.hoists, totals_of(walk), others)
 
 
 def _differs(error: ProgramsDiffer) -> Verdict:

@@ -14,7 +14,7 @@ from pathways.compiler.frontends.jax.compat import Eqn, JaxBody
 from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, argument
 from pathways.compiler.frontends.jax.pipeline.mixing.inline import Values, inlined, needed_for, reads_of
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import NO_CAUSES, Kind, Relation, Why, is_level
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import NO_CAUSES, Kind, Relation, Why, is_close, is_level
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import Walk
 from pathways.compiler.frontends.jax.pipeline.work import REMATS
 from pathways.dialect import jax_api
@@ -80,8 +80,10 @@ class Hoists:
 class HoistingWalk(Walk):
     """A walk that notes what can be made once for the whole batch, and goes on as if it were given."""
 
-    def __init__(self, count: int, batches: frozenset[tuple[int, int]]) -> None:
+    def __init__(self, count: int, batches: frozenset[tuple[int, int]], *, takes: bool = True) -> None:
         super().__init__(count, batches)
+        self._takes = takes
+        """Whether it takes anything out; otherwise it only opens jits and keeps relations."""
         self.hoists: Hoists | None = None
         self.relations: dict[Any, Relation] = {}
         """Of the variables of the loss's own body, for the whole batch."""
@@ -114,7 +116,8 @@ class HoistingWalk(Walk):
         self._enters = current.whole.eqns.index(whole) if can_enter else None
         try:
             made = super().equation(whole, part, ins)
-            if any(c.why is Why.POSITION for r in made for c in r.causes - NO_CAUSES.union(*(i.causes for i in ins))):
+            known = NO_CAUSES.union(*(r.causes for r in ins))
+            if self._takes and any(c.why is Why.POSITION for r in made for c in r.causes - known):
                 made = super().equation(whole, part, self._with_places(current, whole, part, ins))
         finally:
             self._enters = outer
@@ -144,8 +147,7 @@ class HoistingWalk(Walk):
 
     def _offered(self, current: Hoists, whole: Any, part: Any, relation: Relation) -> Relation:
         """The relation of a value after it is taken out, or as it was if it stays."""
-        is_clean = relation.kind in (Kind.CONST, Kind.ROWS) and not relation.causes and not relation.is_partial
-        if not relation.is_pure or is_clean or relation.adds_up:
+        if not self._takes or not relation.is_pure or relation.adds_up or _is_clean(relation):
             return relation
         shapes = tuple(whole.aval.shape), tuple(part.aval.shape)
         grown = [d for d, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b]
@@ -176,12 +178,20 @@ def _is_loop_over_others(whole: Eqn, part: Eqn, ins: Sequence[Relation]) -> bool
     return not any(d.dim == 0 for r in stacked if r.kind is Kind.ROWS for d in r.layout)
 
 
-def hoisted(traces: Traces) -> tuple[list[Relation], HoistingWalk]:
-    """The relations of a loss's results after all that can be taken out is. Raises ProgramsDiffer."""
+def _is_clean(relation: Relation) -> bool:
+    """Whether a value is right for a microbatch as its own trace makes it."""
+    if relation.causes or relation.is_partial:
+        return False
+    is_constant = relation.kind is Kind.CONST
+    return relation.kind is Kind.ROWS or (is_constant and (relation.known is not None or is_close(relation.scale, 1)))
+
+
+def hoisted(traces: Traces, *, takes: bool = True) -> tuple[list[Relation], HoistingWalk]:
+    """The relations of a loss's results when all that can be taken out is, if it `takes`. Raises ProgramsDiffer."""
     bodies = compat.body_of(traces.whole), compat.body_of(traces.part)
     avals = [(x.aval, y.aval) for x, y in zip(bodies[0].invars, bodies[1].invars, strict=True)]
     sizes = frozenset((a.shape[0], b.shape[0]) for i, (a, b) in enumerate(avals) if i in traces.batch and a.shape)
-    walk = HoistingWalk(traces.count, sizes)
+    walk = HoistingWalk(traces.count, sizes, takes=takes)
     ins = [argument(a, b, is_batch=i in traces.batch) for i, (a, b) in enumerate(avals)]
     return walk.body(traces.whole, traces.part, ins), walk
 

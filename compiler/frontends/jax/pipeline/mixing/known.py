@@ -5,7 +5,7 @@ Constants of one repeated number are never built at full size.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,19 +14,18 @@ from pathways.compiler.frontends.jax.compat import Eqn
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import KNOWN_LIMIT, fill_of
 from pathways.dialect import jax_api
 
-_any_np: Any = np
+_any_np = cast("Any", np)
 _Params = Mapping[str, Any]
 _Compute = Callable[..., Any]
 
 
 def _divided(a: Any, b: Any) -> Any:
     quotient: Any = _any_np.divide(a, b)
-    is_number: Any = np.issubdtype(a.dtype, np.inexact)
-    return quotient if is_number else np.asarray(np.trunc(quotient)).astype(a.dtype)
+    return quotient if np.issubdtype(a.dtype, np.inexact) else _any_np.asarray(_any_np.trunc(quotient), a.dtype)
 
 
 def _selected(which: Any, *cases: Any) -> Any:
-    return np.where(which, cases[1], cases[0]) if len(cases) == 2 else None
+    return _any_np.where(which, cases[1], cases[0]) if len(cases) == 2 else None
 
 
 def _clamped(low: Any, x: Any, high: Any) -> Any:

@@ -8,6 +8,9 @@ from pathways.compiler.frontends.jax.pipeline.mixing.places import line_of, modu
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Why
 from pathways.dialect.diagnostics import Where
 
+MAX_CAUSES_SHOWN = 5
+"""Causes that a verdict as text shows."""
+
 
 @dataclass(frozen=True)
 class BatchCause:
@@ -48,13 +51,15 @@ class BatchSemantics:
 
     def __str__(self) -> str:
         first = f"{self.loss} over {self.microbatches} microbatches: {self.verdict}; {self.handling}"
-        return "\n".join([first, *(f"  {cause}" for cause in self.causes)])
+        lines = [f"  {cause}" for cause in self.causes[:MAX_CAUSES_SHOWN]]
+        hidden = len(self.causes) - len(lines)
+        return "\n".join([first, *lines, *([f"  and {hidden} more causes"] if hidden else [])])
 
 
 def semantics_of(loss: str, count: int, verdict: Verdict, mixes: str) -> BatchSemantics:
     """The verdict with lines and modules."""
     causes = tuple(dict.fromkeys(_cause_of(c) for c in verdict.causes))
-    ordered = sorted(causes, key=lambda c: (_line_number(c), c.kind, c.operation))
+    ordered = sorted(causes, key=lambda c: (_line_number(c), c.module, c.kind, c.operation, c.text))
     return BatchSemantics(loss, count, verdict.semantics.value, tuple(ordered), _handling(verdict, mixes))
 
 

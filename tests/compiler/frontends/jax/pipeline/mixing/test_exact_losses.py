@@ -57,6 +57,28 @@ def test_an_exact_loss_runs_under_schedules(case: Case) -> None:
         assert case.name not in BY_TOTALS and is_equal(whole, numbers_of(found), case.tolerance)
 
 
+SINGLE = ("dropout_in_each_layer", "masked_examples", "normalized_inputs", "weights_of_the_model", "numbered_examples")
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_microbatches_of_one_example_are_exact(name: str) -> None:
+    """An axis of one example broadcasts."""
+    case, (p, b) = CASES[name], (parameters(), examples())
+    cut = unplaced(case.loss, 1, microbatches=8, mixes="refuse")
+    assert cut.batch_semantics(p, b).verdict == case.is_
+    found = any_jax.jit(any_jax.value_and_grad(cut))(p, b)
+    assert is_equal(numbers_of(any_jax.value_and_grad(case.loss)(p, b)), numbers_of(found), 1e-5)
+
+
+def test_a_loss_that_is_another_program_for_one_example_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    """`take_along_axis` leaves out axes of length one."""
+    case, (p, b) = CASES["masked_tokens"], (parameters(), examples())
+    cut = unplaced(case.loss, 1, microbatches=8)
+    assert cut.batch_semantics(p, b).verdict == "unknown"
+    cut(p, b)
+    assert "use fewer microbatches" in capfd.readouterr().err
+
+
 def test_allowed_sums_of_their_own_run_under_any_schedule() -> None:
     case, (p, b) = CASES["weights_of_the_model"], (parameters(), examples())
     cut = unplaced(case.loss, 1, microbatches=2, mixes="allow")

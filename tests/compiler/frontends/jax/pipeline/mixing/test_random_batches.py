@@ -7,6 +7,7 @@ import pytest
 from support.losses.random_batches import random_batch_loss
 from support.losses.table import any_jax, examples, is_equal, microbatches, numbers_of, parameters
 
+from pathways.dialect.diagnostics import PathwaysError
 from tests.compiler.frontends.jax.pipeline.mixing.test_verdicts import handling_of
 from tests.support.unplaced import unplaced
 
@@ -28,7 +29,12 @@ def test_random_losses_are_what_they_are_said_to_be(group: int) -> None:
             continue
         whole = numbers_of(graded(p, b))
         if verdict == "exact":
-            found = numbers_of(any_jax.value_and_grad(unplaced(case.loss, 1, microbatches=count, mixes="refuse"))(p, b))
+            cut = unplaced(case.loss, 1, microbatches=count, mixes="refuse")
+            try:
+                found = numbers_of(any_jax.value_and_grad(cut)(p, b))
+            except PathwaysError as error:
+                assert error.code == "PWC0111", error  # nothing in it depends on parameters
+                continue
         else:
             parts = [numbers_of(graded(p, one)) for one in microbatches(b, count)]
             found = [sum(each) / (count if verdict == "mean" else 1) for each in zip(*parts, strict=True)]
