@@ -138,7 +138,7 @@ def _common_of_two(a: Layout, b: Layout) -> Layout | None:
 
 def by_group(digits: Layout) -> Layout:
     """The layout without the digits that only count the rows within a group."""
-    last = max((i for i, d in enumerate(digits) if d.grows), default=-1)
+    last = max((i for i, d in enumerate(digits) if d.grows), default=len(digits) - 1)
     return digits[: last + 1]
 
 
