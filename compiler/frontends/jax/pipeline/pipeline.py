@@ -256,6 +256,7 @@ class Pipelined:
             self.options.microbatches.count,
             self.options.cuts,
             shards,
+            None if whole is None else whole.traced,
         )
         if (tables := noted.get()) is not None:
             semantics = None if whole is None else self._semantics(whole)

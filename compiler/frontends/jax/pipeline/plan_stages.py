@@ -53,21 +53,15 @@ def plan_stages(
     microbatches: int,
     cuts: Cuts,
     shards: Callable[[int], int],
+    known: tuple[Any, Any] | None = None,
 ) -> Planned:
     """Cuts `flat(*leaves)`, of leaves of these types, into a stage a mesh.
 
-    `data` are positions of the batch's leaves; `shards(i)` says over how many devices leaf i is split. Raises PWC0111
-    where there is nothing to cut at, and PWC0113 where no cut fits the memory.
+    `data` are positions of the batch's leaves; `shards(i)` says over how many devices leaf i is split. `known` is the
+    jaxpr of `flat` and the structure of its results, if it is traced already. Raises PWC0111 where there is nothing
+    to cut at, and PWC0113 where no cut fits the memory.
     """
-    trees: list[Any] = []
-
-    def traced(*leaves: Any) -> list[Any]:
-        out, tree = tree_util.tree_flatten(flat(*leaves))
-        trees.append(tree)
-        return out
-
-    with axes_of(meshes):
-        jaxpr = make_jaxpr(traced)(*avals)
+    jaxpr, out_tree = _traced(flat, avals, meshes) if known is None else known
     graph = open_loss(jaxpr, data, len(meshes))
     for argument in graph.arguments:
         if argument.argument not in data:
@@ -80,7 +74,19 @@ def plan_stages(
         cut = best_cut(spine, demands)
     if cut is None:
         raise _no_cut_fits(subject, spine, demands)
-    return Planned(spine, cut, demands, assemble_stages(graph, spine, cut.places), trees[-1])
+    return Planned(spine, cut, demands, assemble_stages(graph, spine, cut.places), out_tree)
+
+
+def _traced(flat: Callable[..., Any], avals: Sequence[Any], meshes: Sequence[Mesh]) -> tuple[Any, Any]:
+    trees: list[Any] = []
+
+    def traced(*leaves: Any) -> list[Any]:
+        out, tree = tree_util.tree_flatten(flat(*leaves))
+        trees.append(tree)
+        return out
+
+    with axes_of(meshes):
+        return make_jaxpr(traced)(*avals), trees[-1]
 
 
 def _check_divisible(subject: Subject, graph: LossGraph, spine: Spine, stages: int) -> None:

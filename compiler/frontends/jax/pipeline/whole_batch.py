@@ -50,6 +50,15 @@ class WholeBatch:
         """Whether the result is the loss of the whole batch."""
         return self.handling.verdict.semantics not in (Semantics.MIXES, Semantics.UNKNOWN)
 
+    @property
+    def traced(self) -> tuple[Any, Any] | None:
+        """The jaxpr of one microbatch and the structure of its results, if the loss runs as it is."""
+        part = self.handling.part
+        if part is None or self.many.reduce == "weighted":
+            return None
+        rest = tree_util.tree_unflatten(self.rest, [0] * len(self.names))
+        return part, tree_util.tree_structure((0, rest))
+
     def extras(self) -> list[Extra]:
         return [] if self.handling.hoists is None else self.handling.hoists.extras()
 
@@ -99,7 +108,11 @@ class WholeBatch:
 
 
 def whole_batch(
-    loss: Callable[..., Any], leaves: Sequence[Any], batch: Sequence[int], many: Microbatches, mixes: str
+    loss: Callable[..., Any],
+    leaves: Sequence[jax.ShapeDtypeStruct],
+    batch: Sequence[int],
+    many: Microbatches,
+    mixes: str,
 ) -> WholeBatch:
     """Decides how a loss of leaves of these types runs over microbatches. `batch` are the positions of the batch's."""
     structure: list[Any] = []
@@ -110,8 +123,7 @@ def whole_batch(
         structure.append((tree, [tree_util.keystr(path) or "it" for path, _ in found]))
         return [value[0] / value[1] if many.reduce == "weighted" else value, *(leaf for _, leaf in found)]
 
-    types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
-    handling = handled(flat, types, frozenset(batch), many.count)
+    handling = handled(flat, leaves, frozenset(batch), many.count)
     if mixes == "allow" and handling.totals is not None:
         handling = Handling(handling.verdict)
     return WholeBatch(loss, handling, many, *structure[-1])

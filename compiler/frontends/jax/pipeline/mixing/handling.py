@@ -25,6 +25,8 @@ class Handling:
     verdict: Verdict
     hoists: Hoists | None = None
     totals: Totals | None = None
+    part: Any = None
+    """The jaxpr of one microbatch, if the loss runs as it is; None if it is not traced for these shapes."""
     others: Sequence[Relation] = ()
     """The relations of what the loss returns beside its number."""
 
@@ -36,6 +38,12 @@ def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: fro
     """
     is_single = has_single_rows(avals, batch, count)
     traces = traced_twice(flat, avals, batch, count, 1 + is_single)
+    found = _handled(flat, avals, traces, is_single=is_single)
+    return found if is_single or found.hoists is not None else replace(found, part=traces.part)
+
+
+def _handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], traces: Traces, *, is_single: bool) -> Handling:
+    count = traces.count
     try:
         relations, walk = related(traces)
     except ProgramsDiffer as error:
@@ -44,7 +52,7 @@ def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: fro
     plain = verdict.semantics in (Semantics.MEAN, Semantics.SUM) or verdict.exactly is Exactly.SCALED
     found = Handling(verdict, others=relations[1:])
     if not plain:
-        traces = traced_twice(flat, avals, batch, count) if is_single else traces
+        traces = traced_twice(flat, avals, traces.batch, count) if is_single else traces
         found = _exactly(traces, verdict)
     if is_single and verdict.semantics is Semantics.EXACT and found.verdict.semantics is Semantics.UNKNOWN:
         text = "the loss of one example is another program than that of several: use fewer microbatches"
@@ -82,7 +90,7 @@ def _hoisted(traces: Traces, verdict: Verdict, *, takes: bool) -> Handling | Non
     if again.semantics is not Semantics.EXACT or again.exactly is Exactly.NOISE:
         return None
     exact = replace(verdict, semantics=Semantics.EXACT, exactly=again.exactly)
-    return Handling(exact, walk.hoists, totals_of(walk), others)
+    return Handling(exact, walk.hoists, totals_of(walk), others=others)
 
 
 def _differs(error: ProgramsDiffer) -> Verdict:

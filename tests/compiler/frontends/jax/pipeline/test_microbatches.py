@@ -69,7 +69,7 @@ def test_masked_means_are_reduced_by_weight(count: int) -> None:
     ("aux", "rows", "first"), [("stack", (4, 2, 4), (4,)), ("last", (2, 4), ()), ("mean", (2, 4), ())]
 )
 def test_auxiliary_outputs_of_a_loss_are_kept(aux: str, rows: tuple[int, ...], first: tuple[int, ...]) -> None:
-    value, kept = unplaced(with_aux, 2, microbatches=4, has_aux=True, aux=aux)(W, X)
+    value, kept = unplaced(with_aux, 2, microbatches=4, has_aux=True, aux=aux, mixes="allow")(W, X)
     np.testing.assert_allclose(value, with_aux(W, X)[0], rtol=1e-6)
     assert (kept["rows"].shape, kept["first"].shape) == (rows, first)
 
