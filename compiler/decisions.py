@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathways.dialect.call_labels import read_part
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.losses import read_losses
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import where_of
 from pathways.dialect.plan.nouns import Decision
@@ -18,12 +19,17 @@ _AWAITED = "which body runs, or how often, is data; its calls are on several mes
 
 
 def decisions_of(program: ProgramIR) -> tuple[Decision, ...]:
-    """All decisions, slices first, then in program order."""
+    """All decisions: losses and slices first, then in program order."""
     merged: dict[Decision, list[int]] = {}
     nodes = (decision for function in (program, *program.bodies.values()) for decision in _nodes(function))
-    for decision in (*_slices(program), *nodes):
+    for decision in (*_losses(program), *_slices(program), *nodes):
         merged.setdefault(replace(decision, steps=()), []).extend(decision.steps)
     return tuple(replace(d, steps=tuple(steps)) for d, steps in merged.items())
+
+
+def _losses(program: ProgramIR) -> Iterator[Decision]:
+    for loss in read_losses(program.module):
+        yield Decision("loss", loss.loss, loss.verdict, loss.handling, "", (), 0, None)
 
 
 def _slices(program: ProgramIR) -> Iterator[Decision]:

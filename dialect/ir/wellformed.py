@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import is_array_type
 from pathways.dialect.errors import InvalidIR
-from pathways.dialect.ir import pw
+from pathways.dialect.ir import losses, pw
 from pathways.dialect.ir.bodies import broken_bodies
 from pathways.dialect.ir.declare import FLAG, NUMBER, STRING, SYMBOL, PwOp
 from pathways.dialect.ir.program import PER_DEVICE_OF
@@ -83,6 +83,7 @@ _MODULE: dict[str, tuple[_Check, Phase | None, str]] = {
     "pw.placement": (STRING.accepts, None, "text"),
     "pw.schedule": (_is_schedule, None, "numbers and text by name"),
     "pw.temporaries": (STRING.accepts, None, "text"),
+    losses.NAME: (losses.are_losses, None, "name, verdict and handling of each loss, as text"),
     "pw.ordered": (FLAG.accepts, None, "a flag"),
     "pw.not_reproducible": (FLAG.accepts, None, "a flag"),
 }

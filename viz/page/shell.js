@@ -130,6 +130,7 @@ pw.facts = function () {
   if (d.platform) facts.push(`for ${d.platform}`);
   if (d.islands) facts.push(pw.count(d.streams.length, "island"), pw.count(calls, "call"));
   if (s && s.microbatches) facts.push(`${s.name}: ${s.stages} stages, ${s.microbatches} microbatches`);
+  facts.push(...(d.losses || []));
   if (d.runs.length) facts.push(pw.count(d.runs.length, "recorded run"));
   const said = [...facts, ...d.notes].join(" · ");
   Object.assign(document.getElementById("facts"), { textContent: said, title: said });

@@ -88,6 +88,7 @@ def _plan(plan: Plan, work: Work, s: Strings) -> dict[str, Any]:
         "platform": plan.platform,
         "placement": plan.placement,
         "temporaries": plan.temporaries,
+        "losses": [f"{d.name}: {d.chosen}" for d in plan.decisions if d.kind == "loss"],
         "schedule": _schedule(plan.schedule),
         "dcn_gbps": plan.topology.dcn_gbps,
         "islands": [

@@ -26,6 +26,7 @@ from pathways.compiler.frontends.jax.sink import sink
 from pathways.compiler.frontends.jax.zeros import drop_added_zeros
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.ir.losses import write_losses
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.plan.signature import Parameter
@@ -102,9 +103,10 @@ def trace_program(
     lowering = Lowering(platform, lowering_platform, sources)
     with collector_paused(), Activity(f"lowering {name}"):
         emitted = _emitted(jaxpr, names, lowering)
+    cut = tuple(dict.fromkeys(tables))
+    write_losses(emitted.program.module, [note for table in cut for note in table.loss_notes])
     own = time.perf_counter() - traced - lowering.seconds
     timing = {"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own}
-    cut = tuple(dict.fromkeys(tables))
     types = tuple(tuple(map(compat.struct, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
     return Traced(emitted.program, emitted.constants, emitted.slices, trees[-1][1], timing, cut, *types)
 

@@ -63,7 +63,7 @@ class MixingWarned(MixesExamples):
 
 @dataclass(frozen=True)
 class AuxDiffers(Diagnostic):
-    code: ClassVar[str] = "PWC0125"
+    code: ClassVar[str] = "PWC0128"
     title: ClassVar[str] = "aux={aux!r} of {loss} over {microbatches} microbatches is not that of the whole batch"
     have: ClassVar[str] = "{leaves}"
     need: ClassVar[str] = "{rule}"

@@ -354,7 +354,7 @@ def pipeline(
     there are, and the cuts and specs that are not given here. Without both, `pwc compile --choice` says it.
 
     Raises PWC0111 for a loss that has no places to cut at, PWC0112 for arguments that do not fit, PWC0113 where no
-    cut fits the memory of the topology, PWC0119 for a loss that mixes examples under mixes="refuse", PWC0125 for
+    cut fits the memory of the topology, PWC0119 for a loss that mixes examples under mixes="refuse", PWC0128 for
     values beside it that do, and PWC0124 where `reduce` makes another number of the loss.
     """
     argnums = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)

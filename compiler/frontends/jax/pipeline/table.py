@@ -13,6 +13,7 @@ from pathways.compiler.frontends.jax.pipeline.costs import Costs
 from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics
 from pathways.compiler.frontends.jax.pipeline.plan_stages import Planned
 from pathways.compiler.frontends.jax.pipeline.spine import Spine
+from pathways.dialect.ir.losses import LossNote
 from pathways.dialect.topology import readable
 
 noted: ContextVar["list[StageTable] | None"] = ContextVar("pathways_noted", default=None)
@@ -58,6 +59,15 @@ class StageTable:
     notes: tuple[str, ...]
     semantics: BatchSemantics | None = None
     """What the loss is over its microbatches, if it has several."""
+
+    @property
+    def loss_notes(self) -> tuple[LossNote, ...]:
+        """What the loss is over its microbatches, for IR and plans."""
+        found = self.semantics
+        if found is None:
+            return ()
+        why = f"; {found.causes[0].text}" if found.causes else ""
+        return (LossNote(found.loss, f"{found.verdict} over {found.microbatches} microbatches", found.handling + why),)
 
     def __str__(self) -> str:
         head = [

@@ -19,7 +19,7 @@ from pathways.compiler.frontends.jax.pipeline.microbatches import Microbatches
 from pathways.compiler.frontends.jax.pipeline.mixing.handling import Handling, handled
 from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Extra, made_once, run_with_extras
 from pathways.compiler.frontends.jax.pipeline.mixing.judge import Semantics
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Kind, Relation, Why, is_close
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, is_close
 from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics, mixing_text
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import numpy, tree_util
@@ -143,7 +143,7 @@ def check_reduce(name: str, whole: WholeBatch) -> None:
 
 
 def tell_of_aux(name: str, whole: WholeBatch, mixes: str) -> None:
-    """Warns of values beside the loss that `aux` makes others than the whole batch has, or raises PWC0125."""
+    """Warns of values beside the loss that `aux` makes others than the whole batch has, or raises PWC0128."""
     many = whole.many
     rules = {"mean": "means over the examples", "sum": "sums over the examples", "concat": "rows of the examples"}
     if mixes == "allow" or not many.has_aux or many.aux not in rules or not whole.is_whole:
@@ -171,12 +171,12 @@ def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
         case "concat":
             first = relation.layout[0] if relation.layout else None
             in_front = first is not None and first.dim == 0
-            return is_clean and relation.kind is Kind.ROWS and in_front and is_close(relation.scale, 1)
-        case "mean" if relation.kind is Kind.CONST:
+            return is_clean and relation.form is Form.ROWS and in_front and is_close(relation.scale, 1)
+        case "mean" if relation.form is Form.CONST:
             return is_clean and is_close(relation.factor, 1)
         case _:
             scale = 1 / many.count if many.aux == "mean" else 1.0
-            return is_clean and relation.kind is Kind.TOTAL and is_close(relation.scale, scale)
+            return is_clean and relation.form is Form.TOTAL and is_close(relation.scale, scale)
 
 
 def tell(semantics: BatchSemantics, mixes: str) -> None:

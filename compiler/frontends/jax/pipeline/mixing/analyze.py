@@ -8,7 +8,7 @@ import jax
 
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Kind, Relation
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import Walk
 from pathways.dialect.jax_api import dtypes, make_jaxpr, numpy
 
@@ -59,6 +59,6 @@ def argument(whole: Any, part: Any, *, is_batch: bool) -> Relation:
     """
     if is_batch and whole.shape:
         layout = (Digit(0, (1, 1), (whole.shape[0], part.shape[0])),)
-        return Relation(Kind.ROWS, layout, has_data=True, is_pure=True)
+        return Relation(Form.ROWS, layout, has_data=True, is_pure=True)
     is_number = dtypes.issubdtype(whole.dtype, numpy.inexact)
     return Relation(is_pure=is_batch or not is_number)

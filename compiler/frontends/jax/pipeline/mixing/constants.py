@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import ELEMENTWISE, scale_of
 from pathways.compiler.frontends.jax.pipeline.mixing.known import computed
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import CONST, Kind, Relation, is_level, tiles
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import CONST, Form, Relation, is_level, tiles
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _KEEP_EVEN = frozenset(
     {
@@ -19,7 +19,7 @@ _KEEP_EVEN = frozenset(
 """Operations that give the same number along an axis if all of their operand's numbers along it are the same."""
 
 
-def constant(step: Step, rules: Mapping[str, Rule]) -> Made:
+def constant(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
     """The relation of constants that are made of constants."""
     ins, name, count = step.ins, step.name, len(step.outs)
     if all(r.known is not None for r in ins) and (ins or name == "iota"):
@@ -51,7 +51,7 @@ def constant(step: Step, rules: Mapping[str, Rule]) -> Made:
     return _as_rows(step, rules) if name in rules else Relation(is_even=False)
 
 
-def _as_rows(step: Step, rules: Mapping[str, Rule]) -> Made:
+def _as_rows(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
     """Applies the rule of rows to constants that have a row an example, as masks and positions have."""
     count, ins = len(step.outs), list[Relation]()
     for relation, shapes in zip(step.ins, step.shapes, strict=True):
@@ -61,16 +61,16 @@ def _as_rows(step: Step, rules: Mapping[str, Rule]) -> Made:
         layout = _layout_of(step, relation, shapes)
         if layout is None:
             return [Relation(is_even=False)] * count
-        ins.append(replace(relation, kind=Kind.ROWS, layout=layout, scale=relation.factor, known=None))
-    if not any(r.kind is Kind.ROWS for r in ins):
+        ins.append(replace(relation, form=Form.ROWS, layout=layout, scale=relation.factor, known=None))
+    if not any(r.form is Form.ROWS for r in ins):
         grows = any(a != b for a, b in step.outs)
         return [Relation(is_even=not grows)] * count
     made = rules[step.name](step.with_ins(ins))
     found = made if isinstance(made, list) else [made] * count
-    return [r if r.kind in (Kind.ROWS, Kind.CONST, Kind.TOTAL) else replace(CONST, is_even=False) for r in found]
+    return [r if r.form in (Form.ROWS, Form.CONST, Form.TOTAL) else replace(CONST, is_even=False) for r in found]
 
 
-def _layout_of(step: Step, relation: Relation, shapes: Shapes) -> tuple[Digit, ...] | None:
+def _layout_of(step: EquationPair, relation: Relation, shapes: Shapes) -> tuple[Digit, ...] | None:
     """The digit of the one axis that grows with the batch, if the rows of each microbatch are alike."""
     a, b = shapes
     if len(a) != len(b):

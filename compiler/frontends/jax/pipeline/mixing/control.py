@@ -11,9 +11,9 @@ from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_total
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, merged
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     CONST,
-    Cause,
-    Kind,
+    Form,
     Known,
+    MixingCause,
     Relation,
     Tail,
     Why,
@@ -22,48 +22,48 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     is_same_everywhere,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _MAX_ROUNDS = 12
 """Rounds after which the relations of a loop's state are said not to settle."""
 _CARRIED = "a number is carried from example to example"
 
 
-def joined(step: Step, a: Relation, b: Relation, shapes: Shapes) -> Relation:
+def either_of(step: EquationPair, a: Relation, b: Relation, shapes: Shapes) -> Relation:
     """The relation of a value that is either of two."""
     made, is_pure = _joined(step, a, b, shapes), a.is_pure and b.is_pure
     return made if made.is_pure is is_pure else replace(made, is_pure=is_pure)
 
 
-def _joined(step: Step, a: Relation, b: Relation, shapes: Shapes) -> Relation:
+def _joined(step: EquationPair, a: Relation, b: Relation, shapes: Shapes) -> Relation:
     causes = a.causes | b.causes
     if a.adds_up or b.adds_up:
         return _joined_sums(step, a, b, causes)
-    if a.kind is b.kind is Kind.CONST:
+    if a.form is b.form is Form.CONST:
         return _joined_constants(a, b, shapes, causes)
-    if Kind.LOST in (a.kind, b.kind):
-        return Relation(Kind.LOST, causes=causes, has_data=True)
-    if Kind.ROWS in (a.kind, b.kind):
+    if Form.LOST in (a.form, b.form):
+        return Relation(Form.LOST, causes=causes, has_data=True)
+    if Form.ROWS in (a.form, b.form):
         return _joined_rows(step, a, b, shapes, causes)
-    if Kind.TAIL in (a.kind, b.kind):
-        is_condition = {a.tail, b.tail} <= {None, Tail.ANY} and Kind.TOTAL not in (a.kind, b.kind)
+    if Form.TAIL in (a.form, b.form):
+        is_condition = {a.tail, b.tail} <= {None, Tail.ANY} and Form.TOTAL not in (a.form, b.form)
         tail = a.tail if a.tail is b.tail else Tail.ANY if is_condition else Tail.OTHER
-        return Relation(Kind.TAIL, tail=tail, origin=a.origin or b.origin, causes=causes, has_data=True)
+        return Relation(Form.TAIL, tail=tail, origin=a.origin or b.origin, causes=causes, has_data=True)
     made = of_totals(step, [a, b], "add")
     return replace(made, causes=made.causes | causes)
 
 
-def _joined_sums(step: Step, a: Relation, b: Relation, causes: frozenset[Cause]) -> Relation:
+def _joined_sums(step: EquationPair, a: Relation, b: Relation, causes: frozenset[MixingCause]) -> Relation:
     if a.adds_up and b.adds_up:
         if a.scale == b.scale or a.scale == 0:
             return replace(b, causes=causes)
-    elif a.kind is b.kind is Kind.CONST:
+    elif a.form is b.form is Form.CONST:
         return replace(a if a.adds_up else b, causes=causes)
     made = step.lost(Why.ORDER, _CARRIED)
     return replace(made, causes=made.causes | causes)
 
 
-def _joined_constants(a: Relation, b: Relation, shapes: Shapes, causes: frozenset[Cause]) -> Relation:
+def _joined_constants(a: Relation, b: Relation, shapes: Shapes, causes: frozenset[MixingCause]) -> Relation:
     both = [] if a.known is None or b.known is None else list(zip(a.known, b.known, strict=True))
     if both and all(np.array_equal(x, y) for x, y in both):
         return replace(a, causes=causes)
@@ -73,19 +73,21 @@ def _joined_constants(a: Relation, b: Relation, shapes: Shapes, causes: frozense
     return Relation(scale=scale, causes=causes, is_even=is_even, has_data=a.has_data or b.has_data)
 
 
-def _joined_rows(step: Step, a: Relation, b: Relation, shapes: Shapes, causes: frozenset[Cause]) -> Relation:
-    rows, other = (a, b) if a.kind is Kind.ROWS else (b, a)
-    more = set[Cause]()
-    if other.kind is Kind.ROWS and other.layout != rows.layout:
+def _joined_rows(
+    step: EquationPair, a: Relation, b: Relation, shapes: Shapes, causes: frozenset[MixingCause]
+) -> Relation:
+    rows, other = (a, b) if a.form is Form.ROWS else (b, a)
+    more = set[MixingCause]()
+    if other.form is Form.ROWS and other.layout != rows.layout:
         made = step.lost(Why.PAIRS, "examples meet in a loop")
         return replace(made, causes=made.causes | causes)
     if other.is_statistic:
         more.add(step.back(other))
-    if other.kind is Kind.CONST and not tiles(other, shapes, rows.layout):
+    if other.form is Form.CONST and not tiles(other, shapes, rows.layout):
         more.add(step.misplaced())
     scale, sizes = step.one_scale([a, b])
     return Relation(
-        Kind.ROWS,
+        Form.ROWS,
         rows.layout,
         scale,
         causes=causes | more | sizes,
@@ -105,7 +107,7 @@ def _filled(relation: Relation, shapes: Shapes) -> Known | None:
 class _Scan:
     """A scan in both traces. A loop over the examples has a digit that is the turn of the loop."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: EquationPair) -> None:
         self.step = step
         consts, carried = compat.scan_counts(step.whole)
         self.consts = step.ins[:consts]
@@ -121,7 +123,7 @@ class _Scan:
 
     def _one_turn(self, relation: Relation, shapes: Shapes) -> Relation:
         """What one turn gets of a stacked input."""
-        if relation.kind is Kind.ROWS:
+        if relation.form is Form.ROWS:
             found = next((d for d in relation.layout if d.dim == 0), None)
             if found is not None:
                 if self.axis is None:
@@ -129,11 +131,13 @@ class _Scan:
                 if sum(d.dim == 0 for d in relation.layout) > 1 or found != self.digit:
                     return self.step.lost(Why.PAIRS, "a loop over two orders of the batch")
             return replace(relation, layout=self._inside(relation), known=None, own=frozenset())
-        if relation.kind is not Kind.CONST:
+        if relation.form is not Form.CONST:
             return relation
         known = _filled(relation, (shapes[0][1:], shapes[1][1:]))
         uneven = self.is_over_batch and known is None and (relation.known is not None or not relation.is_even)
-        causes = {self.step.cause(Why.POSITION, "a loop over the batch counts its rows")} if uneven else set[Cause]()
+        causes = (
+            {self.step.cause(Why.POSITION, "a loop over the batch counts its rows")} if uneven else set[MixingCause]()
+        )
         return replace(
             relation,
             known=known,
@@ -153,7 +157,7 @@ class _Scan:
         """The relation of a result that is stacked over the turns."""
         if relation.adds_up:
             return self.step.lost(Why.ORDER, _CARRIED)
-        if relation.kind is not Kind.ROWS:
+        if relation.form is not Form.ROWS:
             return replace(relation, known=_filled(relation, shapes), scale=relation.factor)
         inner = self.digit.inner if self.digit is not None else (1, 1)
         layout = merged(
@@ -179,14 +183,14 @@ class _Scan:
     def _carried(self, i: int, made: Relation, body: JaxBody) -> Relation:
         before = self.carry[i]
         is_loop = self.is_over_batch or self.axis is not None
-        of_turn = made.kind is Kind.ROWS and any(d.dim == self.axis for d in made.layout)
-        if is_loop and of_turn and i not in self.sums and before.kind in (Kind.CONST, Kind.TOTAL):
+        of_turn = made.form is Form.ROWS and any(d.dim == self.axis for d in made.layout)
+        if is_loop and of_turn and i not in self.sums and before.form in (Form.CONST, Form.TOTAL):
             self.sums.add(i)
             return Relation(adds_up=True, scale=0.0, causes=before.causes, is_pure=before.is_pure and made.is_pure)
         is_handed_on = body.outvars[i] is body.invars[self.first + i]
-        if self.is_over_batch and made.kind is Kind.CONST and not made.adds_up and not is_handed_on:
+        if self.is_over_batch and made.form is Form.CONST and not made.adds_up and not is_handed_on:
             made = replace(made, is_even=False, known=None)
-        return joined(self.step, before, made, self.step.shapes[self.first + i])
+        return either_of(self.step, before, made, self.step.shapes[self.first + i])
 
     def results(self, made: list[Relation]) -> list[Relation]:
         count = len(self.carry)
@@ -199,20 +203,20 @@ class _Scan:
             lost = self.step.lost(Why.ORDER, _CARRIED)
             return replace(lost, causes=lost.causes | made.causes)
         initial = self.step.ins[self.first + i]
-        total = Relation(Kind.TOTAL, scale=made.scale or 1.0, origin=self.step.here, causes=made.causes, has_data=True)
+        total = Relation(Form.TOTAL, scale=made.scale or 1.0, origin=self.step.here, causes=made.causes, has_data=True)
         if initial.is_zero:
             return total
         sums = of_totals(self.step, [initial, total], "add")
         return replace(sums, causes=sums.causes | total.causes | initial.causes)
 
 
-def _scan(step: Step) -> Made:
+def _scan(step: EquationPair) -> Made:
     scan = _Scan(step)
     made = scan.settled()
     return step.unknown("the state of a loop does not settle") if made is None else scan.results(made)
 
 
-def _while(step: Step) -> Made:
+def _while(step: EquationPair) -> Made:
     conditions, constants = step.params["cond_nconsts"], step.params["body_nconsts"]
     of_condition, of_body = step.ins[:conditions], step.ins[conditions : conditions + constants]
     first = conditions + constants
@@ -220,7 +224,7 @@ def _while(step: Step) -> Made:
     for _ in range(_MAX_ROUNDS):
         made = step.walk.body(step.both[0]["body_jaxpr"], step.both[1]["body_jaxpr"], [*of_body, *carry])
         pairs = zip(carry, made, step.shapes[first:], strict=True)
-        joint = [joined(step, before, after, shapes) for before, after, shapes in pairs]
+        joint = [either_of(step, before, after, shapes) for before, after, shapes in pairs]
         if joint == carry:
             break
         carry = joint
@@ -228,40 +232,40 @@ def _while(step: Step) -> Made:
         return step.unknown("the state of a loop does not settle")
     (test,) = step.walk.body(step.both[0]["cond_jaxpr"], step.both[1]["cond_jaxpr"], [*of_condition, *carry])
     causes = set(test.causes)
-    if test.kind is Kind.TAIL and test.tail is Tail.ANY:
+    if test.form is Form.TAIL and test.tail is Tail.ANY:
         text = "a loop runs until all examples are done: it is not known whether those that are done stay as they are"
         causes.add(step.cause(Why.UNKNOWN, text, test.origin))
     elif test.is_statistic:
         causes.add(step.cause(Why.CONTROL, "how often a loop runs depends on the whole batch", test.origin))
-    elif test.kind is not Kind.CONST:
+    elif test.form is not Form.CONST:
         causes.add(step.cause(Why.UNKNOWN, "how often a loop runs depends on the batch"))
     elif not is_same_everywhere([test.factor, 1.0]):
         causes.add(step.cause(Why.SIZE, "how often a loop runs depends on how many examples there are"))
     return [replace(r, causes=r.causes | causes) for r in carry]
 
 
-def _cond(step: Step) -> Made:
+def _cond(step: EquationPair) -> Made:
     test, operands = step.ins[0], step.ins[1:]
-    if test.kind is not Kind.CONST and (passed := _passed_by_check(step, operands)) is not None:
+    if test.form is not Form.CONST and (passed := _passed_by_check(step, operands)) is not None:
         return passed
     pairs = zip(step.both[0]["branches"], step.both[1]["branches"], strict=True)
     cases = [step.walk.body(whole, part, operands) for whole, part in pairs]
-    if test.kind is Kind.CONST and test.known is not None and (taken := _taken(test, len(cases))) is not None:
+    if test.form is Form.CONST and test.known is not None and (taken := _taken(test, len(cases))) is not None:
         return cases[taken]
     out = list(cases[0])
     for case in cases[1:]:
-        out = [joined(step, a, b, shapes) for a, b, shapes in zip(out, case, step.outs, strict=True)]
+        out = [either_of(step, a, b, shapes) for a, b, shapes in zip(out, case, step.outs, strict=True)]
     causes = set(test.causes)
-    if test.kind is Kind.ROWS:
-        by_example = Relation(Kind.ROWS, test.layout, has_data=True)
+    if test.form is Form.ROWS:
+        by_example = Relation(Form.ROWS, test.layout, has_data=True)
         shapes = zip(out, step.outs, strict=True)
-        fits = (Kind.CONST, Kind.ROWS)
-        return [joined(step, by_example, r, s) if r.kind in fits else step.unknown() for r, s in shapes]
-    if test.kind is Kind.TAIL and test.tail is Tail.ANY:
+        fits = (Form.CONST, Form.ROWS)
+        return [either_of(step, by_example, r, s) if r.form in fits else step.unknown() for r, s in shapes]
+    if test.form is Form.TAIL and test.tail is Tail.ANY:
         causes.add(step.cause(Why.UNKNOWN, "a branch for when any, or all, examples say so", test.origin))
     elif test.is_statistic:
         causes.add(step.cause(Why.CONTROL, "which branch runs depends on the whole batch", test.origin))
-    elif test.kind is Kind.LOST:
+    elif test.form is Form.LOST:
         causes.add(step.cause(Why.UNKNOWN, "which branch runs depends on the batch"))
     elif test.known is not None or not is_same_everywhere([test.factor, 1.0]):
         causes.add(step.cause(Why.SIZE, "which branch runs depends on how many examples there are"))
@@ -276,7 +280,7 @@ def _taken(test: Relation, cases: int) -> int | None:
     return min(max(int(numbers[0]), 0), cases - 1)
 
 
-def _passed_by_check(step: Step, operands: Sequence[Relation]) -> list[Relation] | None:
+def _passed_by_check(step: EquationPair, operands: Sequence[Relation]) -> list[Relation] | None:
     """The results of a check that raises: one branch hands on what it got, and the others call Python."""
     bodies = [body_of(b) for b in step.params["branches"]]
     passes = [not b.eqns and all(isinstance(v, compat.Literal) or v in b.invars for v in b.outvars) for b in bodies]
@@ -291,7 +295,7 @@ def _calls_python(body: JaxBody) -> bool:
     return any("callback" in e.primitive.name for e in body.eqns) or any(map(_calls_python, inner))
 
 
-def _linear_solve(step: Step) -> Made:
+def _linear_solve(step: EquationPair) -> Made:
     """`jax.lax.custom_linear_solve`: what its solver makes of the right-hand sides."""
     counts, (whole, part) = step.params["const_lengths"], (p["jaxprs"].solve for p in step.both)
     before = counts.matvec + counts.vecmat

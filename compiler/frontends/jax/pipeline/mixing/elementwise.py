@@ -9,7 +9,7 @@ import numpy as np
 
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import common
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
-    Kind,
+    Form,
     Relation,
     Tail,
     Why,
@@ -18,7 +18,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     is_same_everywhere,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 SAME = frozenset(
     {
@@ -87,7 +87,7 @@ def _power(scale: float, power: Any) -> float | None:
     return float(scale**power) if scale else None
 
 
-def elementwise(step: Step) -> Made:
+def elementwise(step: EquationPair) -> Made:
     """The rule of elementwise operations of which an operand is of the batch."""
     name, ins = step.name, step.ins
     if name == "optimization_barrier":
@@ -103,31 +103,31 @@ def elementwise(step: Step) -> Made:
 
 def _known_case(which: Relation) -> int | None:
     """The case that a known predicate selects everywhere, in both traces."""
-    if which.kind is not Kind.CONST or which.known is None:
+    if which.form is not Form.CONST or which.known is None:
         return None
     whole, part = (fill_of(k) for k in which.known)
     return int(whole) if whole is not None and part is not None and whole == part else None
 
 
-def _added_up(step: Step) -> Relation:
+def _added_up(step: EquationPair) -> Relation:
     """A loop over the examples adds one more example to what it carries."""
     total = next(r for r in step.ins if r.adds_up)
     others = [r for r in step.ins if not r.adds_up]
     scales = [s for s in (total.scale, *(r.factor for r in others if not r.is_zero)) if s != 0]
-    is_sum = step.name in ("add", "add_any") and len(others) == 1 and others[0].kind in (Kind.ROWS, Kind.CONST)
+    is_sum = step.name in ("add", "add_any") and len(others) == 1 and others[0].form in (Form.ROWS, Form.CONST)
     if is_sum and is_same_everywhere(scales):
         return replace(total, scale=scales[0] if scales else 0.0)
     return step.lost(Why.ORDER, "a number is carried from example to example")
 
 
-def _of_rows(step: Step) -> Relation:
+def _of_rows(step: EquationPair) -> Relation:
     rows = step.rows
     layout = common([r.layout for r in rows])
     if layout is None:
         return step.meets()
     causes = {step.back(r) for r in step.ins if r.is_statistic}
     for relation, shapes in zip(step.ins, step.shapes, strict=True):
-        if relation.kind is Kind.CONST and not tiles(relation, shapes, layout):
+        if relation.form is Form.CONST and not tiles(relation, shapes, layout):
             causes.add(step.misplaced())
     scales = [1.0 if r.is_statistic else r.factor for r in step.ins]
     scale = scale_of(step.name, step.params, step.ins, scales)
@@ -139,10 +139,10 @@ def _of_rows(step: Step) -> Relation:
     if is_partial and step.name not in _LINEAR:
         causes.add(step.cause(Why.PARTIAL))
     has_data = any(r.has_data for r in rows) or bool(causes)
-    return Relation(Kind.ROWS, layout, scale, causes=frozenset(causes), has_data=has_data, is_partial=is_partial)
+    return Relation(Form.ROWS, layout, scale, causes=frozenset(causes), has_data=has_data, is_partial=is_partial)
 
 
-def of_totals(step: Step, ins: Sequence[Relation], name: str | None = None) -> Relation:
+def of_totals(step: EquationPair, ins: Sequence[Relation], name: str | None = None) -> Relation:
     """A function of statistics and constants, as if the operation were `name`."""
     name = name or step.name
     if any(r.is_partial for r in ins):
@@ -152,57 +152,57 @@ def of_totals(step: Step, ins: Sequence[Relation], name: str | None = None) -> R
     origin = next((r.origin for r in ins if r.origin is not None), step.here)
 
     def tail(kind: Tail) -> Relation:
-        return Relation(Kind.TAIL, origin=step.here if kind is Tail.OTHER else origin, tail=kind, has_data=True)
+        return Relation(Form.TAIL, origin=step.here if kind is Tail.OTHER else origin, tail=kind, has_data=True)
 
-    if name == "select_n" and ins[0].kind is not Kind.CONST:  # a guard: where(count > 0, total / count, 0)
-        cases = [r for r in ins[1:] if r.kind is not Kind.CONST]
+    if name == "select_n" and ins[0].form is not Form.CONST:  # a guard: where(count > 0, total / count, 0)
+        cases = [r for r in ins[1:] if r.form is not Form.CONST]
         return tail((cases[0].tail or Tail.GUARDED) if len(cases) == 1 else Tail.OTHER)
-    has_tail = any(r.kind is Kind.TAIL for r in ins)
+    has_tail = any(r.form is Form.TAIL for r in ins)
     made = _of_tails(name, ins) if has_tail else _of_sums(step, name, ins)
     return tail(made) if isinstance(made, Tail) else made
 
 
-def _of_sums(step: Step, name: str, ins: Sequence[Relation]) -> Relation | Tail:
+def _of_sums(step: EquationPair, name: str, ins: Sequence[Relation]) -> Relation | Tail:
     """Totals and constants: still a total, if the operation is linear."""
-    totals = [r for r in ins if r.kind is Kind.TOTAL]
+    totals = [r for r in ins if r.form is Form.TOTAL]
     first = ins[0]
     if name in ("add", "sub", "add_any", "select_n") and (name != "select_n" or is_close(first.factor, 1)):
         terms = [r for r in (ins[1:] if name == "select_n" else ins) if not r.is_zero]
-        scales = [r.scale if r.kind is Kind.TOTAL else _per_microbatch(r.factor, step.walk.count) for r in terms]
+        scales = [r.scale if r.form is Form.TOTAL else _per_microbatch(r.factor, step.walk.count) for r in terms]
         if None not in scales and is_same_everywhere(scales):
-            return Relation(Kind.TOTAL, scale=scales[0], origin=totals[0].origin, has_data=True)
+            return Relation(Form.TOTAL, scale=scales[0], origin=totals[0].origin, has_data=True)
         return Tail.SHIFTED if len(totals) == 1 else Tail.UNEQUAL
     if name == "mul" and len(totals) == 1 and totals[0].scale is not None:
         factor = next(r for r in ins if r is not totals[0]).factor
         if factor is not None:
             return replace(totals[0], scale=totals[0].scale * factor)
-    if name == "div" and first.kind is Kind.TOTAL:
-        if ins[1].kind is Kind.TOTAL:
+    if name == "div" and first.form is Form.TOTAL:
+        if ins[1].form is Form.TOTAL:
             return Tail.RATIO
         if first.scale is not None and (factor := ins[1].factor):
             return replace(first, scale=first.scale / factor)
-    if name == "div" and first.kind is Kind.CONST:
+    if name == "div" and first.form is Form.CONST:
         return Tail.INVERSE
     return Tail.GUARDED if name in ("max", "clamp") and len(totals) == 1 else Tail.OTHER
 
 
 def _of_tails(name: str, ins: Sequence[Relation]) -> Relation | Tail:
     """Tails, perhaps with totals and constants: a quotient of two sums stays known as one."""
-    tails = [r for r in ins if r.kind is Kind.TAIL]
-    totals = [r for r in ins if r.kind is Kind.TOTAL]
-    constants = [r for r in ins if r.kind is Kind.CONST]
+    tails = [r for r in ins if r.form is Form.TAIL]
+    totals = [r for r in ins if r.form is Form.TOTAL]
+    constants = [r for r in ins if r.form is Form.CONST]
     kind, is_only = tails[0].tail, len(tails) == 1 and not totals
     if name in _LOGIC and not totals and all(r.tail is Tail.ANY for r in tails):
         return Tail.ANY
     bounded = (Tail.GUARDED, Tail.SHIFTED)
-    if name == "div" and len(tails) == 1 and ins[1].kind is Kind.TAIL and ins[1].tail in bounded:
-        if ins[0].kind is Kind.TOTAL:
+    if name == "div" and len(tails) == 1 and ins[1].form is Form.TAIL and ins[1].tail in bounded:
+        if ins[0].form is Form.TOTAL:
             return Tail.RATIO
-        if ins[0].kind is Kind.CONST:
+        if ins[0].form is Form.CONST:
             return Tail.INVERSE
     if name == "mul" and len(tails) == 1 and len(totals) == 1 and kind is Tail.INVERSE:
         return Tail.RATIO
-    keeps = name == "mul" or (name == "div" and ins[0].kind is Kind.TAIL)
+    keeps = name == "mul" or (name == "div" and ins[0].form is Form.TAIL)
     if keeps and is_only and constants and is_close(constants[0].factor, 1):
         return kind or Tail.OTHER
     if name in ("add", "sub", "add_any") and is_only and any(r.is_zero for r in constants):

@@ -10,9 +10,16 @@ import jax
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, has_single_rows, related, traced_twice
 from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Hoists, hoisted, made_once, run_with_extras
-from pathways.compiler.frontends.jax.pipeline.mixing.judge import Exactly, Semantics, Verdict, judged
+from pathways.compiler.frontends.jax.pipeline.mixing.judge import BatchVerdict, Exactly, Semantics, judged
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Site, Why, is_close
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    Form,
+    MixingCause,
+    Relation,
+    Site,
+    Why,
+    is_close,
+)
 from pathways.compiler.frontends.jax.pipeline.mixing.totals import NotASum, Totals, totals_of
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import ProgramsDiffer
 from pathways.dialect.jax_api import dtypes, eval_shape, make_jaxpr, numpy, value_and_grad
@@ -22,7 +29,7 @@ from pathways.dialect.jax_api import dtypes, eval_shape, make_jaxpr, numpy, valu
 class Handling:
     """The verdict on a loss, and how its microbatches give it. Without hoists, the loss runs as it is."""
 
-    verdict: Verdict
+    verdict: BatchVerdict
     hoists: Hoists | None = None
     totals: Totals | None = None
     part: Any = None
@@ -57,11 +64,11 @@ def _handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], traces: T
     if is_single and verdict.semantics is Semantics.EXACT and found.verdict.semantics is Semantics.UNKNOWN:
         text = "the loss of one example is another program than that of several: use fewer microbatches"
         causes = [replace(c, text=text) for c in found.verdict.causes]
-        found = Handling(Verdict(Semantics.UNKNOWN, causes))
+        found = Handling(BatchVerdict(Semantics.UNKNOWN, causes))
     return _with_backward(found, traces, walk.backward[0]) if walk.backward else found
 
 
-def _exactly(traces: Traces, verdict: Verdict) -> Handling:
+def _exactly(traces: Traces, verdict: BatchVerdict) -> Handling:
     """Takes out what can be made once, and what is left as sums; as it is, if that is not enough."""
     try:
         found = _hoisted(traces, verdict, takes=True)
@@ -71,15 +78,15 @@ def _exactly(traces: Traces, verdict: Verdict) -> Handling:
         return Handling(_differs(error))
     except NotASum as error:
         text = "a function of all examples that is no sum over them"
-        return Handling(Verdict(Semantics.UNKNOWN, [Cause(Why.UNKNOWN, Site(error.eqn, ()), text)]))
+        return Handling(BatchVerdict(Semantics.UNKNOWN, [MixingCause(Why.UNKNOWN, Site(error.eqn, ()), text)]))
     if found is not None or verdict.semantics is not Semantics.EXACT:
         return found or Handling(verdict)
     if verdict.exactly is Exactly.NOISE:  # drawn where it cannot be taken out, as in a while loop
         return Handling(replace(verdict, semantics=Semantics.MIXES, exactly=None))
-    return Handling(Verdict(Semantics.UNKNOWN))
+    return Handling(BatchVerdict(Semantics.UNKNOWN))
 
 
-def _hoisted(traces: Traces, verdict: Verdict, *, takes: bool) -> Handling | None:
+def _hoisted(traces: Traces, verdict: BatchVerdict, *, takes: bool) -> Handling | None:
     """How a loss is computed exactly; None if it is not by this. Raises NotASum and ProgramsDiffer."""
     (loss, *others), walk = hoisted(traces, takes=takes)
     again = judged(loss, traces.count)
@@ -93,10 +100,10 @@ def _hoisted(traces: Traces, verdict: Verdict, *, takes: bool) -> Handling | Non
     return Handling(exact, walk.hoists, totals_of(walk), others=others)
 
 
-def _differs(error: ProgramsDiffer) -> Verdict:
+def _differs(error: ProgramsDiffer) -> BatchVerdict:
     text = "the loss is another program for another number of examples"
-    causes = [] if error.site is None else [Cause(Why.UNKNOWN, error.site, text)]
-    return Verdict(Semantics.UNKNOWN, causes)
+    causes = [] if error.site is None else [MixingCause(Why.UNKNOWN, error.site, text)]
+    return BatchVerdict(Semantics.UNKNOWN, causes)
 
 
 def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
@@ -109,13 +116,13 @@ def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
         return Handling(_differs(error))
     causes = [c for r in gradients for c in r.causes]
     mixing = [c for c in causes if c.why.mixes]
-    sizes = [r for r in gradients if r.kind is Kind.TOTAL and not is_close(r.scale, loss.scale)]
+    sizes = [r for r in gradients if r.form is Form.TOTAL and not is_close(r.scale, loss.scale)]
     if sizes and found.totals is None:
-        mixing.append(Cause(Why.SIZE, origin, Why.SIZE.value))
+        mixing.append(MixingCause(Why.SIZE, origin, Why.SIZE.value))
     if mixing:
-        return Handling(Verdict(Semantics.MIXES, mixing))
-    if any(c.why is Why.UNKNOWN for c in causes) or any(r.kind is Kind.LOST for r in gradients):
-        return Handling(Verdict(Semantics.UNKNOWN, causes))
+        return Handling(BatchVerdict(Semantics.MIXES, mixing))
+    if any(c.why is Why.UNKNOWN for c in causes) or any(r.form is Form.LOST for r in gradients):
+        return Handling(BatchVerdict(Semantics.UNKNOWN, causes))
     return found
 
 

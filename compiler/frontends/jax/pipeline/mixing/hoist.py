@@ -12,9 +12,16 @@ from typing import Any
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn, JaxBody
 from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, argument
-from pathways.compiler.frontends.jax.pipeline.mixing.inline import Values, inlined, needed_for, reads_of
+from pathways.compiler.frontends.jax.pipeline.mixing.inline import Values, needed_for, reads_of, with_jits_opened
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import NO_CAUSES, Kind, Relation, Why, is_close, is_level
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    NO_CAUSES,
+    Form,
+    Relation,
+    Why,
+    is_close,
+    is_level,
+)
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import Walk
 from pathways.compiler.frontends.jax.pipeline.work import REMATS
 from pathways.dialect import jax_api
@@ -132,18 +139,18 @@ class HoistingWalk(Walk):
         found = list(ins)
         for i, (x, y, relation) in enumerate(zip(whole.invars, part.invars, ins, strict=True)):
             shapes = tuple(x.aval.shape), tuple(y.aval.shape)
-            if relation.kind is not Kind.CONST or not relation.is_pure or is_level(relation, shapes):
+            if relation.form is not Form.CONST or not relation.is_pure or is_level(relation, shapes):
                 continue
             is_read_elsewhere = sum(v is y for e in current.part.eqns for v in e.invars) > 1
             grown = [d for d, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b]
             digit = self._digit(shapes, grown[0]) if len(grown) == 1 and not is_read_elsewhere else None
             if digit is not None:
                 current.taken[y] = x, Extra(digit.dim)
-                found[i] = Relation(Kind.ROWS, (digit,), has_data=True, is_pure=True)
+                found[i] = Relation(Form.ROWS, (digit,), has_data=True, is_pure=True)
         return found
 
     def _inlined(self, jaxpr: Any) -> JaxBody:
-        return self._bodies.setdefault(id(jaxpr), inlined(jaxpr))
+        return self._bodies.setdefault(id(jaxpr), with_jits_opened(jaxpr))
 
     def _offered(self, current: Hoists, whole: Any, part: Any, relation: Relation) -> Relation:
         """The relation of a value after it is taken out, or as it was if it stays."""
@@ -158,7 +165,7 @@ class HoistingWalk(Walk):
         if digit is None:
             return relation
         current.taken[part] = whole, Extra(digit.dim)
-        return Relation(Kind.ROWS, (digit,), has_data=True, is_pure=True)
+        return Relation(Form.ROWS, (digit,), has_data=True, is_pure=True)
 
     def _digit(self, shapes: Shapes, dim: int) -> Digit | None:
         """How the one axis that grows numbers the examples, the first digits being those of examples."""
@@ -175,15 +182,15 @@ def _is_loop_over_others(whole: Eqn, part: Eqn, ins: Sequence[Relation]) -> bool
     if whole.primitive.name != "scan" or whole.params["length"] != part.params["length"]:
         return False
     stacked = ins[sum(compat.scan_counts(whole)) :]
-    return not any(d.dim == 0 for r in stacked if r.kind is Kind.ROWS for d in r.layout)
+    return not any(d.dim == 0 for r in stacked if r.form is Form.ROWS for d in r.layout)
 
 
 def _is_clean(relation: Relation) -> bool:
     """Whether a value is right for a microbatch as its own trace makes it."""
     if relation.causes or relation.is_partial:
         return False
-    is_constant = relation.kind is Kind.CONST
-    return relation.kind is Kind.ROWS or (is_constant and (relation.known is not None or is_close(relation.scale, 1)))
+    is_constant = relation.form is Form.CONST
+    return relation.form is Form.ROWS or (is_constant and (relation.known is not None or is_close(relation.scale, 1)))
 
 
 def hoisted(traces: Traces, *, takes: bool = True) -> tuple[list[Relation], HoistingWalk]:

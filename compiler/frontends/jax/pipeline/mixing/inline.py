@@ -9,7 +9,7 @@ from pathways.compiler.frontends.jax.pipeline.work import JITS
 from pathways.dialect.jax_api import numpy
 
 
-def inlined(jaxpr: Any) -> JaxBody:
+def with_jits_opened(jaxpr: Any) -> JaxBody:
     """The body of a jaxpr without calls of `jax.jit`. A call may occur twice: its variables get new names."""
     body = body_of(jaxpr)
     constvars, consts = list(body.constvars), list(body.consts)

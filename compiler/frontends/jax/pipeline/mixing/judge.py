@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Site, Tail, Why, is_close
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    Form,
+    MixingCause,
+    Relation,
+    Site,
+    Tail,
+    Why,
+    is_close,
+)
 
 
 class Semantics(Enum):
@@ -28,41 +36,41 @@ class Exactly(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BatchVerdict:
     """What a loss over microbatches is, and why. `scale`: the loss is so many times the sum over the microbatches."""
 
     semantics: Semantics
-    causes: Sequence[Cause] = ()
+    causes: Sequence[MixingCause] = ()
     exactly: Exactly | None = None
     scale: float | None = None
     origin: Site | None = None
     """Where the sums of an exact loss are taken."""
 
 
-def judged(loss: Relation, count: int) -> Verdict:
+def judged(loss: Relation, count: int) -> BatchVerdict:
     """The verdict on a loss over so many microbatches."""
     mixing = _of(loss, lambda why: why.mixes)
     if mixing:
-        return Verdict(Semantics.MIXES, mixing)
+        return BatchVerdict(Semantics.MIXES, mixing)
     unknown = _of(loss, lambda why: why is Why.UNKNOWN)
-    if unknown or loss.kind in (Kind.LOST, Kind.ROWS):
-        return Verdict(Semantics.UNKNOWN, unknown)
-    if loss.kind is Kind.TAIL:
+    if unknown or loss.form in (Form.LOST, Form.ROWS):
+        return BatchVerdict(Semantics.UNKNOWN, unknown)
+    if loss.form is Form.TAIL:
         exactly = Exactly.QUOTIENT if loss.tail is Tail.RATIO else Exactly.TOTALS
-        return Verdict(Semantics.EXACT, (), exactly, origin=loss.origin)
+        return BatchVerdict(Semantics.EXACT, (), exactly, origin=loss.origin)
     noise = _of(loss, lambda why: why is Why.NOISE)
     factor = loss.factor
     if factor is None:
-        return Verdict(Semantics.UNKNOWN)
-    scale = factor if loss.kind is Kind.TOTAL else factor / count
+        return BatchVerdict(Semantics.UNKNOWN)
+    scale = factor if loss.form is Form.TOTAL else factor / count
     if noise:
-        return Verdict(Semantics.EXACT, noise, Exactly.NOISE, scale, loss.origin)
+        return BatchVerdict(Semantics.EXACT, noise, Exactly.NOISE, scale, loss.origin)
     if is_close(scale, 1 / count):
-        return Verdict(Semantics.MEAN, (), None, scale, loss.origin)
+        return BatchVerdict(Semantics.MEAN, (), None, scale, loss.origin)
     if is_close(scale, 1.0):
-        return Verdict(Semantics.SUM, (), None, scale, loss.origin)
-    return Verdict(Semantics.EXACT, (), Exactly.SCALED, scale, loss.origin)
+        return BatchVerdict(Semantics.SUM, (), None, scale, loss.origin)
+    return BatchVerdict(Semantics.EXACT, (), Exactly.SCALED, scale, loss.origin)
 
 
-def _of(loss: Relation, is_meant: Callable[[Why], bool]) -> list[Cause]:
+def _of(loss: Relation, is_meant: Callable[[Why], bool]) -> list[MixingCause]:
     return [c for c in loss.causes if is_meant(c.why)]

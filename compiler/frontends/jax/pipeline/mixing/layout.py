@@ -142,5 +142,5 @@ def by_group(digits: Layout) -> Layout:
     return digits[: last + 1]
 
 
-def dims_of(digits: Layout) -> set[int]:
+def numbering_dims(digits: Layout) -> set[int]:
     return {d.dim for d in digits}

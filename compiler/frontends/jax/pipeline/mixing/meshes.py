@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, dims_of, merged
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, merged, numbering_dims
 from pathways.compiler.frontends.jax.pipeline.mixing.reductions import reduced
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Kind, Relation, Why, fill_of
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, fill_of
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 
-def _shard_map(step: Step) -> Made:
+def _shard_map(step: EquationPair) -> Made:
     sizes = dict(step.params["mesh"].shape)
     ins: list[Relation] = []
     for relation, shapes, spec in zip(step.ins, step.shapes, step.params["in_specs"], strict=True):
@@ -39,9 +39,9 @@ def _local_shape(shape: Sequence[int], spec: Any, sizes: dict[Any, int]) -> tupl
     return tuple(size // k for size, k in zip(shape, split, strict=True))
 
 
-def _local(step: Step, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation | None:
+def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation | None:
     """The relation of one device's part; None if an example lies on several devices."""
-    if relation.kind is not Kind.ROWS:
+    if relation.form is not Form.ROWS:
         fills = None if relation.known is None else [fill_of(k) for k in relation.known]
         known = None
         if fills is not None and not any(f is None for f in fills):
@@ -63,9 +63,9 @@ def _local(step: Step, relation: Relation, shapes: Shapes, spec: Any, sizes: dic
     return replace(relation, layout=tuple(layout), known=None, own=frozenset())
 
 
-def _global(step: Step, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation:
+def _global(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation:
     """The relation of an array that all devices' parts make up."""
-    if relation.kind is not Kind.ROWS:
+    if relation.form is not Form.ROWS:
         return replace(relation, known=None, scale=relation.factor)
     axes: dict[int, tuple[int, tuple[int, int]]] = {}
     local = [_local_shape(shape, spec, sizes) for shape in shapes]
@@ -80,28 +80,28 @@ def _global(step: Step, relation: Relation, shapes: Shapes, spec: Any, sizes: di
     return replace(relation, layout=layout, known=None)
 
 
-def _axes_of(step: Step, names: Any) -> set[int]:
+def _axes_of(step: EquationPair, names: Any) -> set[int]:
     return {n if isinstance(n, int) else step.walk.named_axis(n) for n in _listed(names)}
 
 
 def _reduce(*, is_sum: bool) -> Rule:
-    def apply(step: Step) -> Made:
+    def apply(step: EquationPair) -> Made:
         axes = _axes_of(step, step.params.get("axes", step.params.get("axis_name")))
         return [reduced(step, i, axes, is_sum=is_sum) for i in range(len(step.ins))]
 
     return apply
 
 
-def _all_gather(step: Step) -> Made:
+def _all_gather(step: EquationPair) -> Made:
     rows = step.ins[0]
     dim: int = step.params["all_gather_dimension"]
-    if rows.kind is not Kind.ROWS:
+    if rows.form is not Form.ROWS:
         return replace(rows, known=None)
     (axis, *others) = _axes_of(step, step.params["axis_name"])
     if others:
         return step.unknown("there is no rule for all_gather over several axes")
     is_tiled, moved = step.params["tiled"], list[Digit]()
-    if is_tiled and dim in dims_of(rows.layout) and axis not in dims_of(rows.layout):
+    if is_tiled and dim in numbering_dims(rows.layout) and axis not in numbering_dims(rows.layout):
         return step.unknown("the batch is repeated")
     below = (step.shapes[0][0][dim], step.shapes[0][1][dim]) if is_tiled else (1, 1)
     for digit in rows.layout:
@@ -112,15 +112,15 @@ def _all_gather(step: Step) -> Made:
     return step.with_layout(rows, merged(moved))
 
 
-def _permute(step: Step) -> Made:
+def _permute(step: EquationPair) -> Made:
     rows = step.ins[0]
     axes = _axes_of(step, step.params["axis_name"])
-    if rows.kind is not Kind.ROWS:
+    if rows.form is not Form.ROWS:
         return replace(rows, known=None)
     return step.touched(rows, axes, Why.ORDER, "examples move between devices")
 
 
-def _alike(step: Step) -> Made:
+def _alike(step: EquationPair) -> Made:
     """Operations that only say over which axes a value differs."""
     return list(step.ins)
 

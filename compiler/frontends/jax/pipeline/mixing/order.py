@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Kind, Relation, Why, is_same_everywhere
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, is_same_everywhere
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _KEEP_SCALE = frozenset(
     {
@@ -19,7 +19,7 @@ _KEEP_SCALE = frozenset(
 _INTEGERS = "iu"
 
 
-def along(step: Step, dims: set[int], text: str) -> Relation:
+def over_axes(step: EquationPair, dims: set[int], text: str) -> Relation:
     """The relation of an operation that works along some axes."""
     rows = step.rows
     if not rows:
@@ -37,52 +37,54 @@ def along(step: Step, dims: set[int], text: str) -> Relation:
     return replace(out, causes=out.causes | causes, has_data=True)
 
 
-def _sort(step: Step) -> Made:
-    return _numbers_unscaled(step, along(step, {step.params["dimension"]}, "the batch is sorted"))
+def _sort(step: EquationPair) -> Made:
+    return _numbers_unscaled(step, over_axes(step, {step.params["dimension"]}, "the batch is sorted"))
 
 
-def _top_k(step: Step) -> Made:
+def _top_k(step: EquationPair) -> Made:
     axis = step.params.get("axis", step.params.get("reduction_dimension", -1)) % step.rank()
-    return _numbers_unscaled(step, along(step, {axis}, "the largest of the batch are picked"))
+    return _numbers_unscaled(step, over_axes(step, {axis}, "the largest of the batch are picked"))
 
 
-def _numbers_unscaled(step: Step, made: Relation) -> list[Relation]:
+def _numbers_unscaled(step: EquationPair, made: Relation) -> list[Relation]:
     """Indices that a sort returns do not scale with its numbers."""
     are_numbers = step.whole.invars[0].aval.dtype.kind not in _INTEGERS
     avals = [v.aval for v in step.whole.outvars]
     return [replace(made, scale=1.0) if are_numbers and a.dtype.kind in _INTEGERS else made for a in avals]
 
 
-def _cumulative(step: Step) -> Made:
-    if step.ins[0].kind is Kind.TOTAL and step.name == "cumsum":
+def _cumulative(step: EquationPair) -> Made:
+    if step.ins[0].form is Form.TOTAL and step.name == "cumsum":
         return step.ins[0]
-    return along(step, {step.params["axis"]}, f"{step.name} over the batch")
+    return over_axes(step, {step.params["axis"]}, f"{step.name} over the batch")
 
 
-def _fft(step: Step) -> Made:
+def _fft(step: EquationPair) -> Made:
     rank = step.rank()
-    return along(step, set(range(rank - len(step.params["fft_lengths"]), rank)), "a Fourier transform over the batch")
+    return over_axes(
+        step, set(range(rank - len(step.params["fft_lengths"]), rank)), "a Fourier transform over the batch"
+    )
 
 
 def _of_last_axes(count: int) -> Rule:
     """The rule of an operation on matrices or vectors, the last axes of its operands."""
 
-    def apply(step: Step) -> Made:
-        return along(step, {step.rank() - 1 - i for i in range(count)}, "the batch is an axis of a matrix")
+    def apply(step: EquationPair) -> Made:
+        return over_axes(step, {step.rank() - 1 - i for i in range(count)}, "the batch is an axis of a matrix")
 
     return apply
 
 
-def _window(step: Step) -> Made:
+def _window(step: EquationPair) -> Made:
     window: Sequence[int] = step.params["window_dimensions"]
     padding = step.params.get("padding") or [(0, 0)] * len(window)
     strides = step.params.get("window_strides") or [1] * len(window)
     sizes = enumerate(zip(window, padding, strides, strict=True))
     dims = {i for i, (size, pad, stride) in sizes if size != 1 or tuple(pad) != (0, 0) or stride != 1}
-    return along(step, dims, "a window over the batch")
+    return over_axes(step, dims, "a window over the batch")
 
 
-def _rules(names: Sequence[str], rule: Callable[[Step], Made]) -> dict[str, Rule]:
+def _rules(names: Sequence[str], rule: Callable[[EquationPair], Made]) -> dict[str, Rule]:
     return dict.fromkeys(names, rule)
 
 

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
-from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Layout, dims_of, moved
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Layout, moved, numbering_dims
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     NO_CAUSES,
-    Cause,
-    Kind,
+    Form,
+    MixingCause,
     Relation,
     Why,
     is_level,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Rule
 
 _OF_OTHERS = "data of one example picks rows of others"
 _BY_PLACE = "rows are picked by their place in the batch"
@@ -32,7 +32,7 @@ class _Gather:
     collapsed: tuple[int, ...]
 
 
-def _axes(step: Step) -> _Gather:
+def _axes(step: EquationPair) -> _Gather:
     numbers = step.params["dimension_numbers"]
     batching = tuple(numbers.operand_batching_dims)
     picked = [i for i in range(len(step.outs[0][0])) if i not in numbers.offset_dims]
@@ -46,28 +46,30 @@ def _axes(step: Step) -> _Gather:
     )
 
 
-def _gather(step: Step) -> Relation:
+def _gather(step: EquationPair) -> Relation:
     operand, indices = step.ins[0], step.unscaled(step.ins[1])
     axes, causes = _axes(step), set(indices.causes - step.ins[1].causes)
     indices = replace(indices, causes=step.ins[1].causes)
     if any(r.is_statistic for r in (operand, indices)):
         if not step.rows:
-            if operand.kind is Kind.TOTAL and indices.kind is Kind.CONST:
+            if operand.form is Form.TOTAL and indices.form is Form.CONST:
                 return operand
             return of_totals(step, step.ins)
         causes |= {step.back(r) for r in (operand, indices) if r.is_statistic}
-    if indices.kind is Kind.ROWS and step.rank(1) - 1 in dims_of(indices.layout):
+    if indices.form is Form.ROWS and step.rank(1) - 1 in numbering_dims(indices.layout):
         return step.lost(Why.PAIRS, "an index is made of several examples")
-    if operand.kind is Kind.ROWS:
+    if operand.form is Form.ROWS:
         return _of_examples(step, operand, indices, axes, causes)
-    if indices.kind is Kind.ROWS:
+    if indices.form is Form.ROWS:
         scale, more = _of_constant(step, operand)
-        made = Relation(Kind.ROWS, (), scale, causes=frozenset(causes) | more, has_data=True)
+        made = Relation(Form.ROWS, (), scale, causes=frozenset(causes) | more, has_data=True)
         return step.with_layout(made, moved(indices.layout, axes.of_indices))
     return of_totals(step, step.ins)
 
 
-def _of_examples(step: Step, operand: Relation, indices: Relation, axes: _Gather, causes: set[Cause]) -> Relation:
+def _of_examples(
+    step: EquationPair, operand: Relation, indices: Relation, axes: _Gather, causes: set[MixingCause]
+) -> Relation:
     """Picks from rows of the batch."""
     layout: list[Digit] = []
     for digit in operand.layout:
@@ -79,35 +81,35 @@ def _of_examples(step: Step, operand: Relation, indices: Relation, axes: _Gather
             layout.append(replace(digit, dim=axes.of_operand[digit.dim]))
         elif _is_own_row(step, digit, indices, axes):
             layout.append(replace(digit, dim=axes.of_indices[indices.layout[0].dim]))
-        elif indices.kind is Kind.ROWS and indices.has_data:
+        elif indices.form is Form.ROWS and indices.has_data:
             return step.lost(Why.DATA, _OF_OTHERS)
         else:
             return step.lost(Why.POSITION, _BY_PLACE)
-    if indices.kind is Kind.ROWS:
+    if indices.form is Form.ROWS:
         if moved(indices.layout, axes.of_indices) != tuple(layout):
             return step.meets()
-    elif indices.kind is Kind.CONST and axes.batching:
+    elif indices.form is Form.CONST and axes.batching:
         along = tuple(replace(d, dim=axes.batching[d.dim]) for d in operand.layout if d.dim in axes.batching)
         if not tiles(indices, step.shapes[1], along):
             causes.add(step.misplaced())
     is_partial = operand.is_partial
     return Relation(
-        Kind.ROWS, tuple(layout), operand.scale, causes=frozenset(causes), has_data=True, is_partial=is_partial
+        Form.ROWS, tuple(layout), operand.scale, causes=frozenset(causes), has_data=True, is_partial=is_partial
     )
 
 
-def _of_constant(step: Step, table: Relation) -> tuple[float, frozenset[Cause]]:
+def _of_constant(step: EquationPair, table: Relation) -> tuple[float, frozenset[MixingCause]]:
     """The scale of what examples pick from a constant or a statistic, with a cause if that differs by batch size."""
-    if table.kind is Kind.CONST and not is_level(table, step.shapes[0]):
+    if table.form is Form.CONST and not is_level(table, step.shapes[0]):
         return 1.0, frozenset({step.misplaced()})
-    if table.kind is not Kind.CONST:
+    if table.form is not Form.CONST:
         return 1.0, NO_CAUSES
     return (1.0, frozenset({step.cause(Why.SIZE)})) if table.factor is None else (table.factor, NO_CAUSES)
 
 
-def _is_own_row(step: Step, digit: Digit, indices: Relation, axes: _Gather) -> bool:
+def _is_own_row(step: EquationPair, digit: Digit, indices: Relation, axes: _Gather) -> bool:
     """Whether the indices along an axis of the operand are those of the row itself."""
-    if indices.kind is not Kind.ROWS or digit.dim not in axes.start_index_map or digit.dim not in axes.collapsed:
+    if indices.form is not Form.ROWS or digit.dim not in axes.start_index_map or digit.dim not in axes.collapsed:
         return False
     dim = indices.layout[0].dim
     same = all(step.shapes[0][t][digit.dim] == step.shapes[1][t][dim] for t in BOTH)
@@ -115,18 +117,18 @@ def _is_own_row(step: Step, digit: Digit, indices: Relation, axes: _Gather) -> b
     return same and is_own and replace(digit, dim=dim) in indices.layout
 
 
-def _dynamic_slice(step: Step) -> Relation:
+def _dynamic_slice(step: EquationPair) -> Relation:
     operand, starts = step.ins[0], step.ins[1:]
-    if any(r.is_statistic for r in starts) and operand.kind is not Kind.ROWS:
+    if any(r.is_statistic for r in starts) and operand.form is not Form.ROWS:
         return of_totals(step, step.ins)
-    by_data = [r for r in starts if r.kind is Kind.ROWS]
+    by_data = [r for r in starts if r.form is Form.ROWS]
     if by_data:
-        if operand.kind is Kind.CONST or (operand.kind is Kind.ROWS and operand.layout == by_data[0].layout):
+        if operand.form is Form.CONST or (operand.form is Form.ROWS and operand.layout == by_data[0].layout):
             causes = {step.back(r) for r in starts if r.is_statistic}
-            scale, more = _of_constant(step, operand) if operand.kind is Kind.CONST else (operand.scale, NO_CAUSES)
-            return Relation(Kind.ROWS, by_data[0].layout, scale, causes=frozenset(causes) | more, has_data=True)
+            scale, more = _of_constant(step, operand) if operand.form is Form.CONST else (operand.scale, NO_CAUSES)
+            return Relation(Form.ROWS, by_data[0].layout, scale, causes=frozenset(causes) | more, has_data=True)
         return step.lost(Why.DATA, _OF_OTHERS)
-    if operand.kind is not Kind.ROWS:
+    if operand.form is not Form.ROWS:
         return replace(operand, known=None)
     if any(d.dim >= 0 and not step.is_whole_axis(0, d.dim) for d in operand.layout):
         return step.lost(Why.POSITION, _BY_PLACE)
@@ -134,11 +136,11 @@ def _dynamic_slice(step: Step) -> Relation:
     return replace(operand, known=None, own=frozenset(), causes=operand.causes | causes)
 
 
-def _dynamic_update_slice(step: Step) -> Relation:
+def _dynamic_update_slice(step: EquationPair) -> Relation:
     operand, update = step.ins[:2]
-    if any(r.kind is not Kind.CONST for r in step.ins[2:]):
+    if any(r.form is not Form.CONST for r in step.ins[2:]):
         return step.unknown("rows are written at a place that the batch decides")
-    rows = [r for r in (operand, update) if r.kind is Kind.ROWS]
+    rows = [r for r in (operand, update) if r.form is Form.ROWS]
     if not rows:
         return of_totals(step, [operand, update], "concatenate")
     if any(r.layout != rows[0].layout for r in rows):
@@ -146,22 +148,22 @@ def _dynamic_update_slice(step: Step) -> Relation:
     by_place = "rows are written by their place in the batch"
     if any(step.shapes[0][t][d.dim] != step.shapes[1][t][d.dim] for d in rows[0].layout if d.dim >= 0 for t in (0, 1)):
         return step.lost(Why.POSITION, by_place)
-    if operand.kind is Kind.CONST and not tiles(operand, step.shapes[0], rows[0].layout):
+    if operand.form is Form.CONST and not tiles(operand, step.shapes[0], rows[0].layout):
         return step.lost(Why.POSITION)
     scale, causes = step.one_scale([operand, update])
     found = rows[0].causes | causes | {step.back(r) for r in (operand, update) if r.is_statistic}
     return replace(rows[0], known=None, own=frozenset(), has_data=True, scale=scale, causes=found)
 
 
-def _scatter(step: Step) -> Relation:
+def _scatter(step: EquationPair) -> Relation:
     operand, indices, updates = step.ins
     is_sum = step.name in ("scatter-add", "scatter-sub", "scatter_add", "scatter_sub")
     if not step.rows:
-        if is_sum and indices.kind is Kind.CONST:
+        if is_sum and indices.form is Form.CONST:
             return of_totals(step, [operand, updates], "add")
         return of_totals(step, step.ins)
     causes = {step.back(r) for r in step.ins if r.is_statistic}
-    if indices.kind is Kind.ROWS and step.rank(1) - 1 in dims_of(indices.layout):
+    if indices.form is Form.ROWS and step.rank(1) - 1 in numbering_dims(indices.layout):
         return step.lost(Why.PAIRS, "an index is made of several examples")
     written = _written(step)
     if written is None:
@@ -179,25 +181,25 @@ def _scatter(step: Step) -> Relation:
     return _among_rows(step, target, causes)
 
 
-def _written(step: Step) -> Layout | None:
+def _written(step: EquationPair) -> Layout | None:
     """Which digits of the updates number the examples: () if none do, None if indices and updates disagree."""
     numbers = step.params["dimension_numbers"]
     _, indices, updates = step.ins
     scattered = [i for i in range(step.rank(2)) if i not in numbers.update_window_dims]
     found: list[Layout] = []
-    if indices.kind is Kind.ROWS:
+    if indices.form is Form.ROWS:
         layout = moved(indices.layout, dict(zip(range(step.rank(1) - 1), scattered, strict=False)))
         if layout is None:
             return None
         found.append(layout)
-    if updates.kind is Kind.ROWS:
+    if updates.form is Form.ROWS:
         found.append(updates.layout)
     if not found:
         return ()
     return found[0] if all(layout == found[0] for layout in found) else None
 
 
-def _place_of(step: Step, written: Layout) -> Layout | Relation:
+def _place_of(step: EquationPair, written: Layout) -> Layout | Relation:
     """Where in the operand the examples write; shorter than `written` where they write to places of others."""
     numbers = step.params["dimension_numbers"]
     scattered = [i for i in range(step.rank(2)) if i not in numbers.update_window_dims]
@@ -223,32 +225,32 @@ def _place_of(step: Step, written: Layout) -> Layout | Relation:
     return tuple(place)
 
 
-def _added_into(step: Step, causes: set[Cause], *, is_sum: bool) -> Relation:
+def _added_into(step: EquationPair, causes: set[MixingCause], *, is_sum: bool) -> Relation:
     """Examples write to places that others write to: a sum over the examples, if they add."""
     operand, _, updates = step.ins
     if not is_sum:
         return step.lost(Why.DATA, "examples write to places that others write to")
-    if operand.kind is Kind.ROWS or step.outs[0][0] != step.outs[0][1]:
+    if operand.form is Form.ROWS or step.outs[0][0] != step.outs[0][1]:
         return step.lost(Why.DATA, "examples write to rows of others")
-    scale = updates.factor if updates.kind is Kind.CONST else updates.scale
-    total = Relation(Kind.TOTAL, scale=scale or 1.0, origin=step.here, causes=frozenset(causes), has_data=True)
+    scale = updates.factor if updates.form is Form.CONST else updates.scale
+    total = Relation(Form.TOTAL, scale=scale or 1.0, origin=step.here, causes=frozenset(causes), has_data=True)
     return total if operand.is_zero else of_totals(step, [operand, total], "add")
 
 
-def _among_rows(step: Step, target: Layout | None, causes: set[Cause]) -> Relation:
+def _among_rows(step: EquationPair, target: Layout | None, causes: set[MixingCause]) -> Relation:
     numbers = step.params["dimension_numbers"]
     operand, _, updates = step.ins
-    if operand.kind is Kind.ROWS:
+    if operand.form is Form.ROWS:
         if target is not None and operand.layout != target:
             return step.meets()
         if target is None:
             if any(d.dim in numbers.inserted_window_dims for d in operand.layout):
                 return step.lost(Why.POSITION, "rows are written by their place in the batch")
             target = operand.layout
-    elif operand.kind is Kind.CONST and not tiles(operand, step.shapes[0], target or ()):
+    elif operand.form is Form.CONST and not tiles(operand, step.shapes[0], target or ()):
         causes.add(step.misplaced())
     scale, more = step.one_scale([operand, updates])
-    return Relation(Kind.ROWS, target or (), scale, causes=frozenset(causes) | more, has_data=True)
+    return Relation(Form.ROWS, target or (), scale, causes=frozenset(causes) | more, has_data=True)
 
 
 RULES: dict[str, Rule] = {

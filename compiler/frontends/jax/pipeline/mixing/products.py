@@ -6,9 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
-from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Shapes, by_group, dims_of, moved
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Tail, Why, fill_of, tiles
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Shapes, by_group, moved, numbering_dims
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    Form,
+    MixingCause,
+    Relation,
+    Tail,
+    Why,
+    fill_of,
+    tiles,
+)
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Rule
 
 _Axes: TypeAlias = tuple[int, ...]
 
@@ -47,28 +55,28 @@ class _Product:
         return (*size, "free", side, digit.dim)
 
 
-def _dot_general(step: Step) -> Relation:
+def _dot_general(step: EquationPair) -> Relation:
     numbers: tuple[tuple[_Axes, _Axes], tuple[_Axes, _Axes]] = step.params["dimension_numbers"]
     left, right = step.ins
     product = _Product(*numbers, (step.shapes[0], step.shapes[1]))
     return _contract(step, left, right, product)
 
 
-def _contract(step: Step, left: Relation, right: Relation, product: _Product) -> Relation:
+def _contract(step: EquationPair, left: Relation, right: Relation, product: _Product) -> Relation:
     ins = (left, right)
-    factors = [1.0 if r.kind is Kind.TAIL else r.factor for r in ins]
-    dims = [dims_of(r.layout) if r.kind is Kind.ROWS else set[int]() for r in ins]
+    factors = [1.0 if r.form is Form.TAIL else r.factor for r in ins]
+    dims = [numbering_dims(r.layout) if r.form is Form.ROWS else set[int]() for r in ins]
     whole, part = product.shapes[0]
     axes = zip(*product.contracted, strict=True)
     free = math.prod(whole[x] / max(1, part[x]) for x, y in axes if x not in dims[0] and y not in dims[1])
     known = [f for f in factors if f is not None]
-    rows = [side for side in BOTH if ins[side].kind is Kind.ROWS]
+    rows = [side for side in BOTH if ins[side].form is Form.ROWS]
     if not rows:
-        if {r.kind for r in ins} == {Kind.TOTAL, Kind.CONST} and len(known) == 2:
+        if {r.form for r in ins} == {Form.TOTAL, Form.CONST} and len(known) == 2:
             origin = next(r.origin for r in ins if r.origin is not None)
-            return Relation(Kind.TOTAL, scale=math.prod(known) * free, origin=origin, has_data=True)
+            return Relation(Form.TOTAL, scale=math.prod(known) * free, origin=origin, has_data=True)
         return of_totals(step, ins)
-    causes = set[Cause]()
+    causes = set[MixingCause]()
     if len(known) < 2:
         causes.add(step.cause(Why.SIZE))
         known = [1.0]
@@ -79,18 +87,18 @@ def _contract(step: Step, left: Relation, right: Relation, product: _Product) ->
 
 
 def _with_one_side(
-    step: Step,
+    step: EquationPair,
     ins: Sequence[Relation],
     side: int,
     product: _Product,
     scale: float,
-    causes: set[Cause],
+    causes: set[MixingCause],
 ) -> Relation:
     rows, other = ins[side], ins[1 - side]
     inside = [d for d in rows.layout if d.dim in product.contracted[side]]
     if other.is_statistic:
         if inside:
-            return Relation(Kind.TAIL, tail=Tail.OTHER, origin=step.here, has_data=True)
+            return Relation(Form.TAIL, tail=Tail.OTHER, origin=step.here, has_data=True)
         causes.add(step.back(other))
         scale = 1.0 if rows.scale is None else rows.scale
     else:
@@ -101,17 +109,23 @@ def _with_one_side(
     if inside and len(inside) == len(rows.layout):
         if not rows.has_data and not causes:
             return Relation(scale=scale * step.walk.count)
-        return Relation(Kind.TOTAL, scale=scale, origin=step.here, causes=frozenset(causes), has_data=True)
+        return Relation(Form.TOTAL, scale=scale, origin=step.here, causes=frozenset(causes), has_data=True)
     layout = moved(tuple(d for d in rows.layout if d not in inside), product.result_axes(side))
     has_data, is_partial = rows.has_data or bool(causes), rows.is_partial or bool(inside)
     made = Relation(
-        Kind.ROWS, (), scale, causes=frozenset(causes), has_data=has_data, is_partial=is_partial, origin=rows.origin
+        Form.ROWS,
+        (),
+        scale,
+        causes=frozenset(causes),
+        has_data=has_data,
+        is_partial=is_partial,
+        origin=rows.origin,
     )
     return step.with_layout(made, layout)
 
 
 def _with_both_sides(
-    step: Step, left: Relation, right: Relation, product: _Product, scale: float, causes: set[Cause]
+    step: EquationPair, left: Relation, right: Relation, product: _Product, scale: float, causes: set[MixingCause]
 ) -> Relation:
     has_data = left.has_data or right.has_data
     roles = [[product.role(side, d) for d in r.layout] for side, r in enumerate((left, right))]
@@ -131,20 +145,20 @@ def _with_both_sides(
     if all("contracted" in role for role in roles[0]):
         if not has_data:
             return Relation(scale=scale * step.walk.count)
-        return Relation(Kind.TOTAL, scale=scale, origin=step.here, causes=frozenset(causes), has_data=True)
+        return Relation(Form.TOTAL, scale=scale, origin=step.here, causes=frozenset(causes), has_data=True)
     rest = tuple(d for d in left.layout if d.dim not in product.contracted[0])
     is_partial = is_partial or len(rest) < len(left.layout)
-    made = Relation(Kind.ROWS, (), scale, causes=frozenset(causes), has_data=has_data, is_partial=is_partial)
+    made = Relation(Form.ROWS, (), scale, causes=frozenset(causes), has_data=has_data, is_partial=is_partial)
     return step.with_layout(made, moved(rest, product.result_axes(0)))
 
 
-def _convolution(step: Step) -> Relation:
+def _convolution(step: EquationPair) -> Relation:
     """A convolution is a product of features and batch; then axes move. Spatial axes must hold no examples."""
     numbers = step.params["dimension_numbers"]
     specs = (numbers.lhs_spec, numbers.rhs_spec)
     if step.params["batch_group_count"] != 1:
         return step.unknown("there is no rule for convolutions with groups of the batch")
-    dims = [dims_of(r.layout) if r.kind is Kind.ROWS else set[int]() for r in step.ins]
+    dims = [numbering_dims(r.layout) if r.form is Form.ROWS else set[int]() for r in step.ins]
     if step.params["feature_group_count"] != 1 and (dims[1] or dims[0] - {numbers.lhs_spec[0]}):
         return step.unknown("there is no rule for convolutions with groups of features of examples")
     if any(set(spec[2:]) & held for spec, held in zip(specs, dims, strict=True)):
@@ -152,13 +166,13 @@ def _convolution(step: Step) -> Relation:
     left, right = (_in_order(r, spec) for r, spec in zip(step.ins, specs, strict=True))
     (lhs, rhs) = (_features(shape, spec) for shape, spec in zip(step.shapes, specs, strict=True))
     made = _contract(step, left, right, _Product(((1,), (1,)), ((), ()), (lhs, rhs)))
-    if made.kind is not Kind.ROWS:
+    if made.form is not Form.ROWS:
         return made
     return step.with_layout(made, moved(made.layout, {0: numbers.out_spec[0], 1: numbers.out_spec[1]}))
 
 
 def _in_order(relation: Relation, spec: Sequence[int]) -> Relation:
-    if relation.kind is Kind.ROWS:
+    if relation.form is Form.ROWS:
         layout = moved(relation.layout, {axis: i for i, axis in enumerate(spec)})
         return replace(relation, layout=layout or (), known=None)
     is_filled = relation.known is not None and fill_of(relation.known[0]) is not None

@@ -1,24 +1,24 @@
 """Random numbers: a key of the loss draws for the whole batch; a key of an example draws for that example."""
 
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Why
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, MixingCause, Relation, Why
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _MAKE_KEYS = ("random_wrap", "random_unwrap", "random_clone", "random_seed")
 """Operations that draw nothing."""
 
 
-def _random(step: Step) -> Made:
+def _random(step: EquationPair) -> Made:
     keys = step.ins
-    if all(r.kind is Kind.CONST for r in keys):
+    if all(r.form is Form.CONST for r in keys):
         grows = any(a != b for a, b in step.outs)
-        causes = {step.cause(Why.NOISE)} if grows and step.name not in _MAKE_KEYS else set[Cause]()
+        causes = {step.cause(Why.NOISE)} if grows and step.name not in _MAKE_KEYS else set[MixingCause]()
         return Relation(causes=frozenset(causes))
     if any(r.is_statistic for r in keys):
         return step.lost(Why.BACK, "a random key is made of a statistic of the batch")
     rows = step.rows[0]
     if any(r.layout != rows.layout for r in step.rows):
         return step.lost(Why.PAIRS, "random keys of different examples meet")
-    return Relation(Kind.ROWS, rows.layout, has_data=True)
+    return Relation(Form.ROWS, rows.layout, has_data=True)
 
 
 RULES: dict[str, Rule] = dict.fromkeys(

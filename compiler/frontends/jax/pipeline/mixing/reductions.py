@@ -4,30 +4,30 @@ import math
 from dataclasses import replace
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
-from pathways.compiler.frontends.jax.pipeline.mixing.layout import Shapes, by_group, dims_of, moved
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Relation, Tail, Why
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import Shapes, by_group, moved, numbering_dims
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, MixingCause, Relation, Tail, Why
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _CONDITIONS = ("reduce_or", "reduce_and")
 _KEEP_SCALE = ("reduce_max", "reduce_min")
 
 
-def _sum(step: Step) -> Made:
+def _sum(step: EquationPair) -> Made:
     return reduced(step, 0, set(step.params["axes"]), is_sum=True)
 
 
-def _not_a_sum(step: Step) -> Made:
+def _not_a_sum(step: EquationPair) -> Made:
     return reduced(step, 0, set(step.params["axes"]), is_sum=False)
 
 
-def reduced(step: Step, operand: int, axes: set[int], *, is_sum: bool) -> Relation:
+def reduced(step: EquationPair, operand: int, axes: set[int], *, is_sum: bool) -> Relation:
     """The relation of a reduction over some axes of an operand; axes below zero are those of a mesh."""
     value, shapes = step.ins[operand], step.shapes[operand]
-    factor = _free_factor(shapes, axes - dims_of(value.layout)) if is_sum else 1.0
-    if value.kind is not Kind.ROWS:
+    factor = _free_factor(shapes, axes - numbering_dims(value.layout)) if is_sum else 1.0
+    if value.form is not Form.ROWS:
         if not is_sum:
             return of_totals(step, [value])
-        if value.kind is Kind.TAIL or value.scale is None:
+        if value.form is Form.TAIL or value.scale is None:
             return replace(value, known=None)
         return replace(value, scale=value.scale * factor, known=None)
     value = _without_rows_of_groups(value, axes)
@@ -59,7 +59,7 @@ def _without_rows_of_groups(value: Relation, axes: set[int]) -> Relation:
     return replace(value, layout=kept) if is_inside else value
 
 
-def _kept(step: Step, value: Relation, where: dict[int, int], factor: float, *, is_sum: bool) -> Relation:
+def _kept(step: EquationPair, value: Relation, where: dict[int, int], factor: float, *, is_sum: bool) -> Relation:
     if step.name in ("argmax", "argmin"):
         value = replace(value, scale=1.0)
     elif not is_sum and step.name not in _KEEP_SCALE:
@@ -68,24 +68,24 @@ def _kept(step: Step, value: Relation, where: dict[int, int], factor: float, *, 
     return step.with_layout(value, moved(value.layout, where), scale=scale)
 
 
-def _over_all(step: Step, value: Relation, factor: float, *, is_sum: bool) -> Relation:
+def _over_all(step: EquationPair, value: Relation, factor: float, *, is_sum: bool) -> Relation:
     scale = None if value.scale is None else value.scale * factor
     if is_sum:
         if not value.has_data and not value.causes:
             return Relation(scale=None if scale is None else scale * step.walk.count)
-        return Relation(Kind.TOTAL, scale=scale, origin=step.here, has_data=True)
-    causes = {step.cause(Why.PARTIAL)} if value.is_partial else set[Cause]()
+        return Relation(Form.TOTAL, scale=scale, origin=step.here, has_data=True)
+    causes = {step.cause(Why.PARTIAL)} if value.is_partial else set[MixingCause]()
     is_condition = step.name in _CONDITIONS or step.whole.invars[0].aval.dtype == bool
     tail = Tail.ANY if is_condition else Tail.OTHER
     if not is_condition:
         causes.add(step.cause(Why.ORDER, f"{step.name} over the batch, which is no sum"))
-    return Relation(Kind.TAIL, tail=tail, origin=step.here, causes=frozenset(causes), has_data=True)
+    return Relation(Form.TAIL, tail=tail, origin=step.here, causes=frozenset(causes), has_data=True)
 
 
-def _any_of_vmap(step: Step) -> Made:
+def _any_of_vmap(step: EquationPair) -> Made:
     """`eqx.internal.unvmap_any` and its like: one answer for all examples."""
-    if step.ins[0].kind is Kind.ROWS:
-        return Relation(Kind.TAIL, tail=Tail.ANY, origin=step.here, has_data=True)
+    if step.ins[0].form is Form.ROWS:
+        return Relation(Form.TAIL, tail=Tail.ANY, origin=step.here, has_data=True)
     return step.ins[0]
 
 

@@ -31,7 +31,7 @@ _SCALE_TOLERANCE = 2e-3
 """Relative: constants of 16 bits, such as 1 / batch, are rounded."""
 
 
-class Kind(Enum):
+class Form(Enum):
     CONST = "const"
     ROWS = "rows"
     TOTAL = "total"
@@ -80,7 +80,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class MixingCause:
     """One reason, and the equation at which it arises. `source`: where the statistic was taken, if there is one."""
 
     why: Why
@@ -89,21 +89,21 @@ class Cause:
     source: Site | None = None
 
 
-NO_CAUSES: frozenset[Cause] = frozenset()
+NO_CAUSES: frozenset[MixingCause] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
     """How one value of the whole batch's trace relates to the same value of a microbatch's trace."""
 
-    kind: Kind = Kind.CONST
+    form: Form = Form.CONST
     layout: Layout = ()
     scale: float | None = 1.0
     """None if no single factor relates the two values."""
     known: Known | None = field(default=None, compare=False)
     own: frozenset[int] = frozenset()
     """Columns of an array of indices that hold the example's own number."""
-    causes: frozenset[Cause] = NO_CAUSES
+    causes: frozenset[MixingCause] = NO_CAUSES
     origin: Site | None = None
     """Where a total or a tail was made."""
     tail: Tail | None = None
@@ -121,16 +121,16 @@ class Relation:
     @property
     def is_statistic(self) -> bool:
         """Whether it is one value of the whole batch."""
-        return self.kind in (Kind.TOTAL, Kind.TAIL)
+        return self.form in (Form.TOTAL, Form.TAIL)
 
     @property
     def factor(self) -> float | None:
         """The scale; of a known constant, by its numbers."""
-        return self.scale if self.known is None or self.kind is not Kind.CONST else _factor_of(self.known)
+        return self.scale if self.known is None or self.form is not Form.CONST else _factor_of(self.known)
 
     @property
     def is_zero(self) -> bool:
-        if self.kind is not Kind.CONST or self.known is None:
+        if self.form is not Form.CONST or self.known is None:
             return False
         return not any(np.any(np.asarray(_first_if_filled(k), bool)) for k in self.known)
 

@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from pathways.compiler.frontends.jax.pipeline.mixing.judge import Exactly, Semantics, Verdict
+from pathways.compiler.frontends.jax.pipeline.mixing.judge import BatchVerdict, Exactly, Semantics
 from pathways.compiler.frontends.jax.pipeline.mixing.places import line_of, module_of
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Why
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import MixingCause, Why
 from pathways.dialect.diagnostics import Where
 
 MAX_CAUSES_SHOWN = 5
@@ -56,7 +56,7 @@ class BatchSemantics:
         return "\n".join([first, *lines, *([f"  and {hidden} more causes"] if hidden else [])])
 
 
-def semantics_of(loss: str, count: int, verdict: Verdict, mixes: str) -> BatchSemantics:
+def semantics_of(loss: str, count: int, verdict: BatchVerdict, mixes: str) -> BatchSemantics:
     """The verdict with lines and modules."""
     causes = tuple(dict.fromkeys(_cause_of(c) for c in verdict.causes))
     ordered = sorted(causes, key=lambda c: (_line_number(c), c.module, c.kind, c.operation, c.text))
@@ -79,7 +79,7 @@ def mixing_text(causes: tuple[BatchCause, ...]) -> tuple[str, Where | None]:
     return f"{first.text}: {first.operation}{taken}{module}{more}", where
 
 
-def _cause_of(cause: Cause) -> BatchCause:
+def _cause_of(cause: MixingCause) -> BatchCause:
     source = None if cause.source is None else line_of(cause.source)
     name = cause.site.eqn.primitive.name
     return BatchCause(cause.why.name.lower(), cause.text, line_of(cause.site), module_of(cause.site), name, source)
@@ -89,7 +89,7 @@ def _line_number(cause: BatchCause) -> tuple[str, int]:
     return ("", 0) if cause.where is None else (cause.where.file, cause.where.line)
 
 
-def _handling(verdict: Verdict, mixes: str) -> str:
+def _handling(verdict: BatchVerdict, mixes: str) -> str:
     match verdict.semantics:
         case Semantics.MEAN:
             return "the mean of the microbatches is the loss of the whole batch"

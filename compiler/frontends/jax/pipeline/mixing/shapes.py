@@ -12,63 +12,70 @@ from pathways.compiler.frontends.jax.pipeline.mixing.layout import (
     Shapes,
     by_group,
     common,
-    dims_of,
     moved,
+    numbering_dims,
     reshaped,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Cause, Kind, Known, Relation, Why, tiles
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Rule, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    Form,
+    Known,
+    MixingCause,
+    Relation,
+    Why,
+    tiles,
+)
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Rule
 
 _BY_PLACE = "rows are picked by their place in the batch"
 
 
-def _reshape(step: Step) -> Relation:
+def _reshape(step: EquationPair) -> Relation:
     (rows,) = step.ins
     return step.with_layout(rows, reshaped(rows.layout, step.shapes[0], step.outs[0]))
 
 
-def _transpose(step: Step) -> Relation:
+def _transpose(step: EquationPair) -> Relation:
     where = {old: new for new, old in enumerate(step.params["permutation"])}
     return step.with_layout(step.ins[0], moved(step.ins[0].layout, where))
 
 
-def _squeeze(step: Step) -> Relation:
+def _squeeze(step: EquationPair) -> Relation:
     gone = {d % step.rank() for d in step.params["dimensions"]}
     left = [d for d in range(step.rank()) if d not in gone]
     return step.with_layout(step.ins[0], moved(step.ins[0].layout, {old: new for new, old in enumerate(left)}))
 
 
-def _expand_dims(step: Step) -> Relation:
+def _expand_dims(step: EquationPair) -> Relation:
     added = set(step.params["dimensions"])
     left = [d for d in range(len(step.outs[0][0])) if d not in added]
     return step.with_layout(step.ins[0], moved(step.ins[0].layout, dict(enumerate(left))))
 
 
-def _broadcast_in_dim(step: Step) -> Relation:
+def _broadcast_in_dim(step: EquationPair) -> Relation:
     dims: tuple[int, ...] = step.params["broadcast_dimensions"]
     return step.with_layout(step.ins[0], moved(step.ins[0].layout, dict(enumerate(dims))))
 
 
-def _rev(step: Step) -> Relation:
+def _rev(step: EquationPair) -> Relation:
     return step.touched(step.ins[0], set(step.params["dimensions"]), Why.ORDER, "the batch is reversed")
 
 
-def _tile(step: Step) -> Relation:
+def _tile(step: EquationPair) -> Relation:
     repeats = step.params.get("reps") or step.params.get("repeats")
     rows = step.ins[0]
-    if repeats is None or any(repeats[d] != 1 for d in dims_of(rows.layout) if d >= 0):
+    if repeats is None or any(repeats[d] != 1 for d in numbering_dims(rows.layout) if d >= 0):
         return step.unknown("the batch is repeated")
     return step.with_layout(rows, rows.layout)
 
 
-def _bitcast(step: Step) -> Relation:
+def _bitcast(step: EquationPair) -> Relation:
     rows = step.ins[0]
-    if len(step.outs[0][0]) < step.rank() and step.rank() - 1 in dims_of(rows.layout):
+    if len(step.outs[0][0]) < step.rank() and step.rank() - 1 in numbering_dims(rows.layout):
         return step.unknown("numbers of several examples become one")
     return step.with_layout(step.unscaled(rows), rows.layout)
 
 
-def _slice(step: Step) -> Relation:
+def _slice(step: EquationPair) -> Relation:
     rows = step.ins[0]
     for digit in rows.layout:
         if digit.dim < 0:
@@ -82,16 +89,16 @@ def _slice(step: Step) -> Relation:
     return replace(rows, known=None, own=frozenset())
 
 
-def _bounds(step: Step, dim: int, t: int) -> tuple[int, int, int]:
+def _bounds(step: EquationPair, dim: int, t: int) -> tuple[int, int, int]:
     p = step.both[t]
     return p["start_indices"][dim], p["limit_indices"][dim], (p["strides"] or [1] * (dim + 1))[dim]
 
 
-def _is_all(step: Step, digit: Digit) -> bool:
+def _is_all(step: EquationPair, digit: Digit) -> bool:
     return all(_bounds(step, digit.dim, t) == (0, step.shapes[0][t][digit.dim], 1) for t in BOTH)
 
 
-def _is_blocks(step: Step, digit: Digit, rows: Relation) -> bool:
+def _is_blocks(step: EquationPair, digit: Digit, rows: Relation) -> bool:
     """Whether a slice takes whole runs of examples, where an axis has several."""
     if sum(d.dim == digit.dim for d in rows.layout) > 1:
         return False
@@ -102,7 +109,7 @@ def _is_blocks(step: Step, digit: Digit, rows: Relation) -> bool:
     return True
 
 
-def _split(step: Step) -> Relation:
+def _split(step: EquationPair) -> Relation:
     rows, axis = step.ins[0], step.params["axis"]
     digits = [d for d in rows.layout if d.dim == axis]
     if not digits:
@@ -114,62 +121,62 @@ def _split(step: Step) -> Relation:
     return step.touched(rows, {axis}, Why.POSITION, _BY_PLACE)
 
 
-def _unstack(step: Step) -> Relation:
+def _unstack(step: EquationPair) -> Relation:
     rows, axis = step.ins[0], step.params["axis"]
-    if axis in dims_of(rows.layout):
+    if axis in numbering_dims(rows.layout):
         return step.lost(Why.POSITION, _BY_PLACE)
     return step.with_layout(rows, moved(rows.layout, {d: d - (d > axis) for d in range(step.rank())}))
 
 
-def _pad(step: Step) -> Relation:
+def _pad(step: EquationPair) -> Relation:
     value, padding = step.ins
-    if value.kind is not Kind.ROWS:
-        if padding.kind is Kind.ROWS:
+    if value.form is not Form.ROWS:
+        if padding.form is Form.ROWS:
             return step.unknown("padding by a number of an example")
         return value if padding.is_zero else of_totals(step, step.ins)
     padded = {i for p in step.both for i, c in enumerate(p["padding_config"]) if tuple(c) != (0, 0, 0)}
-    if padded & dims_of(value.layout):
+    if padded & numbering_dims(value.layout):
         return step.unknown("the batch is padded")
-    if padding.kind is Kind.ROWS:
+    if padding.form is Form.ROWS:
         return step.unknown("padding by a number of an example")
     scale, causes = step.one_scale(step.ins)
     return _joined(step, value, scale, causes)
 
 
-def _joined(step: Step, rows: Relation, scale: float | None, causes: frozenset[Cause]) -> Relation:
+def _joined(step: EquationPair, rows: Relation, scale: float | None, causes: frozenset[MixingCause]) -> Relation:
     """Rows beside which other operands are put."""
     found = rows.causes | causes | {step.back(r) for r in step.ins if r.is_statistic}
     return replace(rows, known=None, own=frozenset(), has_data=True, scale=scale, causes=found)
 
 
-def _concatenate(step: Step) -> Relation:
+def _concatenate(step: EquationPair) -> Relation:
     return _put_together(step, step.ins, step.params["dimension"], is_new_axis=False)
 
 
-def _stack(step: Step) -> Relation:
+def _stack(step: EquationPair) -> Relation:
     axis = step.params.get("axis", 0)
     where = {d: d + (d >= axis) for d in range(step.rank())}
-    grown = [step.with_layout(r, moved(r.layout, where)) if r.kind is Kind.ROWS else r for r in step.ins]
+    grown = [step.with_layout(r, moved(r.layout, where)) if r.form is Form.ROWS else r for r in step.ins]
     return _put_together(step, grown, axis, is_new_axis=True)
 
 
-def _put_together(step: Step, ins: list[Relation], axis: int, *, is_new_axis: bool) -> Relation:
-    rows = [r for r in ins if r.kind is Kind.ROWS]
+def _put_together(step: EquationPair, ins: list[Relation], axis: int, *, is_new_axis: bool) -> Relation:
+    rows = [r for r in ins if r.form is Form.ROWS]
     if not rows:
-        sums = all(r.kind in (Kind.TOTAL, Kind.CONST) for r in ins)
+        sums = all(r.form in (Form.TOTAL, Form.CONST) for r in ins)
         return of_totals(step, ins, "add" if sums else "concatenate")
     layout = common([r.layout for r in rows])
     if layout is None:
         return step.meets()
     first = replace(rows[0], layout=layout)
     scale, causes = step.one_scale(ins)
-    if axis in dims_of(layout) and not is_new_axis:
+    if axis in numbering_dims(layout) and not is_new_axis:
         if len(rows) < len(ins) or sum(d.dim == axis for d in layout) > 1:
             return step.unknown("rows that are no examples are put beside the batch")
         return _joined(step, first, scale, causes)
     found, own, column = set(causes), set[int](), 0
     for relation, shapes in zip(ins, step.shapes, strict=True):
-        if relation.kind is Kind.CONST and not is_new_axis:
+        if relation.form is Form.CONST and not is_new_axis:
             if _is_own_number(relation, shapes, axis, layout):
                 own.add(column)
             elif not tiles(relation, shapes, layout):
@@ -199,8 +206,8 @@ def _counts_along(known: Known, dim: int) -> bool:
 def of_rows(rule: Rule) -> Rule:
     """The rule, where the operand is rows; statistics and constants of the batch stay what they are."""
 
-    def apply(step: Step) -> Relation | list[Relation]:
-        return rule(step) if step.ins[0].kind is Kind.ROWS else replace(step.ins[0], known=None)
+    def apply(step: EquationPair) -> Relation | list[Relation]:
+        return rule(step) if step.ins[0].form is Form.ROWS else replace(step.ins[0], known=None)
 
     return apply
 

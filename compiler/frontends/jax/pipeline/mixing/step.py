@@ -8,8 +8,8 @@ from pathways.compiler.frontends.jax.compat import Eqn
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Layout, Shapes
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     NO_CAUSES,
-    Cause,
-    Kind,
+    Form,
+    MixingCause,
     Relation,
     Site,
     Why,
@@ -47,7 +47,7 @@ class Walking(Protocol):
 Made: TypeAlias = Relation | list[Relation]
 
 
-class Step:
+class EquationPair:
     """One equation in both traces, with the relations of its operands."""
 
     __slots__ = ("ins", "name", "outs", "part", "shapes", "walk", "whole")
@@ -80,11 +80,11 @@ class Step:
 
     @property
     def rows(self) -> list[Relation]:
-        return [r for r in self.ins if r.kind is Kind.ROWS]
+        return [r for r in self.ins if r.form is Form.ROWS]
 
-    def with_ins(self, ins: list[Relation]) -> "Step":
+    def with_ins(self, ins: list[Relation]) -> "EquationPair":
         """The same equation with other relations of its operands."""
-        return Step(self.walk, self.whole, self.part, ins)
+        return EquationPair(self.walk, self.whole, self.part, ins)
 
     def rank(self, operand: int = 0) -> int:
         return len(self.shapes[operand][0])
@@ -93,14 +93,14 @@ class Step:
         """Whether the equation takes all of an axis, in both traces."""
         return all(p[sizes][dim] == self.shapes[operand][t][dim] for t, p in zip(BOTH, self.both, strict=True))
 
-    def cause(self, why: Why, text: str = "", source: Site | None = None) -> Cause:
-        return Cause(why, self.here, text or why.value, source)
+    def cause(self, why: Why, text: str = "", source: Site | None = None) -> MixingCause:
+        return MixingCause(why, self.here, text or why.value, source)
 
-    def back(self, statistic: Relation) -> Cause:
+    def back(self, statistic: Relation) -> MixingCause:
         return self.cause(Why.BACK, source=statistic.origin)
 
     def lost(self, why: Why, text: str = "") -> Relation:
-        return Relation(Kind.LOST, causes=frozenset({self.cause(why, text)}), has_data=True)
+        return Relation(Form.LOST, causes=frozenset({self.cause(why, text)}), has_data=True)
 
     def unknown(self, text: str = "") -> Relation:
         return self.lost(Why.UNKNOWN, text or f"there is no rule for {self.name}")
@@ -117,29 +117,29 @@ class Step:
     def touched(self, relation: Relation, dims: set[int], why: Why, text: str) -> Relation:
         """The relation, with a cause if the equation works along an axis that numbers examples."""
         relation = replace(relation, known=None, own=frozenset())
-        if relation.kind is Kind.ROWS and any(d.dim in dims for d in relation.layout):
+        if relation.form is Form.ROWS and any(d.dim in dims for d in relation.layout):
             return replace(relation, causes=relation.causes | {self.cause(why, text)}, has_data=True)
         return relation
 
-    def misplaced(self) -> Cause:
+    def misplaced(self) -> MixingCause:
         """The cause for a constant that differs from row to row, or of which that is not known."""
-        if all(r.known is not None or r.is_even for r in self.ins if r.kind is Kind.CONST):
+        if all(r.known is not None or r.is_even for r in self.ins if r.form is Form.CONST):
             return self.cause(Why.POSITION)
         return self.cause(Why.UNKNOWN, "it is not known whether a number depends on the place of an example")
 
     def unscaled(self, relation: Relation) -> Relation:
         """Rows with scale one; rows with another scale get a cause."""
-        if relation.kind is not Kind.ROWS or is_close(relation.scale, 1):
+        if relation.form is not Form.ROWS or is_close(relation.scale, 1):
             return relation
         return replace(relation, scale=1.0, causes=relation.causes | {self.cause(Why.SIZE)}, has_data=True)
 
-    def one_scale(self, ins: Sequence[Relation]) -> tuple[float | None, frozenset[Cause]]:
+    def one_scale(self, ins: Sequence[Relation]) -> tuple[float | None, frozenset[MixingCause]]:
         """The scale of all rows and constants, and a cause if they have several."""
-        found = [r.factor for r in ins if r.kind in (Kind.ROWS, Kind.CONST) and not r.is_zero]
+        found = [r.factor for r in ins if r.form in (Form.ROWS, Form.CONST) and not r.is_zero]
         if all(is_close(scale, found[0]) for scale in found):
             return (found[0] if found else 1.0), NO_CAUSES
         return 1.0, frozenset({self.cause(Why.SIZE)})
 
 
-Rule: TypeAlias = Callable[[Step], Made]
+Rule: TypeAlias = Callable[[EquationPair], Made]
 """Makes the relations of an equation's results; one relation stands for all of them."""

@@ -8,7 +8,7 @@ from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn
 from pathways.compiler.frontends.jax.pipeline.mixing.hoist import HoistingWalk, Hoists, run_with_extras
 from pathways.compiler.frontends.jax.pipeline.mixing.inline import Values, needed_for, reads_of
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Kind, Relation
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation
 
 
 class NotASum(Exception):
@@ -54,14 +54,14 @@ def totals_of(walk: HoistingWalk) -> Totals:
     hoists = walk.hoists
     assert hoists is not None
     loss = hoists.whole.outvars[0]
-    found = dict.fromkeys([loss] if _relation(walk, loss).kind is Kind.TOTAL else [])
+    found = dict.fromkeys([loss] if _relation(walk, loss).form is Form.TOTAL else [])
     for i in reversed(needed_for(hoists.whole, [loss], lambda v: _is_there(walk, v))):
         eqn = hoists.whole.eqns[i]
         for variable in reads_of(eqn):
             relation = _relation(walk, variable)
-            if relation.kind is Kind.TOTAL and relation.scale is not None:
+            if relation.form is Form.TOTAL and relation.scale is not None:
                 found[variable] = None
-            elif relation.kind not in (Kind.CONST, Kind.TAIL):
+            elif relation.form not in (Form.CONST, Form.TAIL):
                 raise NotASum(eqn)
     twins = {
         v: w
@@ -78,4 +78,4 @@ def _relation(walk: HoistingWalk, variable: Any) -> Relation:
 
 def _is_there(walk: HoistingWalk, variable: Any) -> bool:
     """Whether a variable need not be computed from the sums: it is one, or it does not hold any."""
-    return _relation(walk, variable).kind is not Kind.TAIL
+    return _relation(walk, variable).form is not Form.TAIL

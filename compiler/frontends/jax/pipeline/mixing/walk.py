@@ -15,13 +15,13 @@ from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import elementw
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     KNOWN_LIMIT,
     NO_CAUSES,
-    Kind,
+    Form,
     Relation,
     Site,
     Why,
 )
 from pathways.compiler.frontends.jax.pipeline.mixing.rules import CALLS, IN_CALLS, RULES
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Made, Step
+from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made
 
 _AXES = (
     "dimension_numbers",
@@ -105,7 +105,7 @@ class Walk:
         name = whole.primitive.name
         if name in CALLS and CALLS[name] in whole.params:
             return self._call(whole, part, CALLS[name], ins)
-        step = Step(self, whole, part, ins)
+        step = EquationPair(self, whole, part, ins)
         if name in IN_CALLS:
             with_body = self._inside(whole, is_of_jax=False)
             try:
@@ -123,21 +123,21 @@ class Walk:
             for r in made
         ]
 
-    def _rule(self, step: Step) -> Made:
+    def _rule(self, step: EquationPair) -> Made:
         if any(r.adds_up for r in step.ins):
             if step.name in RULES and RULES[step.name] is elementwise:
                 return elementwise(step)
             return step.lost(Why.ORDER, "a number is carried from example to example")
-        if all(r.kind is Kind.CONST for r in step.ins) and step.name not in randomness.RULES:
+        if all(r.form is Form.CONST for r in step.ins) and step.name not in randomness.RULES:
             return constant(step, RULES)
-        if any(r.kind is Kind.LOST for r in step.ins):
-            return Relation(Kind.LOST, has_data=True)
+        if any(r.form is Form.LOST for r in step.ins):
+            return Relation(Form.LOST, has_data=True)
         return RULES[step.name](step) if step.name in RULES else step.unknown()
 
     def _call(self, whole: Eqn, part: Eqn, parameter: str, ins: list[Relation]) -> list[Relation]:
         inner = whole.params[parameter]
         source = compat.func_source(inner)
-        if whole.primitive.name.startswith("custom_vjp") and any(r.kind is not Kind.CONST for r in ins):
+        if whole.primitive.name.startswith("custom_vjp") and any(r.form is not Form.CONST for r in ins):
             self.backward.append(self.site(whole))
         outer = self._inside(whole, is_of_jax=any(path in source for path in _BY_JAX))
         try:
@@ -161,7 +161,7 @@ def _are_pure(ins: Sequence[Relation]) -> bool:
     return all(r.is_pure for r in ins)
 
 
-def _listed(made: Made, step: Step) -> list[Relation]:
+def _listed(made: Made, step: EquationPair) -> list[Relation]:
     return made if isinstance(made, list) else [made] * len(step.outs)
 
 

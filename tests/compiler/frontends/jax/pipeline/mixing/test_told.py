@@ -154,7 +154,7 @@ def with_values(p: Any, b: Any) -> Any:
 def test_values_beside_the_loss_that_are_not_of_the_whole_batch_are_told(aux: str, wrong: str) -> None:
     texts = warned(lambda: unplaced(with_values, 1, microbatches=2, has_aux=True, aux=aux)(P, B))
     assert len(texts) == bool(wrong)
-    assert not wrong or (f"PWC0125]: aux='{aux}'" in texts[0] and f"have:  {wrong}" in texts[0])
+    assert not wrong or (f"PWC0128]: aux='{aux}'" in texts[0] and f"have:  {wrong}" in texts[0])
 
 
 def test_values_of_the_whole_batch_are_not_told() -> None:
@@ -173,7 +173,7 @@ def test_values_of_the_whole_batch_are_not_told() -> None:
     _, joined = unplaced(rows, 1, microbatches=2, has_aux=True, aux="concat", mixes="refuse")(P, B)
     assert_close(rows(P, B)[1], joined)
     refused = unplaced(with_values, 1, microbatches=2, has_aux=True, aux="mean", mixes="refuse")
-    assert code_of(lambda: refused(P, B)) == "PWC0125"
+    assert code_of(lambda: refused(P, B)) == "PWC0128"
 
 
 def assert_close(a: Any, b: Any) -> None:
