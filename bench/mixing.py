@@ -1,3 +1,4 @@
+# pyright: basic
 """Measures what it costs to find out what a loss means in microbatches, against tracing it and against its first call.
 
     python bench/mixing.py      a masked language model of 4, 12 and 24 layers, with and without dropout
