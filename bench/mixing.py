@@ -52,7 +52,8 @@ def loss_of(layers: int, rate: float) -> tuple[Callable[..., Any], Any, Any]:
     keys = {"dropout": jax.random.key(1)}
 
     def loss(params: Any, batch: Any) -> Any:
-        scores = jax.nn.log_softmax(model.apply(params, batch[0], rngs=keys))
+        scores: Any = model.apply(params, batch[0], rngs=keys)
+        scores = jax.nn.log_softmax(scores)
         picked = jnp.take_along_axis(scores, batch[0][..., None], -1)[..., 0]
         return -(picked * batch[1]).sum() / batch[1].sum()
 
