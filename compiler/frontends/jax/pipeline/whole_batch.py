@@ -16,11 +16,13 @@ from pathways.compiler.frontends.jax.pipeline.errors import (
     WrongReduce,
 )
 from pathways.compiler.frontends.jax.pipeline.microbatches import Microbatches
+from pathways.compiler.frontends.jax.pipeline.mixing.analyze import types_of_part
 from pathways.compiler.frontends.jax.pipeline.mixing.handling import Handling, handled
 from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Extra, made_once, run_with_extras
 from pathways.compiler.frontends.jax.pipeline.mixing.judge import Semantics
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, is_close
 from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics, mixing_text
+from pathways.dialect import jax_api
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import numpy, tree_util
 from pathways.dialect.user_line import caller
@@ -124,6 +126,8 @@ def whole_batch(
         return [value[0] / value[1] if many.reduce == "weighted" else value, *(leaf for _, leaf in found)]
 
     handling = handled(flat, leaves, frozenset(batch), many.count)
+    if not structure:  # it was traced for more rows than a microbatch has, in vain
+        jax_api.eval_shape(flat, *types_of_part(leaves, frozenset(batch), 1, many.count))
     if mixes == "allow" and handling.totals is not None:
         handling = Handling(handling.verdict)
     return WholeBatch(loss, handling, many, *structure[-1])
@@ -184,9 +188,9 @@ def tell(semantics: BatchSemantics, mixes: str) -> None:
     if mixes == "allow" or semantics.verdict not in ("mixes", "unknown"):
         return
     if semantics.verdict == "unknown":
-        text = f"cannot tell whether {semantics.loss} mixes examples"
-        causes = f": {semantics.causes[0]}" if semantics.causes else ""
-        print(f"note: {text}{causes}; pw.check_microbatches compares numbers", file=sys.stderr)
+        cause = f"{semantics.causes[0]}; " if semantics.causes else ""
+        text = f"cannot tell whether {semantics.loss} mixes examples: {cause}{semantics.handling}"
+        print(f"note: {text}", file=sys.stderr)
         return
     text, where = mixing_text(semantics.causes)
     kind = MixesExamples if mixes == "refuse" else MixingWarned

@@ -13,6 +13,10 @@ from pathways.compiler.frontends.jax.pipeline.mixing.walk import Walk
 from pathways.dialect.jax_api import dtypes, make_jaxpr, numpy
 
 
+class NoWholeTrace(Exception):
+    """The loss cannot be traced for the whole batch."""
+
+
 @dataclass(frozen=True, eq=False)
 class Traces:
     """The jaxprs of one function for the whole batch and for one microbatch, and which leaves are of the batch."""
@@ -26,15 +30,27 @@ class Traces:
 def traced_twice(
     flat: Callable[..., Any], avals: Sequence[Any], batch: frozenset[int], count: int, times: int = 1
 ) -> Traces:
-    """Traces `flat(*leaves)` for `times` the whole batch, of these types, and for one of `count` microbatches of it."""
+    """Traces `flat(*leaves)` for `times` the whole batch, of these types, and for one of `count` microbatches of it.
 
-    def sized(parts: int) -> list[Any]:
-        return [
-            jax.ShapeDtypeStruct((a.shape[0] * times // parts, *a.shape[1:]), a.dtype) if i in batch and a.shape else a
-            for i, a in enumerate(avals)
-        ]
+    Raises what the loss raises for a microbatch, and NoWholeTrace if it raises anything for the whole batch.
+    """
 
-    return Traces(make_jaxpr(flat)(*sized(1)), make_jaxpr(flat)(*sized(count)), batch, count)
+    whole_types, part_types = (types_of_part(avals, batch, times, parts) for parts in (1, count))
+    part = make_jaxpr(flat)(*part_types) if times == 1 else None
+    try:
+        whole = make_jaxpr(flat)(*whole_types)
+        part = make_jaxpr(flat)(*part_types) if part is None else part
+    except Exception as error:  # the user's own: the loss may be written for rows of a microbatch alone
+        raise NoWholeTrace(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+    return Traces(whole, part, batch, count)
+
+
+def types_of_part(avals: Sequence[Any], batch: frozenset[int], times: int, parts: int) -> list[Any]:
+    """The types of the leaves for one of so many parts of `times` the whole batch."""
+    return [
+        jax.ShapeDtypeStruct((a.shape[0] * times // parts, *a.shape[1:]), a.dtype) if i in batch and a.shape else a
+        for i, a in enumerate(avals)
+    ]
 
 
 def has_single_rows(avals: Sequence[Any], batch: frozenset[int], count: int) -> bool:

@@ -8,7 +8,13 @@ from typing import Any
 import jax
 
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, has_single_rows, related, traced_twice
+from pathways.compiler.frontends.jax.pipeline.mixing.analyze import (
+    NoWholeTrace,
+    Traces,
+    has_single_rows,
+    related,
+    traced_twice,
+)
 from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Hoists, hoisted, made_once, run_with_extras
 from pathways.compiler.frontends.jax.pipeline.mixing.judge import BatchVerdict, Exactly, Semantics, judged
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH
@@ -44,8 +50,12 @@ def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: fro
     `avals` are the types of the leaves for the whole batch, `batch` the positions of those with a row an example.
     """
     is_single = has_single_rows(avals, batch, count)
-    traces = traced_twice(flat, avals, batch, count, 1 + is_single)
-    found = _handled(flat, avals, traces, is_single=is_single)
+    try:
+        traces = traced_twice(flat, avals, batch, count, 1 + is_single)
+        found = _handled(flat, avals, traces, is_single=is_single)
+    except NoWholeTrace as error:
+        note = f"the loss cannot be traced for the whole batch ({error})"
+        return Handling(BatchVerdict(Semantics.UNKNOWN, note=note))
     return found if is_single or found.hoists is not None else replace(found, part=traces.part)
 
 

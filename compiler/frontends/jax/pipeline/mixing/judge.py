@@ -45,6 +45,8 @@ class BatchVerdict:
     scale: float | None = None
     origin: Site | None = None
     """Where the sums of an exact loss are taken."""
+    note: str = ""
+    """Why nothing is known, where no equation is the cause."""
 
 
 def judged(loss: Relation, count: int) -> BatchVerdict:

@@ -101,4 +101,4 @@ def _handling(verdict: BatchVerdict, mixes: str) -> str:
             each = "each microbatch has statistics of its own"
             return f"{each} (mixes={mixes!r})"
         case Semantics.UNKNOWN:
-            return "nothing is known: pw.check_microbatches compares numbers"
+            return f"{verdict.note or 'nothing is known'}: pw.check_microbatches compares numbers"

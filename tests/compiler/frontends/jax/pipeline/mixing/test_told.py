@@ -65,7 +65,23 @@ def test_what_cannot_be_told_is_a_note(capfd: pytest.CaptureFixture[str]) -> Non
     assert warned(lambda: [cut(P, B), cut(P, B)]) == []
     (note,) = capfd.readouterr().err.splitlines()
     assert re.match(r"note: cannot tell whether calling_python mixes examples: .*test_told\.py:\d+", note)
-    assert "there is no rule for pure_callback (pure_callback); pw.check_microbatches compares numbers" in note
+    assert "there is no rule for pure_callback (pure_callback); nothing is known: pw.check_microbatches" in note
+
+
+def test_a_loss_that_is_written_for_one_microbatch_runs_and_is_noted(capfd: pytest.CaptureFixture[str]) -> None:
+    def of_four(p: Any, b: Any) -> Any:
+        return (b["x"].reshape(4, 2, 2) @ p["w"][:2, :2]).mean()
+
+    cut = unplaced(of_four, 1, microbatches=2)
+    halves = [jax.tree.map(lambda a, k=k: a.reshape(2, 4, *a.shape[1:])[k], B) for k in range(2)]
+    assert float(cut(P, B)) == pytest.approx(float(sum(of_four(P, h) for h in halves) / 2), rel=1e-5)
+    assert "the loss cannot be traced for the whole batch (TypeError: cannot reshape" in capfd.readouterr().err
+    assert cut.batch_semantics(P, B).verdict == "unknown"
+
+    def of_one(p: Any, b: Any) -> Any:
+        return (b["x"].reshape(2, 2) @ p["w"][:2, :2]).mean()
+
+    assert unplaced(of_one, 1, microbatches=8).batch_semantics(P, B).verdict == "unknown"
 
 
 @pytest.mark.parametrize(
