@@ -180,7 +180,7 @@ def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str
     action = action_of[shown[behind][2]]
     node = program.flow.nodes[shown[0][2]]
     advice = f"move {action} forward in row {row_of[action]}"
-    if schedule in SCHEDULES:  # every backward pass needs sums over all microbatches
+    if schedule in SCHEDULES and schedule != "gpipe":  # every backward pass needs sums over all microbatches
         advice = "--schedule gpipe; or pw.pipeline(mixes='allow'), where each microbatch has sums of its own"
     return PathwaysError(
         ScheduleCycle(

@@ -71,7 +71,7 @@ class Microbatches:
         first = jax_api.eval_shape(value_of, shapes)
         total, rest = _any_lax.scan(one, _tree.map(_zeros, first), list(batch))
         value = self._reduced(total) if finish is None else finish(total)
-        dtype = _tree.leaves(first)[0].dtype
+        dtype = value.dtype if isinstance(first, list) else _tree.leaves(first)[0].dtype
         if jax_api.dtypes.issubdtype(dtype, jax_api.numpy.floating):  # of integers, a mean is none
             value = value.astype(dtype)
         return (value, _tree.map(self._aux, rest)) if self.has_aux else value

@@ -121,10 +121,10 @@ class Pipelined:
         mixes = self.options.mixes
         if mixes != "allow":
             check_reduce(self.name, whole)
-        if not self._told:
-            self._told = True
+        if not self._told or mixes == "refuse":
             tell(self._semantics(whole), mixes)
             tell_of_aux(self.name, whole, mixes)
+            self._told = True
 
     def _semantics(self, whole: WholeBatch) -> BatchSemantics:
         return semantics_of(self.name, whole.many.count, whole.handling.verdict, self.options.mixes)

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -87,7 +87,8 @@ class WholeBatch:
         """What is added up of one microbatch, and what else the loss returns; from its leaves, then its extras."""
         hoists, totals = self.handling.hoists, self.handling.totals
         if hoists is None:
-            return self.many.parted(self.loss(*given))
+            value, rest = self.many.parted(self.loss(*given))
+            return (value[0] / value[1] if self._is_quotient else value), rest
         count = len(given) - len(self.extras())
         axes = [e.axis for e in self.extras()]
         extras = [x if a is None else numpy.moveaxis(x, 0, a) for x, a in zip(given[count:], axes, strict=True)]
@@ -97,12 +98,17 @@ class WholeBatch:
         rest = None if self.rest is None else tree_util.tree_unflatten(self.rest, made[sums:])
         return (made[0] if totals is None else made[:sums]), rest
 
+    @property
+    def _is_quotient(self) -> bool:
+        """Whether a loss of a sum and a weight is the quotient of both already in each microbatch."""
+        return self.many.reduce == "weighted" and self.is_whole
+
     def finish(self, leaves: Sequence[Any], extras: Sequence[Any]) -> Callable[[Any], Any] | None:
         """Makes the loss of what was added up; None where `reduce` says how."""
         scale, totals = self.handling.verdict.scale, self.handling.totals
         if totals is not None:
             return lambda sums: totals.loss_of(sums, leaves, extras)
-        return (lambda total: total * scale) if self.is_exact and scale is not None else None
+        return (lambda total: total * scale) if scale is not None and (self.is_exact or self._is_quotient) else None
 
     @property
     def is_exact(self) -> bool:
@@ -129,7 +135,7 @@ def whole_batch(
     if not structure:  # it was traced for more rows than a microbatch has, in vain
         jax_api.eval_shape(flat, *types_of_part(leaves, frozenset(batch), 1, many.count))
     if mixes == "allow" and handling.totals is not None:
-        handling = Handling(handling.verdict)
+        handling = Handling(replace(handling.verdict, semantics=Semantics.MIXES, exactly=None))
     return WholeBatch(loss, handling, many, *structure[-1])
 
 
@@ -173,8 +179,8 @@ def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
     is_clean = not relation.causes
     match many.aux:
         case "concat":
-            first = relation.layout[0] if relation.layout else None
-            in_front = first is not None and first.dim == 0
+            digits = relation.layout
+            in_front = len(digits) == 1 and digits[0].dim == 0 and digits[0].grows and not relation.is_partial
             return is_clean and relation.form is Form.ROWS and in_front and is_close(relation.scale, 1)
         case "mean" if relation.form is Form.CONST:
             return is_clean and is_close(relation.factor, 1)

@@ -8,12 +8,13 @@ from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import ELEMENTW
 from pathways.compiler.frontends.jax.pipeline.mixing.known import computed
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import CONST, Form, Relation, is_level, tiles
+from pathways.compiler.frontends.jax.pipeline.mixing.soundness import checked, differing_sizes
 from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _KEEP_EVEN = frozenset(
     {
         *("reduce_max", "reduce_min", "reduce_and", "reduce_or", "transpose", "squeeze", "expand_dims", "rev"),
-        *("slice", "reshape"),
+        "slice",
     }
 )
 """Operations that give the same number along an axis if all of their operand's numbers along it are the same."""
@@ -32,8 +33,8 @@ def constant(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
         whole, part = step.outs[0]
         dim: int = step.params["dimension"]
         return Relation(is_even=not grows_out or whole[dim] == part[dim])
-    if name == "axis_index":
-        return Relation(is_even=False)  # it differs from device to device
+    if name == "axis_index" or (not (name == "slice" and grows_in) and differing_sizes(step)):
+        return Relation(is_even=False)  # it differs from device to device, or by the number of examples
     scales = [r.factor for r in ins]
     is_even = all(is_level(r, shapes) for r, shapes in zip(ins, step.shapes, strict=True))
     if name == "broadcast_in_dim":
@@ -46,7 +47,7 @@ def constant(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
         axes: tuple[int, ...] = step.params["axes"]
         ratio = math.prod(whole[a] / max(1, part[a]) for a in axes)
         return Relation(scale=None if scales[0] is None else scales[0] * ratio)
-    if is_even and name in _KEEP_EVEN and (name != "slice" or grows_out):
+    if is_even and name in _KEEP_EVEN and (name != "slice" or grows_in):
         return Relation(scale=scales[0])
     return _as_rows(step, rules) if name in rules else Relation(is_even=False)
 
@@ -58,15 +59,16 @@ def _as_rows(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
         if shapes[0] == shapes[1]:
             ins.append(relation)
             continue
-        layout = _layout_of(step, relation, shapes)
-        if layout is None:
+        layout, scale = _layout_of(step, relation, shapes), relation.factor
+        if layout is None or scale is None:
             return [Relation(is_even=False)] * count
-        ins.append(replace(relation, form=Form.ROWS, layout=layout, scale=relation.factor, known=None))
+        ins.append(replace(relation, form=Form.ROWS, layout=layout, scale=scale, known=None))
     if not any(r.form is Form.ROWS for r in ins):
         grows = any(a != b for a, b in step.outs)
         return [Relation(is_even=not grows)] * count
-    made = rules[step.name](step.with_ins(ins))
-    found = made if isinstance(made, list) else [made] * count
+    as_rows = step.with_ins(ins)
+    made = rules[step.name](as_rows)
+    found = checked(as_rows, made if isinstance(made, list) else [made] * count)
     return [r if r.form in (Form.ROWS, Form.CONST, Form.TOTAL) else replace(CONST, is_even=False) for r in found]
 
 

@@ -26,6 +26,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, M
 
 _MAX_ROUNDS = 12
 """Rounds after which the relations of a loop's state are said not to settle."""
+_OF_SIZE = "a loop runs more often for more examples"
 _CARRIED = "a number is carried from example to example"
 
 
@@ -118,6 +119,9 @@ class _Scan:
         self.digit: Digit | None = None
         inputs = zip(step.ins[consts + carried :], step.shapes[consts + carried :], strict=True)
         self.turns = [self._one_turn(r, shapes) for r, shapes in inputs]
+        depends_on_size = self.is_over_batch and self.axis is None
+        self.of_size = {step.cause(Why.SIZE, _OF_SIZE)} if depends_on_size else set[MixingCause]()
+        """The cause for a loop that is longer for more examples, and does not run over them."""
         self.sums = set[int]()
         """Positions in the carry of sums over the examples."""
 
@@ -128,12 +132,14 @@ class _Scan:
             if found is not None:
                 if self.axis is None:
                     self.axis, self.digit = self.step.walk.new_axis(), found
-                if sum(d.dim == 0 for d in relation.layout) > 1 or found != self.digit:
+                covers = found.inner == (1, 1) and found.n == (shapes[0][0], shapes[1][0])
+                if not covers or found != self.digit:
                     return self.step.lost(Why.PAIRS, "a loop over two orders of the batch")
             return replace(relation, layout=self._inside(relation), known=None, own=frozenset())
         if relation.form is not Form.CONST:
             return relation
         known = _filled(relation, (shapes[0][1:], shapes[1][1:]))
+        is_level_over_turns = is_level(relation, shapes)
         uneven = self.is_over_batch and known is None and (relation.known is not None or not relation.is_even)
         causes = (
             {self.step.cause(Why.POSITION, "a loop over the batch counts its rows")} if uneven else set[MixingCause]()
@@ -142,7 +148,7 @@ class _Scan:
             relation,
             known=known,
             scale=relation.factor,
-            is_even=relation.is_even and not uneven,
+            is_even=is_level_over_turns and not uneven,
             causes=relation.causes | causes,
         )
 
@@ -158,7 +164,9 @@ class _Scan:
         if relation.adds_up:
             return self.step.lost(Why.ORDER, _CARRIED)
         if relation.form is not Form.ROWS:
-            return replace(relation, known=_filled(relation, shapes), scale=relation.factor)
+            inner = shapes[0][1:], shapes[1][1:]
+            is_even = is_level(relation, inner)
+            return replace(relation, known=_filled(relation, shapes), scale=relation.factor, is_even=is_even)
         inner = self.digit.inner if self.digit is not None else (1, 1)
         layout = merged(
             [
@@ -196,7 +204,8 @@ class _Scan:
         count = len(self.carry)
         found = [self._sum(i, made[i]) if i in self.sums else self.carry[i] for i in range(count)]
         stacked = zip(made[count:], self.step.outs[count:], strict=True)
-        return found + [self.outside(r, shapes) for r, shapes in stacked]
+        found += [self.outside(r, shapes) for r, shapes in stacked]
+        return [replace(r, causes=r.causes | self.of_size) for r in found] if self.of_size else found
 
     def _sum(self, i: int, made: Relation) -> Relation:
         if not made.adds_up:
@@ -260,13 +269,16 @@ def _cond(step: EquationPair) -> Made:
         by_example = Relation(Form.ROWS, test.layout, has_data=True)
         shapes = zip(out, step.outs, strict=True)
         fits = (Form.CONST, Form.ROWS)
-        return [either_of(step, by_example, r, s) if r.form in fits else step.unknown() for r, s in shapes]
+        made = [either_of(step, by_example, r, s) if r.form in fits else step.unknown() for r, s in shapes]
+        return [replace(r, causes=r.causes | causes) for r in made]
     if test.form is Form.TAIL and test.tail is Tail.ANY:
         causes.add(step.cause(Why.UNKNOWN, "a branch for when any, or all, examples say so", test.origin))
     elif test.is_statistic:
         causes.add(step.cause(Why.CONTROL, "which branch runs depends on the whole batch", test.origin))
     elif test.form is Form.LOST:
         causes.add(step.cause(Why.UNKNOWN, "which branch runs depends on the batch"))
+    elif test.known is None and not test.is_even:
+        causes.add(step.misplaced())
     elif test.known is not None or not is_same_everywhere([test.factor, 1.0]):
         causes.add(step.cause(Why.SIZE, "which branch runs depends on how many examples there are"))
     return [replace(r, causes=r.causes | causes) for r in out]

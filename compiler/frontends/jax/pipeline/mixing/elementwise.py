@@ -32,8 +32,6 @@ _JOINS = frozenset({"add", "sub", "add_any", "max", "min", "select_n", "clamp", 
 """Operations that keep a scale which all of their operands have."""
 _COMPARES = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "sign", "is_finite", "lt_to", "le_to", "eq_to"})
 """Operations whose result stays the same when all operands are scaled alike."""
-_LINEAR = SAME | {"add", "sub", "add_any", "mul", "div", "select_n"}
-"""Operations that take sums over a part of the batch for what they are: sums."""
 OTHERS = frozenset(
     {
         *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e", "bessel_i1e", "cbrt"),
@@ -94,11 +92,22 @@ def elementwise(step: EquationPair) -> Made:
         return list(ins)
     if name == "select_n" and (case := _known_case(ins[0])) is not None:
         return ins[1 + case]
-    if name in SAME:
-        return ins[0] if step.shapes[0] == step.outs[0] else step.unknown(f"{name} changes the shape")
     if any(r.adds_up for r in ins):
         return _added_up(step)
+    if name in SAME and step.shapes[0] != step.outs[0]:
+        return step.unknown(f"{name} changes the shape")
+    if name in SAME and not _rounds(step):
+        return replace(ins[0], own=frozenset()) if name == "neg" else ins[0]
     return _of_rows(step) if step.rows else of_totals(step, ins)
+
+
+def _rounds(step: EquationPair) -> bool:
+    """Whether an operation rounds: a cast to a type of fewer numbers, or a division of integers."""
+    dtypes: list[Any] = [step.whole.invars[0].aval.dtype, step.whole.outvars[0].aval.dtype]
+    if step.name == "div":
+        return dtypes[1].kind in _INTEGERS
+    is_cast = step.name == "convert_element_type" and dtypes[0] != dtypes[1]
+    return is_cast and (dtypes[1].kind == "b" or (dtypes[1].kind in _INTEGERS and dtypes[0].kind not in "bui"))
 
 
 def _known_case(which: Relation) -> int | None:
@@ -112,8 +121,12 @@ def _known_case(which: Relation) -> int | None:
 def _added_up(step: EquationPair) -> Relation:
     """A loop over the examples adds one more example to what it carries."""
     total = next(r for r in step.ins if r.adds_up)
+    if step.name in SAME and step.name != "neg" and not _rounds(step):
+        return total
     others = [r for r in step.ins if not r.adds_up]
     scales = [s for s in (total.scale, *(r.factor for r in others if not r.is_zero)) if s != 0]
+    if any(r.form is Form.CONST and r.known is None and not r.is_even for r in others):
+        return step.lost(Why.POSITION, "a loop over the batch counts its rows")
     is_sum = step.name in ("add", "add_any") and len(others) == 1 and others[0].form in (Form.ROWS, Form.CONST)
     if is_sum and is_same_everywhere(scales):
         return replace(total, scale=scales[0] if scales else 0.0)
@@ -130,21 +143,19 @@ def _of_rows(step: EquationPair) -> Relation:
         if relation.form is Form.CONST and not tiles(relation, shapes, layout):
             causes.add(step.misplaced())
     scales = [1.0 if r.is_statistic else r.factor for r in step.ins]
-    scale = scale_of(step.name, step.params, step.ins, scales)
+    scale = scale_of("rounded" if _rounds(step) else step.name, step.params, step.ins, scales)
     if scale is None:
-        if not any(c.why is Why.BACK for c in causes):
+        if not causes:
             causes.add(step.cause(Why.SIZE))
         scale = 1.0
     is_partial = any(r.is_partial for r in rows)
-    if is_partial and step.name not in _LINEAR:
-        causes.add(step.cause(Why.PARTIAL))
     has_data = any(r.has_data for r in rows) or bool(causes)
     return Relation(Form.ROWS, layout, scale, causes=frozenset(causes), has_data=has_data, is_partial=is_partial)
 
 
 def of_totals(step: EquationPair, ins: Sequence[Relation], name: str | None = None) -> Relation:
     """A function of statistics and constants, as if the operation were `name`."""
-    name = name or step.name
+    name = name or ("rounded" if _rounds(step) else step.name)
     if any(r.is_partial for r in ins):
         return step.lost(Why.PARTIAL, "a sum over a part of the batch")
     if name == "is_finite":  # numbers that are not finite are out of scope
@@ -192,6 +203,7 @@ def _of_tails(name: str, ins: Sequence[Relation]) -> Relation | Tail:
     totals = [r for r in ins if r.form is Form.TOTAL]
     constants = [r for r in ins if r.form is Form.CONST]
     kind, is_only = tails[0].tail, len(tails) == 1 and not totals
+    name = "convert_element_type" if name == "rounded" else name
     if name in _LOGIC and not totals and all(r.tail is Tail.ANY for r in tails):
         return Tail.ANY
     bounded = (Tail.GUARDED, Tail.SHIFTED)
@@ -219,6 +231,8 @@ def _per_microbatch(factor: float | None, count: int) -> float | None:
     return None if factor is None else factor / count
 
 
+_INTEGERS = "iub"
+"""Kinds of types of whole numbers."""
 _LOGIC = frozenset({"and", "or", "not", "convert_element_type", "ne", "eq", "gt", "lt"})
 """Operations on whether any or all examples meet a condition."""
 

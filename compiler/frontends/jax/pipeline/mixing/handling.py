@@ -26,6 +26,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Why,
     is_close,
 )
+from pathways.compiler.frontends.jax.pipeline.mixing.same_program import same_program
 from pathways.compiler.frontends.jax.pipeline.mixing.totals import NotASum, Totals, totals_of
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import ProgramsDiffer
 from pathways.dialect.jax_api import dtypes, eval_shape, make_jaxpr, numpy, value_and_grad
@@ -42,6 +43,9 @@ class Handling:
     """The jaxpr of one microbatch, if the loss runs as it is; None if it is not traced for these shapes."""
     others: Sequence[Relation] = ()
     """The relations of what the loss returns beside its number."""
+
+
+_OF_ONE = "the loss of one example is another program than that of several; use fewer microbatches"
 
 
 def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: frozenset[int], count: int) -> Handling:
@@ -65,20 +69,20 @@ def _handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], traces: T
         relations, walk = related(traces)
     except ProgramsDiffer as error:
         return Handling(_differs(error))
+    if is_single and not same_program(traces, traced_twice(flat, avals, traces.batch, count)):
+        return Handling(BatchVerdict(Semantics.UNKNOWN, note=_OF_ONE))
     verdict = judged(relations[0], count)
     plain = verdict.semantics in (Semantics.MEAN, Semantics.SUM) or verdict.exactly is Exactly.SCALED
     found = Handling(verdict, others=relations[1:])
     if not plain:
         traces = traced_twice(flat, avals, traces.batch, count) if is_single else traces
-        found = _exactly(traces, verdict)
-    if is_single and verdict.semantics is Semantics.EXACT and found.verdict.semantics is Semantics.UNKNOWN:
-        text = "the loss of one example is another program than that of several: use fewer microbatches"
-        causes = [replace(c, text=text) for c in found.verdict.causes]
-        found = Handling(BatchVerdict(Semantics.UNKNOWN, causes))
+        found = _exactly(traces, verdict, relations[0])
+        if is_single and verdict.semantics is Semantics.EXACT and found.verdict.semantics is Semantics.UNKNOWN:
+            found = Handling(BatchVerdict(Semantics.UNKNOWN, note=_OF_ONE))
     return _with_backward(found, traces, walk.backward[0]) if walk.backward else found
 
 
-def _exactly(traces: Traces, verdict: BatchVerdict) -> Handling:
+def _exactly(traces: Traces, verdict: BatchVerdict, loss: Relation) -> Handling:
     """Takes out what can be made once, and what is left as sums; as it is, if that is not enough."""
     try:
         found = _hoisted(traces, verdict, takes=True)
@@ -91,8 +95,9 @@ def _exactly(traces: Traces, verdict: BatchVerdict) -> Handling:
         return Handling(BatchVerdict(Semantics.UNKNOWN, [MixingCause(Why.UNKNOWN, Site(error.eqn, ()), text)]))
     if found is not None or verdict.semantics is not Semantics.EXACT:
         return found or Handling(verdict)
-    if verdict.exactly is Exactly.NOISE:  # drawn where it cannot be taken out, as in a while loop
-        return Handling(replace(verdict, semantics=Semantics.MIXES, exactly=None))
+    noise = [c for c in loss.causes if c.why is Why.NOISE]
+    if noise:  # drawn where it cannot be taken out, as in a while loop
+        return Handling(BatchVerdict(Semantics.MIXES, noise))
     return Handling(BatchVerdict(Semantics.UNKNOWN))
 
 
@@ -100,11 +105,13 @@ def _hoisted(traces: Traces, verdict: BatchVerdict, *, takes: bool) -> Handling 
     """How a loss is computed exactly; None if it is not by this. Raises NotASum and ProgramsDiffer."""
     (loss, *others), walk = hoisted(traces, takes=takes)
     again = judged(loss, traces.count)
+    if any(c.why is Why.NOISE for c in loss.causes):
+        return None
     if again.semantics in (Semantics.MEAN, Semantics.SUM) or again.exactly is Exactly.SCALED:
         exactly = verdict.exactly or Exactly.HOISTED
         exact = replace(verdict, semantics=Semantics.EXACT, exactly=exactly, scale=again.scale)
         return Handling(exact, walk.hoists, others=others)
-    if again.semantics is not Semantics.EXACT or again.exactly is Exactly.NOISE:
+    if again.semantics is not Semantics.EXACT:
         return None
     exact = replace(verdict, semantics=Semantics.EXACT, exactly=again.exactly)
     return Handling(exact, walk.hoists, totals_of(walk), others=others)
@@ -112,8 +119,9 @@ def _hoisted(traces: Traces, verdict: BatchVerdict, *, takes: bool) -> Handling 
 
 def _differs(error: ProgramsDiffer) -> BatchVerdict:
     text = "the loss is another program for another number of examples"
-    causes = [] if error.site is None else [MixingCause(Why.UNKNOWN, error.site, text)]
-    return BatchVerdict(Semantics.UNKNOWN, causes)
+    if error.site is None:
+        return BatchVerdict(Semantics.UNKNOWN, note=text)
+    return BatchVerdict(Semantics.UNKNOWN, [MixingCause(Why.UNKNOWN, error.site, text)])
 
 
 def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
@@ -126,14 +134,26 @@ def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
         return Handling(_differs(error))
     causes = [c for r in gradients for c in r.causes]
     mixing = [c for c in causes if c.why.mixes]
-    sizes = [r for r in gradients if r.form is Form.TOTAL and not is_close(r.scale, loss.scale)]
-    if sizes and found.totals is None:
-        mixing.append(MixingCause(Why.SIZE, origin, Why.SIZE.value))
+    text = "the backward pass of a custom derivative is not a sum over the examples"
+    scale = loss.scale if loss.form is Form.TOTAL else _over(loss.factor, traces.count)
+    if any(not _fits(r, scale, traces.count) for r in gradients if r.form is not Form.LOST):
+        mixing.append(MixingCause(Why.BACK, origin, text))
     if mixing:
         return Handling(BatchVerdict(Semantics.MIXES, mixing))
     if any(c.why is Why.UNKNOWN for c in causes) or any(r.form is Form.LOST for r in gradients):
         return Handling(BatchVerdict(Semantics.UNKNOWN, causes))
     return found
+
+
+def _over(factor: float | None, count: int) -> float | None:
+    return None if factor is None else factor / count
+
+
+def _fits(gradient: Relation, scale: float | None, count: int) -> bool:
+    """Whether a gradient of the whole batch is so many times the sum of those of the microbatches."""
+    if gradient.form is Form.CONST:
+        return gradient.is_zero or is_close(_over(gradient.factor, count), scale)
+    return gradient.form is Form.TOTAL and is_close(gradient.scale, scale)
 
 
 def _graded(found: Handling, traces: Traces) -> Traces:
@@ -158,7 +178,10 @@ def _graded(found: Handling, traces: Traces) -> Traces:
             extras = [_moved(x, 0, axis) for x, axis in zip(given[count:], axes, strict=True)]
             results = None if found.totals is None else found.totals.both[t]
             made = run_with_extras(hoists, t, arguments, extras, results)
-            return made[0] if found.totals is None else sum(m.sum() for m in made)
+            if found.totals is None:
+                return made[0]
+            scales = found.totals.scales if t else [1.0] * len(made)
+            return sum(m.sum() * s for m, s in zip(made, scales, strict=True))
 
         def both(*given: Any) -> list[Any]:
             loss, gradients = value_and_grad(value)([given[i] for i in floating], given)
@@ -168,8 +191,8 @@ def _graded(found: Handling, traces: Traces) -> Traces:
 
     shapes = [[compat.struct(v.aval) for v in body.invars] for body in bodies]
     if hoists is not None:
+        made = eval_shape(partial(_made_once, hoists), *shapes[0])
         for t in BOTH:
-            made = eval_shape(partial(_made_once, hoists), *shapes[0])
             for extra, axis in zip(made, axes, strict=True):
                 shapes[t].append(_struct_of_extra(extra, axis, traces.count if t else 1))
     batch = traces.batch | {count + i for i, axis in enumerate(axes) if axis is not None}

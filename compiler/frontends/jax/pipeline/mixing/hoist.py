@@ -150,7 +150,9 @@ class HoistingWalk(Walk):
         return found
 
     def _inlined(self, jaxpr: Any) -> JaxBody:
-        return self._bodies.setdefault(id(jaxpr), with_jits_opened(jaxpr))
+        if id(jaxpr) not in self._bodies:
+            self._bodies[id(jaxpr)] = with_jits_opened(jaxpr)
+        return self._bodies[id(jaxpr)]
 
     def _offered(self, current: Hoists, whole: Any, part: Any, relation: Relation) -> Relation:
         """The relation of a value after it is taken out, or as it was if it stays."""
@@ -289,7 +291,7 @@ def run_with_extras(
     """
     body, used = hoists.both[t], hoists.used()
     values = Values(body, arguments)
-    values.write([hoists.taken[v][0] if t == 0 else v for v, _ in used], extras[: len(used)])
+    values.give([hoists.taken[v][0] if t == 0 else v for v, _ in used], extras[: len(used)])
     rest = list(extras[len(used) :])
     loops = set(hoists.loops())
     for i in hoists.main():

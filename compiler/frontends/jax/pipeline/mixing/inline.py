@@ -63,6 +63,7 @@ class Values:
     """The values of the variables of a body while it is evaluated."""
 
     def __init__(self, body: JaxBody, arguments: Sequence[Any]) -> None:
+        self._given: set[Any] = set()
         self._values: dict[Any, Any] = dict(zip(body.constvars, body.consts, strict=True))
         self._values.update(zip(body.invars, arguments, strict=True))
 
@@ -77,8 +78,13 @@ class Values:
         value = self.read(atom)
         return numpy.asarray(value, atom.aval.dtype) if isinstance(atom, compat.Literal) else value
 
-    def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+    def give(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        """Sets values that stay, whatever an equation that has them among its results computes."""
+        self._given.update(variables)
         self._values.update(zip(variables, values, strict=True))
+
+    def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        self._values.update((v, x) for v, x in zip(variables, values, strict=True) if v not in self._given)
 
     def run(self, eqn: Eqn) -> None:
         """Evaluates one equation, under its own source line."""

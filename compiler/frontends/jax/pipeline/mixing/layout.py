@@ -144,3 +144,10 @@ def by_group(digits: Layout) -> Layout:
 
 def numbering_dims(digits: Layout) -> set[int]:
     return {d.dim for d in digits}
+
+
+def idle_axes(digits: Layout, shapes: Shapes) -> set[int]:
+    """The axes that are longer in the whole batch, and number no examples."""
+    whole, part = shapes
+    numbering = {d.dim for d in digits if d.grows}
+    return {d for d, (a, b) in enumerate(zip(whole, part, strict=True)) if a != b and d not in numbering}

@@ -8,21 +8,37 @@ import numpy as np
 
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, merged, numbering_dims
 from pathways.compiler.frontends.jax.pipeline.mixing.reductions import reduced
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, fill_of
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, fill_of, forgotten
 from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 
 def _shard_map(step: EquationPair) -> Made:
     sizes = dict(step.params["mesh"].shape)
     ins: list[Relation] = []
+    by_batch = _axes_of_batch(step)
     for relation, shapes, spec in zip(step.ins, step.shapes, step.params["in_specs"], strict=True):
         inside = _local(step, relation, shapes, spec, sizes)
         if inside is None:
             return step.unknown("the batch is split over a mesh in parts of examples")
+        if inside.form is not Form.ROWS and by_batch & _names_in(spec) and inside.known is None:
+            inside = replace(inside, is_even=False)  # each device has another part of it, beside other examples
         ins.append(inside)
     made = step.walk.body(step.both[0]["jaxpr"], step.both[1]["jaxpr"], ins)
     results = zip(made, step.outs, step.params["out_specs"], strict=True)
     return [_global(step, relation, shapes, spec, sizes) for relation, shapes, spec in results]
+
+
+def _names_in(spec: Any) -> set[Any]:
+    return {name for dim in range(len(spec)) for name in _names_of(spec, dim)}
+
+
+def _axes_of_batch(step: EquationPair) -> set[Any]:
+    """The axes of the mesh over which examples are split."""
+    found = set[Any]()
+    for relation, spec in zip(step.ins, step.params["in_specs"], strict=True):
+        if relation.form is Form.ROWS:
+            found |= {name for d in relation.layout if d.dim >= 0 for name in _names_of(spec, d.dim)}
+    return found
 
 
 def _names_of(spec: Any, dim: int) -> tuple[Any, ...]:
@@ -47,7 +63,7 @@ def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, si
         if fills is not None and not any(f is None for f in fills):
             local = [_local_shape(shape, spec, sizes) for shape in shapes]
             known = (np.broadcast_to(fills[0], local[0]), np.broadcast_to(fills[1], local[1]))
-        return replace(relation, known=known, scale=relation.factor)
+        return replace(forgotten(relation, shapes), known=known)
     layout = list(relation.layout)
     for dim in range(len(shapes[0])):
         for name in _names_of(spec, dim):
@@ -55,7 +71,8 @@ def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, si
             if found is None:
                 continue
             parts = sizes[name]
-            if found.n[0] % parts or found.n[1] % parts:
+            covers = found.block[0] % shapes[0][dim] == 0 or found.block == (shapes[0][dim], shapes[1][dim])
+            if found.n[0] % parts or found.n[1] % parts or not covers:
                 return None
             rest = replace(found, n=(found.n[0] // parts, found.n[1] // parts))
             at = layout.index(found)
@@ -66,7 +83,8 @@ def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, si
 def _global(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation:
     """The relation of an array that all devices' parts make up."""
     if relation.form is not Form.ROWS:
-        return replace(relation, known=None, scale=relation.factor)
+        local = tuple(_local_shape(shape, spec, sizes) for shape in shapes)
+        return forgotten(relation, (local[0], local[1]))
     axes: dict[int, tuple[int, tuple[int, int]]] = {}
     local = [_local_shape(shape, spec, sizes) for shape in shapes]
     for dim in range(len(shapes[0])):
@@ -127,7 +145,7 @@ def _alike(step: EquationPair) -> Made:
 
 RULES: dict[str, Rule] = {
     "shard_map": _shard_map,
-    **dict.fromkeys(("psum", "psum_invariant", "psum2", "reduce_scatter", "psum_scatter"), _reduce(is_sum=True)),
+    **dict.fromkeys(("psum", "psum_invariant", "psum2"), _reduce(is_sum=True)),
     **dict.fromkeys(("pmax", "pmin"), _reduce(is_sum=False)),
     **dict.fromkeys(("all_gather", "all_gather_invariant"), _all_gather),
     "ppermute": _permute,

@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, is_same_everywhere
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
+    Form,
+    Relation,
+    Why,
+    is_close,
+    is_same_everywhere,
+    tiles,
+)
 from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _KEEP_SCALE = frozenset(
@@ -16,6 +23,8 @@ _KEEP_SCALE = frozenset(
         *("reduce_window_min", "reduce_window_sum", "select_and_scatter_add", "select_and_gather_add"),
     }
 )
+_BESIDE = ("sort", "triangular_solve", "tridiagonal_solve", "select_and_scatter_add", "select_and_gather_add")
+"""Operations of several operands, of which some may be constants."""
 _INTEGERS = "iu"
 
 
@@ -33,6 +42,12 @@ def over_axes(step: EquationPair, dims: set[int], text: str) -> Relation:
         out = replace(out, scale=1.0)
     if any(r.layout != out.layout for r in rows):
         return step.meets()
+    for relation, shapes in zip(step.ins, step.shapes, strict=True):
+        if relation.form is Form.CONST and not relation.is_zero:
+            if not tiles(relation, shapes, out.layout):
+                causes.add(step.misplaced())
+            elif step.name in _BESIDE and not is_close(relation.factor, 1):
+                causes.add(step.cause(Why.SIZE))
     out = step.touched(out, dims, Why.ORDER, text)
     return replace(out, causes=out.causes | causes, has_data=True)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Layout, moved, numbering_dims
@@ -11,6 +12,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     MixingCause,
     Relation,
     Why,
+    is_close,
     is_level,
     tiles,
 )
@@ -102,6 +104,8 @@ def _of_constant(step: EquationPair, table: Relation) -> tuple[float, frozenset[
     """The scale of what examples pick from a constant or a statistic, with a cause if that differs by batch size."""
     if table.form is Form.CONST and not is_level(table, step.shapes[0]):
         return 1.0, frozenset({step.misplaced()})
+    if step.shapes[0][0] != step.shapes[0][1]:  # where an index points outside depends on the length
+        return 1.0, frozenset({step.cause(Why.SIZE)})
     if table.form is not Form.CONST:
         return 1.0, NO_CAUSES
     return (1.0, frozenset({step.cause(Why.SIZE)})) if table.factor is None else (table.factor, NO_CAUSES)
@@ -237,20 +241,37 @@ def _added_into(step: EquationPair, causes: set[MixingCause], *, is_sum: bool) -
     return total if operand.is_zero else of_totals(step, [operand, total], "add")
 
 
+def _writes_whole_axis(step: EquationPair, dim: int) -> bool:
+    """Whether a scatter writes all of an axis of its operand, or along with a batching axis of its indices."""
+    numbers: Any = step.params["dimension_numbers"]
+    if dim in numbers.operand_batching_dims:
+        return True
+    if dim in numbers.inserted_window_dims:
+        return False
+    inserted = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    kept = [d for d in range(step.rank()) if d not in inserted]
+    window: int = numbers.update_window_dims[kept.index(dim)]
+    return all(step.shapes[2][t][window] == step.shapes[0][t][dim] for t in BOTH)
+
+
 def _among_rows(step: EquationPair, target: Layout | None, causes: set[MixingCause]) -> Relation:
-    numbers = step.params["dimension_numbers"]
     operand, _, updates = step.ins
     if operand.form is Form.ROWS:
         if target is not None and operand.layout != target:
             return step.meets()
         if target is None:
-            if any(d.dim in numbers.inserted_window_dims for d in operand.layout):
+            if not all(_writes_whole_axis(step, d.dim) for d in operand.layout if d.dim >= 0):
                 return step.lost(Why.POSITION, "rows are written by their place in the batch")
             target = operand.layout
     elif operand.form is Form.CONST and not tiles(operand, step.shapes[0], target or ()):
         causes.add(step.misplaced())
     scale, more = step.one_scale([operand, updates])
-    return Relation(Form.ROWS, target or (), scale, causes=frozenset(causes) | more, has_data=True)
+    if step.name == "scatter-mul" and not is_close(scale, 1):
+        more |= {step.cause(Why.SIZE)}
+    is_partial = any(r.is_partial for r in (operand, updates))
+    return Relation(
+        Form.ROWS, target or (), scale, causes=frozenset(causes) | more, has_data=True, is_partial=is_partial
+    )
 
 
 RULES: dict[str, Rule] = {

@@ -14,6 +14,8 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Tail,
     Why,
     fill_of,
+    forgotten,
+    is_level,
     tiles,
 )
 from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Rule
@@ -74,7 +76,9 @@ def _contract(step: EquationPair, left: Relation, right: Relation, product: _Pro
     if not rows:
         if {r.form for r in ins} == {Form.TOTAL, Form.CONST} and len(known) == 2:
             origin = next(r.origin for r in ins if r.origin is not None)
-            return Relation(Form.TOTAL, scale=math.prod(known) * free, origin=origin, has_data=True)
+            const = next(i for i in BOTH if ins[i].form is Form.CONST)
+            if is_level(ins[const], product.shapes[const]):
+                return Relation(Form.TOTAL, scale=math.prod(known) * free, origin=origin, has_data=True)
         return of_totals(step, ins)
     causes = set[MixingCause]()
     if len(known) < 2:
@@ -104,7 +108,7 @@ def _with_one_side(
     else:
         partners = product.partners(side)
         met = tuple(replace(d, dim=partners[d.dim]) for d in rows.layout if d.dim in partners)
-        if met and len(met) == len(rows.layout) and not tiles(other, product.shapes[1 - side], met):
+        if met and not _meets_alike(rows, other, product.shapes[1 - side], met):
             causes.add(step.misplaced())
     if inside and len(inside) == len(rows.layout):
         if not rows.has_data and not causes:
@@ -122,6 +126,13 @@ def _with_one_side(
         origin=rows.origin,
     )
     return step.with_layout(made, layout)
+
+
+def _meets_alike(rows: Relation, other: Relation, shapes: Shapes, met: tuple[Digit, ...]) -> bool:
+    """Whether a constant meets each example with the same numbers in both traces."""
+    if len(met) == len(rows.layout):
+        return tiles(other, shapes, met)
+    return other.known is not None and fill_of(other.known[0]) is not None  # it is the same for all parts of the batch
 
 
 def _with_both_sides(
@@ -163,7 +174,8 @@ def _convolution(step: EquationPair) -> Relation:
         return step.unknown("there is no rule for convolutions with groups of features of examples")
     if any(set(spec[2:]) & held for spec, held in zip(specs, dims, strict=True)):
         return step.lost(Why.ORDER, "a convolution over the batch")
-    left, right = (_in_order(r, spec) for r, spec in zip(step.ins, specs, strict=True))
+    ordered = zip(step.ins, step.shapes, specs, strict=True)
+    left, right = (_in_order(r, shapes, spec) for r, shapes, spec in ordered)
     (lhs, rhs) = (_features(shape, spec) for shape, spec in zip(step.shapes, specs, strict=True))
     made = _contract(step, left, right, _Product(((1,), (1,)), ((), ()), (lhs, rhs)))
     if made.form is not Form.ROWS:
@@ -171,12 +183,12 @@ def _convolution(step: EquationPair) -> Relation:
     return step.with_layout(made, moved(made.layout, {0: numbers.out_spec[0], 1: numbers.out_spec[1]}))
 
 
-def _in_order(relation: Relation, spec: Sequence[int]) -> Relation:
+def _in_order(relation: Relation, shapes: Shapes, spec: Sequence[int]) -> Relation:
     if relation.form is Form.ROWS:
         layout = moved(relation.layout, {axis: i for i, axis in enumerate(spec)})
         return replace(relation, layout=layout or (), known=None)
     is_filled = relation.known is not None and fill_of(relation.known[0]) is not None
-    return relation if is_filled else replace(relation, known=None)
+    return relation if is_filled else forgotten(relation, shapes)
 
 
 def _features(shapes: Shapes, spec: Sequence[int]) -> Shapes:

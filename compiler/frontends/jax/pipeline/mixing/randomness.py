@@ -1,6 +1,6 @@
 """Random numbers: a key of the loss draws for the whole batch; a key of an example draws for that example."""
 
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, MixingCause, Relation, Why
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, MixingCause, Relation, Why, is_close
 from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _MAKE_KEYS = ("random_wrap", "random_unwrap", "random_clone", "random_seed")
@@ -12,13 +12,22 @@ def _random(step: EquationPair) -> Made:
     if all(r.form is Form.CONST for r in keys):
         grows = any(a != b for a, b in step.outs)
         causes = {step.cause(Why.NOISE)} if grows and step.name not in _MAKE_KEYS else set[MixingCause]()
-        return Relation(causes=frozenset(causes))
+        return Relation(causes=frozenset(causes | _of_sizes(step)))
     if any(r.is_statistic for r in keys):
         return step.lost(Why.BACK, "a random key is made of a statistic of the batch")
     rows = step.rows[0]
     if any(r.layout != rows.layout for r in step.rows):
         return step.lost(Why.PAIRS, "random keys of different examples meet")
-    return Relation(Form.ROWS, rows.layout, has_data=True)
+    return Relation(Form.ROWS, rows.layout, causes=frozenset(_of_sizes(step)), has_data=True)
+
+
+def _of_sizes(step: EquationPair) -> set[MixingCause]:
+    """The causes for keys that are made of a number that differs by the batch, or from row to row."""
+    constants = [r for r in step.ins if r.form is Form.CONST]
+    if all(is_close(r.factor, 1) for r in constants):
+        return set()
+    is_even = all(r.known is not None or r.is_even for r in constants)
+    return {step.cause(Why.SIZE) if is_even else step.misplaced()}
 
 
 RULES: dict[str, Rule] = dict.fromkeys(

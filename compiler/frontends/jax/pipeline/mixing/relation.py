@@ -14,8 +14,9 @@ count.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,8 +28,12 @@ Known: TypeAlias = tuple[Any, Any]
 """The numpy arrays of a value that tracing already fixes, in both traces."""
 KNOWN_LIMIT = 1 << 18
 """Elements up to which known arrays are computed. Constants of one repeated number are known at any size."""
-_SCALE_TOLERANCE = 2e-3
-"""Relative: constants of 16 bits, such as 1 / batch, are rounded."""
+_SCALE_TOLERANCE = 1e-5
+"""Relative: constants of 32 bits, such as 1 / batch, are rounded."""
+_ROUNDING_16_BITS = 1e-2
+"""Relative: within this, the ratio of two constants of 16 bits is taken for the nearest simple fraction."""
+_MOST_PARTS = 64
+"""The largest denominator of a simple fraction."""
 
 
 class Form(Enum):
@@ -125,8 +130,12 @@ class Relation:
 
     @property
     def factor(self) -> float | None:
-        """The scale; of a known constant, by its numbers."""
-        return self.scale if self.known is None or self.form is not Form.CONST else _factor_of(self.known)
+        """The scale; of a known constant, by its numbers; None for a constant that is not even."""
+        if self.form is not Form.CONST:
+            return self.scale
+        if self.known is not None:
+            return _factor_of(self.known)
+        return self.scale if self.is_even else None
 
     @property
     def is_zero(self) -> bool:
@@ -166,16 +175,30 @@ def is_level(relation: Relation, shapes: Shapes) -> bool:
     return all(np.array_equal(k, np.broadcast_to(np.take(k, [0], d), k.shape)) for d in grown for k in relation.known)
 
 
+def forgotten(relation: Relation, shapes: Shapes) -> Relation:
+    """The same constant, of which the numbers are not known any more."""
+    if relation.form is not Form.CONST or relation.known is None:
+        return replace(relation, known=None)
+    return replace(relation, known=None, scale=relation.factor, is_even=is_level(relation, shapes))
+
+
 def tiles(relation: Relation, shapes: Shapes, layout: Layout) -> bool:
     """Whether the rows of each microbatch of a constant are what that microbatch's trace has."""
     if relation.known is None:
-        return relation.is_even
-    if shapes[0] == shapes[1] or fill_of(relation.known[0]) is not None:
+        return relation.is_even and (not shapes[0] or not _has_fixed_parts(layout))
+    if fill_of(relation.known[0]) is not None:
+        return True
+    if shapes[0] == shapes[1] and not _has_fixed_parts(layout):
         return True
     rows = [_in_rows(relation.known[t], t, layout) for t in BOTH]
     if rows[0] is None or rows[1] is None or not len(rows[1]) or len(rows[0]) % len(rows[1]):
         return False
     return all(np.array_equal(rows[0][k : k + len(rows[1])], rows[1]) for k in range(0, len(rows[0]), len(rows[1])))
+
+
+def _has_fixed_parts(layout: Layout) -> bool:
+    """Whether an axis numbers as many parts of the batch as of a microbatch: a part holds other examples in each."""
+    return any(d.dim >= 0 and not d.grows and any(e.grows for e in layout[i + 1 :]) for i, d in enumerate(layout))
 
 
 def _in_rows(array: Any, t: int, layout: Layout) -> Any:
@@ -202,12 +225,21 @@ def _first_if_filled(array: Any) -> Any:
     return array if fill is None else fill
 
 
+def _rounded(ratio: float, dtype: Any) -> float:
+    """The ratio of two constants; of constants of 16 bits, the nearest simple fraction."""
+    if dtype.itemsize != 2:
+        return ratio
+    simple = float(Fraction(ratio).limit_denominator(_MOST_PARTS))
+    return simple if abs(simple - ratio) <= _ROUNDING_16_BITS * ratio else ratio
+
+
 def _factor_of(known: Known) -> float | None:
     a, b = fill_of(known[0]), fill_of(known[1])
     if a is not None and b is not None:
         if a == b or (a != a and b != b):
             return 1.0
-        return float(a) / float(b) if b and np.issubdtype(np.result_type(a), np.number) else None
+        is_ratio = bool(b) and np.issubdtype(np.result_type(a), np.number) and float(a) / float(b) > 0
+        return _rounded(float(a) / float(b), known[0].dtype) if is_ratio else None
     if known[0].shape != known[1].shape or known[0].size > KNOWN_LIMIT:
         return 1.0
     has_nan = np.issubdtype(known[0].dtype, np.inexact)

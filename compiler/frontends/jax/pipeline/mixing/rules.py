@@ -55,6 +55,7 @@ CANNOT_TELL = frozenset(
         *("reduce", "select_and_scatter", "scatter_apply", "root", "linear_call"),
         # Exchanges between devices in parts of the data's own size.
         *("all_to_all", "ragged_all_to_all", "unreduced_psum", "vary_unreduced_cast", "preduced"),
+        *("reduce_scatter", "psum_scatter", "unreduced_reduce_scatter"),
     }
 )
 """Operations of which it is known that no rule decides what they do with a batch."""

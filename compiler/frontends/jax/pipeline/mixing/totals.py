@@ -41,9 +41,9 @@ class Totals:
         """The loss of the whole batch from the sums over the microbatches; `extras` are those of the whole batch."""
         body, used = self.hoists.whole, self.hoists.used()
         values = Values(body, arguments)
-        values.write([self.hoists.taken[v][0] for v, _ in used], extras[: len(used)])
+        values.give([self.hoists.taken[v][0] for v, _ in used], extras[: len(used)])
         scaled = [(t * s).astype(v.aval.dtype) for t, s, v in zip(totals, self.scales, self.whole, strict=True)]
-        values.write(self.whole, scaled)
+        values.give(self.whole, scaled)
         for i in needed_for(body, [self.loss], values.__contains__):
             values.run(body.eqns[i])
         return values.result(self.loss)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Why,
 )
 from pathways.compiler.frontends.jax.pipeline.mixing.rules import CALLS, IN_CALLS, RULES
+from pathways.compiler.frontends.jax.pipeline.mixing.soundness import checked
 from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made
 
+_any_np = cast("Any", np)
 _AXES = (
     "dimension_numbers",
     "axes",
@@ -56,7 +58,7 @@ class Walk:
         self._sites: dict[tuple[int, ...], Site] = {}
         self._axes: dict[Any, int] = {}
         self.backward: list[Site] = []
-        """Custom derivatives of what holds data of the batch: they may mix examples in the backward pass alone."""
+        """Custom derivatives, but for JAX's own: they may mix examples in the backward pass alone."""
 
     def site(self, eqn: Eqn) -> Site:
         """Returns the place of an equation within the calls that are walked now."""
@@ -91,7 +93,9 @@ class Walk:
             return env[x]
 
         for one, other in zip(a.eqns, b.eqns, strict=False):
-            if one.primitive is not other.primitive or not _is_same(one.params, other.params):
+            if one.primitive is not other.primitive or ranks_of(one) != ranks_of(other):
+                raise ProgramsDiffer(self.site(one))
+            if not works_along_same_axes(one.params, other.params):
                 raise ProgramsDiffer(self.site(one))
             operands = [read(x, y, one) for x, y in zip(one.invars, other.invars, strict=True)]
             env.update(zip(one.outvars, self.equation(one, other, operands), strict=True))
@@ -117,6 +121,8 @@ class Walk:
                 return made
             return [r if r.is_pure is is_pure else replace(r, is_pure=is_pure) for r in made]
         made = _listed(self._rule(step), step)
+        if not all(r.form is Form.CONST for r in ins):
+            made = checked(step, made)
         causes, is_pure = NO_CAUSES.union(*(r.causes for r in ins)), _are_pure(ins)
         return [
             r if r.is_pure is is_pure and r.causes >= causes else replace(r, causes=r.causes | causes, is_pure=is_pure)
@@ -136,10 +142,11 @@ class Walk:
 
     def _call(self, whole: Eqn, part: Eqn, parameter: str, ins: list[Relation]) -> list[Relation]:
         inner = whole.params[parameter]
-        source = compat.func_source(inner)
-        if whole.primitive.name.startswith("custom_vjp") and any(r.form is not Form.CONST for r in ins):
+        is_of_jax = is_written_by_jax(inner)
+        is_custom = whole.primitive.name.startswith(("custom_vjp", "custom_jvp"))
+        if is_custom and not is_of_jax:
             self.backward.append(self.site(whole))
-        outer = self._inside(whole, is_of_jax=any(path in source for path in _BY_JAX))
+        outer = self._inside(whole, is_of_jax=is_of_jax)
         try:
             return self.body(inner, part.params[parameter], ins)
         finally:
@@ -152,9 +159,21 @@ class Walk:
         return outer
 
 
-def _is_same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+def works_along_same_axes(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Whether two equations work along the same axes; sizes may differ."""
     return all(a[name] == b[name] for name in _AXES if name in a)
+
+
+def ranks_of(eqn: Eqn) -> tuple[list[int], list[int]]:
+    """The numbers of axes of an equation's operands and results."""
+    operands, results = ([len(getattr(v.aval, "shape", ())) for v in side] for side in (eqn.invars, eqn.outvars))
+    return operands, results
+
+
+def is_written_by_jax(jaxpr: Any) -> bool:
+    """Returns whether JAX itself wrote the function that a jaxpr was traced from."""
+    source = compat.func_source(jaxpr)
+    return any(path in source for path in _BY_JAX)
 
 
 def _are_pure(ins: Sequence[Relation]) -> bool:
@@ -171,11 +190,14 @@ def _literal(x: Any, y: Any) -> Relation:
 
 def closed_over(x: Any, y: Any) -> Relation:
     """The relation of an array that the loss closes over: known, if it is small and of numbers."""
-    shapes = [tuple(getattr(a, "shape", ())) for a in (x, y)]
+    shapes: list[Any] = [tuple(getattr(a, "shape", ())) for a in (x, y)]
     is_array = isinstance(x, np.ndarray | np.generic | int | float | complex) or compat.is_concrete(x)
-    if is_array and math.prod(shapes[0]) <= KNOWN_LIMIT and not compat.is_key(compat.aval_of(x)):
+    is_key = is_array and compat.is_key(compat.aval_of(x))
+    if is_array and not is_key and math.prod(shapes[0]) <= KNOWN_LIMIT:
         return _known(x, y)
-    return Relation(is_even=shapes[0] == shapes[1], is_pure=True)
+    is_comparable = is_array and not is_key and shapes[0] == shapes[1]
+    is_same = x is y or (is_comparable and bool(_any_np.array_equal(x, y)))
+    return Relation(is_even=is_same, is_pure=True)
 
 
 def _known(x: Any, y: Any) -> Relation:

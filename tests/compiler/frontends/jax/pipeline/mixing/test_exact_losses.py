@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import pytest
 from support.losses import CASES, Case
-from support.losses.table import any_jax, examples, is_equal, numbers_of, parameters
+from support.losses.table import any_jax, any_jnp, examples, is_equal, numbers_of, parameters
 
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
@@ -77,6 +77,36 @@ def test_a_loss_that_is_another_program_for_one_example_is_told(capfd: pytest.Ca
     assert cut.batch_semantics(p, b).verdict == "unknown"
     cut(p, b)
     assert "use fewer microbatches" in capfd.readouterr().err
+
+
+def test_a_loss_of_sums_keeps_its_type() -> None:
+    """One of its sums is of 16 bits."""
+
+    def loss(p: Any, b: Any) -> Any:
+        x = b["x"] @ p["w"]
+        narrow = any_jnp.sqrt((x.astype(any_jnp.bfloat16) ** 2).sum()).astype(any_jnp.float32)
+        return any_jnp.sqrt((x**2).mean()) + narrow
+
+    p, b = parameters(), examples()
+    found = unplaced(loss, 1, microbatches=2, mixes="refuse")(p, b)
+    assert found.dtype == any_jnp.float32 and float(found) == pytest.approx(float(loss(p, b)), rel=1e-2)
+
+
+@pytest.mark.parametrize("weight", [1.0, 8.0])
+def test_weights_that_are_constants_are_divided_once(weight: float) -> None:
+    def loss(p: Any, b: Any) -> Any:
+        return ((b["x"] @ p["w"]) ** 2).sum(), any_jnp.float32(weight)
+
+    p, b = parameters(), examples()
+    cut = unplaced(loss, 1, microbatches=2, reduce="weighted", mixes="refuse")
+    assert float(cut(p, b)) == pytest.approx(float(loss(p, b)[0]) / weight, rel=1e-5)
+
+
+def test_a_loss_that_mixes_is_refused_each_time() -> None:
+    cut = unplaced(CASES["batch_norm"].loss, 1, microbatches=2, mixes="refuse")
+    for _ in range(2):
+        with pytest.raises(PathwaysError, match="PWC0119"):
+            cut(parameters(), examples())
 
 
 def test_allowed_sums_of_their_own_run_under_any_schedule() -> None:

@@ -1,0 +1,46 @@
+"""Compares programs for one example with those for several: an axis of one broadcasts, and JAX leaves it out."""
+
+from typing import Any
+
+from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.compat import Eqn, body_of
+from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces
+from pathways.compiler.frontends.jax.pipeline.mixing.walk import is_written_by_jax, ranks_of, works_along_same_axes
+from pathways.compiler.frontends.jax.pipeline.work import JITS
+
+
+def same_program(several: Traces, single: Traces) -> bool:
+    """Returns whether microbatches of one example run the operations that microbatches of several do.
+
+    Functions of JAX itself are taken for the same by their names.
+    """
+    return _are_alike(several.part, single.part) and _are_alike(several.whole, single.whole)
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    a, b = body_of(one), body_of(other)
+    if len(a.eqns) != len(b.eqns) or len(a.outvars) != len(b.outvars):
+        return False
+    twins = dict(zip((*a.constvars, *a.invars), (*b.constvars, *b.invars), strict=False))
+
+    def is_twin(x: Any, y: Any) -> bool:
+        if isinstance(x, compat.Literal) or isinstance(y, compat.Literal):
+            return isinstance(x, compat.Literal) and isinstance(y, compat.Literal)
+        return twins.get(x) is y
+
+    for x, y in zip(a.eqns, b.eqns, strict=True):
+        if not _does_the_same(x, y) or not all(map(is_twin, x.invars, y.invars)):
+            return False
+        twins.update(zip(x.outvars, y.outvars, strict=True))
+    return all(map(is_twin, a.outvars, b.outvars))
+
+
+def _does_the_same(x: Eqn, y: Eqn) -> bool:
+    if x.primitive is not y.primitive or ranks_of(x) != ranks_of(y):
+        return False
+    if not works_along_same_axes(x.params, y.params):
+        return False
+    if x.primitive.name in JITS and is_written_by_jax(x.params["jaxpr"]):
+        return x.params.get("name") == y.params.get("name")
+    inner = [*compat.sub_jaxprs(x)], [*compat.sub_jaxprs(y)]
+    return len(inner[0]) == len(inner[1]) and all(map(_are_alike, *inner))
