@@ -173,7 +173,7 @@ class Line:
         now = time.monotonic()
         begun, self._ended = max(flight.since, self._ended), now
         with self._lock:
-            if flight.abandoned:
+            if flight.abandoned or flight not in self.flights:  # another thread has ended it
                 return
             self.flights.remove(flight)
         flight.done(now - begun)
