@@ -5,7 +5,7 @@ from typing import Any
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn, body_of
 from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces
-from pathways.compiler.frontends.jax.pipeline.mixing.walk import is_written_by_jax, ranks_of, works_along_same_axes
+from pathways.compiler.frontends.jax.pipeline.mixing.walk import axis_counts, is_written_by_jax, works_along_same_axes
 from pathways.compiler.frontends.jax.pipeline.work import JITS
 
 
@@ -36,7 +36,7 @@ def _are_alike(one: Any, other: Any) -> bool:
 
 
 def _does_the_same(x: Eqn, y: Eqn) -> bool:
-    if x.primitive is not y.primitive or ranks_of(x) != ranks_of(y):
+    if x.primitive is not y.primitive or axis_counts(x) != axis_counts(y):
         return False
     if not works_along_same_axes(x.params, y.params):
         return False

@@ -93,7 +93,7 @@ class Walk:
             return env[x]
 
         for one, other in zip(a.eqns, b.eqns, strict=False):
-            if one.primitive is not other.primitive or ranks_of(one) != ranks_of(other):
+            if one.primitive is not other.primitive or axis_counts(one) != axis_counts(other):
                 raise ProgramsDiffer(self.site(one))
             if not works_along_same_axes(one.params, other.params):
                 raise ProgramsDiffer(self.site(one))
@@ -164,7 +164,7 @@ def works_along_same_axes(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return all(a[name] == b[name] for name in _AXES if name in a)
 
 
-def ranks_of(eqn: Eqn) -> tuple[list[int], list[int]]:
+def axis_counts(eqn: Eqn) -> tuple[list[int], list[int]]:
     """The numbers of axes of an equation's operands and results."""
     operands, results = ([len(getattr(v.aval, "shape", ())) for v in side] for side in (eqn.invars, eqn.outvars))
     return operands, results
