@@ -97,9 +97,9 @@ class Diagnostic:
         """What went wrong, in one line: for notes, which have no room for the rest."""
         return f"{self.text(self.title)}: {self.text(self.have)}"
 
-    def render(self) -> str:
-        """Writes the message as a terminal shows it."""
-        lines = [f"{self.severity}[{self.code}]: {printable(self.text(self.title))}"]
+    def render(self, severity: str = "") -> str:
+        """Writes the message as a terminal shows it, perhaps as another kind of message, a warning say."""
+        lines = [f"{severity or self.severity}[{self.code}]: {printable(self.text(self.title))}"]
         if self.where is not None:
             lines.append(f"  --> {printable(str(self.where))}")
             if source := self.where.source():

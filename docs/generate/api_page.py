@@ -20,7 +20,10 @@ Made from signatures and docstrings. Shapes are as in JAX; bytes, seconds and GB
 GROUPS = {
     "Programs": ("program", "Program", "Lowered", "Compiled", "load"),
     "Slices": ("make_virtual_device_set", "VirtualDeviceSet", "VirtualSlice", "VirtualDevice"),
-    "Pipelines": ("pipeline", "check_microbatches", "search", "Found", "SplitChoice"),
+    "Pipelines": (
+        *("pipeline", "BatchSemantics", "MicrobatchWarning", "check_microbatches"),
+        *("search", "Found", "SplitChoice"),
+    ),
     "Arrays": ("Array", "save", "restore"),
     "Machines": ("Topology", "Island", "cluster", "connect", "islands", "add_island", "remove_island"),
     "Clients and what goes on": ("Client", "status", "trace", "quiet"),
@@ -29,7 +32,17 @@ GROUPS = {
 }
 """Every public name of `pathways`, once; `page` raises where one is missing."""
 GIVEN = {
-    f"pw.{name}" for name in ("Lowered", "Compiled", "Array", "VirtualSlice", "VirtualDevice", "Found", "PathwaysError")
+    f"pw.{name}"
+    for name in (
+        "Lowered",
+        "Compiled",
+        "Array",
+        "VirtualSlice",
+        "VirtualDevice",
+        "Found",
+        "BatchSemantics",
+        "PathwaysError",
+    )
 }
 """What others give: it is not called to make one."""
 INNER = {"compiled", "run_flat", "unflatten", "check_limit", "lend", "stored", "stored_type", "described"}

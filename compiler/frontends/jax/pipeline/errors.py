@@ -57,11 +57,6 @@ class MixesExamples(Diagnostic):
 
 
 @dataclass(frozen=True)
-class MixingWarned(MixesExamples):
-    severity: ClassVar[str] = "warning"
-
-
-@dataclass(frozen=True)
 class AuxDiffers(Diagnostic):
     code: ClassVar[str] = "PWC0128"
     title: ClassVar[str] = "aux={aux!r} of {loss} over {microbatches} microbatches is not that of the whole batch"
@@ -73,11 +68,6 @@ class AuxDiffers(Diagnostic):
     microbatches: int
     leaves: str
     rule: str
-
-
-@dataclass(frozen=True)
-class AuxWarned(AuxDiffers):
-    severity: ClassVar[str] = "warning"
 
 
 @dataclass(frozen=True)

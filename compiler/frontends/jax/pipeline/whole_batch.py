@@ -10,9 +10,7 @@ import jax
 
 from pathways.compiler.frontends.jax.pipeline.errors import (
     AuxDiffers,
-    AuxWarned,
     MixesExamples,
-    MixingWarned,
     WrongReduce,
 )
 from pathways.compiler.frontends.jax.pipeline.microbatches import Microbatches
@@ -163,13 +161,12 @@ def tell_of_aux(name: str, whole: WholeBatch, mixes: str) -> None:
     if not wrong:
         return
     more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-    kind = AuxDiffers if mixes == "refuse" else AuxWarned
     leaves = f"{', '.join(wrong[:3])}{more}"
     rule, where = rules[many.aux], caller()
-    told = kind(loss=name, aux=many.aux, microbatches=many.count, leaves=leaves, rule=rule, where=where)
+    told = AuxDiffers(loss=name, aux=many.aux, microbatches=many.count, leaves=leaves, rule=rule, where=where)
     if mixes == "refuse":
         raise PathwaysError(told)
-    _warn(told.render())
+    _warn(told.render("warning"))
 
 
 def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
@@ -199,11 +196,10 @@ def tell(semantics: BatchSemantics, mixes: str) -> None:
         print(f"note: {text}", file=sys.stderr)
         return
     text, where = mixing_text(semantics.causes)
-    kind = MixesExamples if mixes == "refuse" else MixingWarned
-    told = kind(loss=semantics.loss, microbatches=semantics.microbatches, have_=text, where=where or caller())
+    told = MixesExamples(loss=semantics.loss, microbatches=semantics.microbatches, have_=text, where=where or caller())
     if mixes == "refuse":
         raise PathwaysError(told)
-    _warn(told.render())
+    _warn(told.render("warning"))
 
 
 def _warn(text: str) -> None:
