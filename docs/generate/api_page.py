@@ -34,14 +34,8 @@ GROUPS = {
 GIVEN = {
     f"pw.{name}"
     for name in (
-        "Lowered",
-        "Compiled",
-        "Array",
-        "VirtualSlice",
-        "VirtualDevice",
-        "Found",
-        "BatchSemantics",
-        "PathwaysError",
+        *("Lowered", "Compiled", "Array", "VirtualSlice", "VirtualDevice", "Found"),
+        *("BatchSemantics", "MicrobatchWarning", "PathwaysError"),
     )
 }
 """What others give: it is not called to make one."""
