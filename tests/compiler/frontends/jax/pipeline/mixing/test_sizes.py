@@ -22,6 +22,7 @@ def is_whole(case: Case, verdict: str, count: int) -> bool:
     return is_equal(numbers_of(graded(p, b)), found, case.tolerance)
 
 
+@pytest.mark.long("four microbatches in place of two", keep=("*-2",))
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("what", SIZES)
 def test_a_number_that_depends_on_the_batch_is_noticed(what: str, count: int) -> None:

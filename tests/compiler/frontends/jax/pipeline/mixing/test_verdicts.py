@@ -34,6 +34,7 @@ def test_the_table_is_large_and_few_of_it_is_unknown() -> None:
     assert len(CASES) >= 160 and len(unknown) <= 0.05 * len(CASES)
 
 
+@pytest.mark.long("four microbatches in place of two", keep=("*-2",))
 @pytest.mark.parametrize(("case", "count"), BOTH_COUNTS, ids=named)
 def test_a_loss_is_what_the_table_says(case: Case, count: int) -> None:
     verdict = handling_of(case, count).verdict
